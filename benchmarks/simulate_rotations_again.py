@@ -159,7 +159,6 @@ def build_values(
         columns[:, 0],
         np.floor(12 * world.places[:, 0]).astype(np.int64),
         np.floor(3 * world.places[:, 0]).astype(np.int64),
-        np.zeros(len(sizes), np.int64),
         titles,
         None,
     )

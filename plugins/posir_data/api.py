@@ -2,25 +2,25 @@
 layout, and is checked there.
 """
 
-import re
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
-from difflib import get_close_matches
 from pathlib import Path
 from reprlib import repr as short_repr
 
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
-from posir_tasks.base.wording import pluralize
+from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
-from posir_tasks.data.data import Judgments, PositionData
+from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import (
-    UNANSWERABLE,
+    EXPECTED,
+    Cause,
     Item,
+    Items,
     Scope,
     SkippedText,
     Use,
@@ -43,8 +43,6 @@ from posir_tasks.text.tokenizer import load_tokenizer
 
 #: Share of the questions that have an answer of which an import may leave out.
 MAX_LOSS = 0.2
-#: What a reason says of one question: a text in the quotation marks of Python, and a number.
-QUOTED, NUMBER = re.compile(r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*\""""), re.compile(r"\d+")
 #: What is said of data without positions.
 ADVICE = (
     "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by "
@@ -134,7 +132,7 @@ def read_sources(
     split: str | None = None,
     language: str | None = None,
     scope: Scope | None = None,
-) -> Iterator[Item]:
+) -> Items:
     """Yield the passages of data in any format with their questions, unchecked; raise PosirError if
     there is none.
     """
@@ -171,112 +169,67 @@ def import_passages(
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = (
-        ADVICE
-        if imported.unsuited
-        else "Correct what is named, or give another part of the data (docs/data.md)."
-    )
+    advice = ADVICE if imported.unsuited else "Correct what is named (docs/data.md)."
     imported.skipped += dict.fromkeys(imported.unsuited.values())
     for name in imported.unsuited:
         del imported.questions[name]
     imported.unsuited.clear()
+    questions, texts = imported.divide_skipped()
+    lost, total = _find_lost(imported)
     if not imported.questions:
-        questions, texts = imported.divide_skipped()
-        listed = [
-            *_list_causes(questions, len(questions)),
-            *filter(None, [describe_skipped(texts)]),
-        ]
+        nothing = "There is no question with a usable answer; nothing was written."
+        causes = _list_causes(questions, len(questions))
+        lines = [nothing, *causes, describe_skipped(texts), advice]
+        raise DataError("\n".join(filter(None, lines)))
+    if len(lost) > max_loss * total:
+        share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out"
+        allow = "Correct them, or import the others with --allow-loss."
         raise DataError(
-            "\n".join(
-                ["There is no question with a usable answer; nothing was written.", *listed, advice]
-            )
+            "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), allow])
         )
-    _refuse_loss(imported, max_loss)
     data = imported.to_position_data("", count_tokens)
-    if needs_corpus:
-        _refuse_repeats(data)
-    originals: Mapping[str, str] = {}
-    if is_merged:
-        data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
-    copies = find_copies(data.corpus, data.evidence.document_ids)
-    write_domain(data, target.folder)
+    repeated = count_repeated(data)
+    if needs_corpus and repeated.use is not Use.CORPUS:
+        raise PosirError(
+            f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
+            "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
+            "DATA`), or give --scope corpus if each stands alone."
+        )
     # What was repaired is listed apart.
     notes = [*data.warnings[bool(imported.repaired) :]]
-    notes += [describe_merged(originals)] if originals else []
+    if is_merged:
+        data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
+        notes += [describe_merged(originals)] if originals else []
+    copies = find_copies(data.corpus, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
+    write_domain(data, target.folder)
     return replace(imported.take(data), notes=tuple(notes))
 
 
-def _refuse_loss(imported: ImportedData, max_loss: float) -> None:
-    """Raise DataError with the causes if more than a part of the questions that have an answer are
-    left out.
-    """
-    lost, total = _find_lost(imported)
-    if len(lost) <= max_loss * total:
-        return
-    share = (
-        f"{len(lost):,} of {pluralize(total, 'question')} would be left out, more than a fifth; "
-        "nothing was written."
-    )
-    allow = "Correct them, or import the others with --allow-loss."
-    raise DataError("\n".join([share, *_list_causes(lost, total), allow]))
-
-
-def _refuse_repeats(data: PositionData) -> None:
-    """Raise PosirError if questions are asked of several documents, so that no search of the corpus
-    answers them.
-    """
-    repeated = count_repeated(data)
-    if repeated.use is Use.CORPUS:
-        return
-    raise PosirError(
-        f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks within "
-        "each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data DATA`), or "
-        "give --scope corpus if each stands alone."
-    )
-
-
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
-    several = len({place.query for place in imported.places.values()})
-    questions = len(imported.questions) - len(imported.places) + several
-    yield (
-        f"{folder}: {pluralize(len(imported.documents), 'document')}, "
-        f"{pluralize(questions, 'question')}"
-    )
-    if several:
+    queries = {place.query for place in imported.places.values()}
+    questions = len(imported.questions) - len(imported.places) + len(queries)
+    documents = pluralize(len(imported.documents), "document")
+    yield f"{folder}: {documents}, {pluralize(questions, 'question')}"
+    if queries:
         yield (
-            f"several places of evidence: {pluralize(several, 'question')} with "
-            f"{len(imported.places):,} places, in "
-            f"{PLACES_FILE}; reported apart from questions with one place"
+            f"several places of evidence: {pluralize(len(queries), 'question')} with "
+            f"{len(imported.places):,} places, in {PLACES_FILE}; reported apart from questions "
+            "with one place"
         )
     if imported.titles:
-        articles = pluralize(len(set(imported.titles.values())), "article")
-        yield (
-            f"titles: {pluralize(len(imported.titles), 'document')} in {articles}; spans count in "
-            "the texts alone"
-        )
+        articles = pluralize(len({*imported.titles.values()}), "article")
+        titled = pluralize(len(imported.titles), "document")
+        yield f"titles: {titled} in {articles}; spans count in the texts alone"
     yield from imported.notes
-    repaired = [
-        (question, question.answer, span) for question, span in imported.repaired if question.answer
-    ]
-    if repaired:
-        shifts = Counter(span.start - (answer.start or 0) for _, answer, span in repaired)
-        summary = ", ".join(
-            f"{shift:+d} ({count:,})" if shift else f"0 ({count:,}, spelled otherwise)"
-            for shift, count in shifts.most_common()
-        )
-        yield f"repaired: {pluralize(len(repaired), 'span')}, moved by characters {summary}; first:"
-        for question, answer, span in repaired[:MAX_EXAMPLES]:
-            moved = f"{short_repr(answer.text)} from character {answer.start} to {span.start}"
-            yield f"  {question.file}: question {question.name}: {moved}"
+    yield from _format_repairs(imported)
     unused, texts = imported.divide_skipped()
-    unanswered = sum(question.detail == UNANSWERABLE for question in unused)
+    unanswered = [question for question in unused if question.cause is Cause.UNANSWERABLE]
+    rules = EXPECTED - {Cause.UNANSWERABLE}
+    expected = [question for question in unused if question.cause in rules]
     lost, total = _find_lost(imported)
-    expected = [
-        question for question in unused if question.is_expected and question.detail != UNANSWERABLE
-    ]
     if unanswered:
-        yield f"without an answer: {pluralize(unanswered, 'question')}, not imported"
+        yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
     if expected:
         yield f"left out by the rules of the data: {pluralize(len(expected), 'question')}:"
         yield from _list_causes(expected, len(expected) + total)
@@ -287,39 +240,46 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield describe_skipped(texts)
 
 
+def _format_repairs(imported: ImportedData) -> Iterator[str]:
+    shifts = Counter[int]()
+    lines = []
+    for question, span in imported.repaired:
+        assert question.answer is not None, "what is moved has an answer"
+        start = question.answer.start or 0
+        shifts[span.start - start] += 1
+        quotation = short_repr(question.answer.text)
+        moved = f"{quotation} from character {start} to {span.start}"
+        lines.append(f"  {question.file}: question {question.name}: {moved}")
+    if lines:
+        summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
+        yield f"repaired: {pluralize(len(lines), 'span')}, moved by characters {summary}; first:"
+    yield from lines[:MAX_EXAMPLES]
+
+
 def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
     """Return the questions that are left out although they have an answer, and the number of these
     and of all imported.
     """
-    several = len({place.query for place in imported.places.values()})
-    kept = len(imported.questions) - len(imported.places) + several
-    unused, _ = imported.divide_skipped()
-    named = {
+    queries = {place.query for place in imported.places.values()}
+    kept = len(imported.questions) - len(imported.places) + len(queries)
+    lost = {
         (item.file, item.name): item
-        for item in unused
-        if item.detail != UNANSWERABLE and not item.is_expected
+        for item in imported.skipped
+        if item.cause and item.cause not in EXPECTED
     }
-    return [*named.values()], kept + len(named)
+    return [*lost.values()], kept + len(lost)
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
-    """Yield how many questions are left out for each of the most frequent causes, of a total, and
-    the first of them.
-    """
-    by_cause: dict[str, list[SkippedText]] = {}
+    """Yield how many questions are left out for each cause, of a total, and the first of them."""
+    by_cause: dict[Cause | None, list[SkippedText]] = defaultdict(list)
     for question in skipped:
-        by_cause.setdefault(_generalize(question.detail), []).append(question)
-    ordered = sorted(by_cause.items(), key=lambda row: -len(row[1]))
-    for cause, alike in ordered[:MAX_EXAMPLES]:
-        said = f"{cause}; first: {alike[0]}" if len(alike) > 1 else str(alike[0])
-        yield f"  {len(alike):,} of {total:,}: {said}"
-    if rest := sum(len(alike) for _, alike in ordered[MAX_EXAMPLES:]):
-        yield f"  {rest:,} of {total:,}: other causes"
-
-
-def _generalize(reason: str) -> str:
-    """Return a reason without the texts, numbers and files of one question, for display alone."""
-    return NUMBER.sub("N", QUOTED.sub("...", reason))
+        by_cause[question.cause].append(question)
+    for cause, alike in sorted(by_cause.items(), key=lambda row: -len(row[1])):
+        count = len(alike)
+        example = str(alike[0])
+        text = f"{cause}; first: {example}" if count > 1 else example
+        yield f"  {count:,} of {total:,}: {text}"
 
 
 @public()
@@ -348,22 +308,17 @@ def validate(folder: str | Path) -> Result:
         0
     """
     root, subsets = resolve_folder(Path(folder))
-    problems, warnings, listed = (
-        dict[SubsetKey, list[DataProblem]](),
-        [*find_warnings(subsets)],
-        set[DataProblem](),
-    )
+    problems = dict[SubsetKey, list[DataProblem]]()
+    warnings = [*find_warnings(subsets)]
+    listed = set[DataProblem]()
+    rows = []
     for subset in progress(subsets, "Checking"):
-        in_subset, doubts = inspect_domain(LocalRepository(root), subset)
+        found, doubts = inspect_domain(LocalRepository(root), subset)
         warnings += doubts
         # One that several subsets share is listed with the first of them.
-        problems[subset] = [problem for problem in in_subset if problem not in listed]
-        listed.update(in_subset)
-    rows = [
-        asdict(subset) | asdict(problem)
-        for subset, listed in problems.items()
-        for problem in listed
-    ]
+        problems[subset] = [problem for problem in found if problem not in listed]
+        listed.update(found)
+        rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
     return Result(
         title=f"Validation: {root}",
         tables=(),
@@ -375,7 +330,7 @@ def validate(folder: str | Path) -> Result:
             "warnings": warnings,
         },
         footer=tuple(_format_problems(root, problems, warnings)),
-        exit_status=int(any(problems.values())),
+        exit_status=int(bool(rows)),
     )
 
 
@@ -387,30 +342,23 @@ def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
         except PosirError as error:
             yield f"{error} No task reads the folder."
     for domain in sorted({subset.domain for subset in subsets} - {*DOMAINS}):
-        meant = "".join(
-            f" (did you mean {close}?)" for close in get_close_matches(domain, DOMAINS, n=1)
-        )
-        yield f"domain {domain}: not one of PosIR's 31{meant}. It is evaluated as a custom domain."
+        hint = suggest_name(domain, DOMAINS)
+        yield f"domain {domain}: not one of PosIR's 31.{hint} It is evaluated as a custom domain."
 
 
 def _format_problems(
     root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]
 ) -> Iterator[str]:
-    for subset, of_subset in problems.items():
-        if of_subset:
+    count = 0
+    for subset, found in problems.items():
+        if found:
             yield f"{subset}:"
-            yield from (f"  {problem}" for problem in of_subset)
+        yield from (f"  {problem}" for problem in found)
+        count += len(found)
     yield from (f"warning: {warning}" for warning in warnings)
-    count = sum(map(len, problems.values()))
-    languages = len({subset.language for subset in problems})
-    domains = sum(subset.language == subset.corpus_language for subset in problems)
-    cross_lingual = (
-        f" and {len(problems) - domains} against the English corpus"
-        if len(problems) > domains
-        else ""
-    )
+    languages = pluralize(len({subset.language for subset in problems}), "language")
+    crossed = [key for key in problems if key.language != key.corpus_language]
+    domains = pluralize(len(problems) - len(crossed), "domain")
+    against = f" and {len(crossed)} against the English corpus" if crossed else ""
     outcome = pluralize(count, "problem") if count else "no problem"
-    yield (
-        f"{root}: {pluralize(languages, 'language')}, "
-        f"{pluralize(domains, 'domain')}{cross_lingual} checked: {outcome}"
-    )
+    yield f"{root}: {languages}, {domains}{against} checked: {outcome}"

@@ -83,66 +83,70 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
     Raises:
         PosirError: There is none.
     """
-    number, candidates = (
-        draw(opened.read_texts()) if draw else sample_candidates(opened.read_texts(), 2 * limit)
-    )
-    texts, skipped, known = list[CollectedText](), list[SkippedText](), set[bytes]()
+    if draw is None:
+        number, candidates = sample_candidates(opened.read_texts(), 2 * limit)
+    else:
+        number, candidates = draw(opened.read_texts())
+    texts = list[CollectedText]()
+    skipped = list[SkippedText]()
+    seen = set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
             break
-        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, known)
+        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, seen)
         if isinstance(checked, SkippedText):
             skipped.append(checked)
         else:
-            assert isinstance(candidate, Passage)
-            texts.append(
-                CollectedText(
-                    candidate.name, candidate.text, checked, candidate.id or candidate.name
-                )
-            )
+            texts.append(checked)
     if not texts:
         skips = describe_skipped(skipped) or "It is empty, or has a card (README.md) alone."
         raise PosirError(f"{opened.location}: no text that can be used. {skips}")
     languages = dict(Counter(text.language for text in texts).most_common())
-    return TextCollection(
-        opened.name, tuple(texts), tuple(skipped), next(iter(languages)), languages, number
-    )
+    main = next(iter(languages))
+    return TextCollection(opened.name, tuple(texts), tuple(skipped), main, languages, number)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
     """Return how many there are, and a random sample of at most `size` in random order, in one pass
     (reservoir sampling).
     """
-    rng, sample, count = random.Random(SEED), list[Item](), 0
+    rng = random.Random(SEED)
+    sample = list[Item]()
+    count = 0
     for count, candidate in enumerate(candidates, start=1):
         if len(sample) < size:
             sample.append(candidate)
-        elif (place := rng.randrange(count)) < size:
+            continue
+        place = rng.randrange(count)
+        if place < size:
             sample[place] = candidate
     rng.shuffle(sample)
     return count, sample
 
 
-def _check_text(passage: Passage, known: set[bytes]) -> str | SkippedText:
-    """Return the language of a text, or why it cannot be used; `known` has the content of the texts
-    before it.
+def _check_text(passage: Passage, seen: set[bytes]) -> CollectedText | SkippedText:
+    """Return a text with its language, or why it cannot be used; `seen` has the content of the
+    texts before it.
     """
-    text, skip = passage.text, partial(SkippedText, passage.name, file=passage.file)
+    text = passage.text
+    skip = partial(SkippedText, passage.name, file=passage.file)
     if not text.strip():
         return skip("empty")
     if len(find_terms(text)) < MIN_WORDS:
         return skip("of fewer than ten words")
-    middle, language = len(text) // 2, detect_language(text)[0]
-    first, second = detect_language(text[:middle]), detect_language(text[middle:])
-    if are_distinct(first[0], second[0]) and min(first[1], second[1]) >= SURE:
-        return skip("in mixed languages", f"{first[0]}, then {second[0]}")
+    middle = len(text) // 2
+    first, first_score = detect_language(text[:middle])
+    second, second_score = detect_language(text[middle:])
+    if are_distinct(first, second) and min(first_score, second_score) >= SURE:
+        return skip("in mixed languages", f"{first}, then {second}")
+    language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
         return skip("of one sentence")
     content = digest_words(text)
-    if content in known:
+    if content in seen:
         return skip("duplicate")
-    known.add(content)
-    return language
+    seen.add(content)
+    return CollectedText(passage.name, text, language, passage.id or passage.name)
 
 
 def are_distinct(left: str, right: str) -> bool:

@@ -181,13 +181,20 @@ def correlate(
         >>> posir.correlate("my-results").to_polars()["rho"].to_list()
         [None, None, None]
     """
-    from posir_probe import correlation
+    from posir_probe.correlation import (
+        DETAILS,
+        NOTES,
+        build_table,
+        correlate_probes,
+        describe_correlations,
+        read_families,
+    )
     from posir_probe.probing import all_probes
     from posir_probe.results import read_probe_results
 
     if results is None and not published:
         raise PosirError("Give a folder with results, or --published.")
-    folder = Path(results) if results is not None else None
+    folder = None if results is None else Path(results)
     if architecture or architectures or benchmark:
         if families:
             raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
@@ -197,19 +204,21 @@ def correlate(
             "--published goes with --architecture or --benchmark: probes of the papers' models "
             "have no raw results."
         )
-    retrieval = summarize(read_results(folder))
-    variants = correlation.read_families(families) if families else {}
-    measured = read_probe_results(folder)
-    rows = correlation.correlate_probes(measured, retrieval, all_probes(), variants)
+    rows = correlate_probes(
+        read_probe_results(folder),
+        summarize(read_results(folder)),
+        all_probes(),
+        read_families(families) if families else {},
+    )
     if not rows:
         raise _not_probed(folder)
     return Result(
         title="Which probe predicts retrieval?",
         rows=rows,
-        tables=[correlation.build_table(rows)],
-        sentences=correlation.describe_correlations(rows),
-        notes=correlation.NOTES,
-        details=correlation.DETAILS,
+        tables=[build_table(rows)],
+        sentences=describe_correlations(rows),
+        notes=NOTES,
+        details=DETAILS,
     )
 
 
@@ -217,11 +226,20 @@ def _correlate_models(
     folder: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
 ) -> Result:
     """Correlate scores with another benchmark, or else with the models' architecture."""
-    from posir_probe import correlation
+    from posir_probe.correlation import (
+        BIAS,
+        NDCG,
+        build_model_table,
+        correlate_architecture,
+        correlate_values,
+        read_benchmark,
+        read_model_metas,
+        read_scores,
+    )
 
     summaries = summarize(read_results(folder)) if folder else []
-    names = (correlation.NDCG,) if benchmark else correlation.BIAS
-    scores = correlation.read_scores(summaries, names, published=published)
+    names = (NDCG,) if benchmark else BIAS
+    scores = read_scores(summaries, names, published=published)
     if not scores:
         raise PosirError(
             f"{folder}: no results of position-aware tasks. Run `mteb run` first, or add "
@@ -229,19 +247,19 @@ def _correlate_models(
         )
     if benchmark:
         excluded = read_results(benchmark) if benchmark.is_dir() else []
-        values = correlation.read_benchmark(benchmark, excluded)
+        values = read_benchmark(benchmark, excluded)
         rows = [
-            correlation.correlate_values(key, benchmark.stem, by_model, values)
+            correlate_values(key, benchmark.stem, by_model, values)
             for key, by_model in scores.items()
         ]
     else:
-        metas = correlation.read_model_metas(folder)
-        rows = correlation.correlate_architecture(scores, metas, read_architectures(architectures))
+        metas = read_model_metas(folder)
+        rows = correlate_architecture(scores, metas, read_architectures(architectures))
     runs = [(summary.task, summary.model) for summary in summaries]
     return Result(
         title="Position bias and models",
         rows=rows,
-        tables=[correlation.build_model_table(rows)],
+        tables=[build_model_table(rows)],
         notes=list_differences(runs) if published else [],
     )
 
@@ -296,18 +314,13 @@ def probe_groups(
             f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are "
             "published."
         )
-    chosen = {selected.name for selected in select_probes(probe)} if probe else None
-    measured = [
-        result
-        for result in read_probe_results(Path(results))
-        if chosen is None or result.probe in chosen
-    ]
+    chosen = [selected.name for selected in select_probes(probe or list(all_probes()))]
+    measured = [result for result in read_probe_results(Path(results)) if result.probe in chosen]
     if not measured:
         raise _not_probed(results)
     rows = group_results(measured, all_probes(), read_architectures(architectures), by)
-    rows += (
-        published_groups(dict.fromkeys(result.probe for result in measured)) if published else []
-    )
+    if published:
+        rows += published_groups(dict.fromkeys(result.probe for result in measured))
     note = (
         "95% intervals by bootstrap over documents, with the models held fixed: they say nothing "
         "about other models."
@@ -338,14 +351,15 @@ def subset_validity(results: str | Path) -> Result:
         posir_tasks.base.errors.PosirError: nowhere: no such folder...
     """
     from posir_probe.studies import (
-        build_validity_tables,
+        build_validity_table,
         compare_tiny,
         describe_validity,
         draw_samples,
+        find_samples,
     )
 
     summaries = summarize(read_results(Path(results)))
-    rows = compare_tiny(summaries)
+    rows = [row for pair in find_samples(summaries) for row in compare_tiny(*pair)]
     if not rows:
         raise PosirError(
             f"{results}: no model has results of both a Tiny sample, such as SQuAD-PosQ-Tiny, and "
@@ -354,7 +368,7 @@ def subset_validity(results: str | Path) -> Result:
     return Result(
         title="Samples and complete data",
         rows=rows,
-        tables=build_validity_tables(rows),
+        tables=[build_validity_table(rows)],
         sentences=list(describe_validity(rows)),
         draw=lambda: draw_samples(summaries),
     )
@@ -396,23 +410,30 @@ def domain_similarity(
         Traceback (most recent call last):
         posir_tasks.base.errors.PosirError: PosIR-Mini: only one domain...
     """
-    from posir_probe import studies
     from posir_probe.data import open_probe_source
     from posir_probe.results import result_folder
+    from posir_probe.studies import (
+        build_domain_table,
+        draw_domains,
+        find_shared_domains,
+        list_pairs,
+        measure_domains,
+    )
     from posir_tasks.models.embeddings.encoding import load_encoder
 
     sources = [open_probe_source(name) for name in (data, above) if name is not None]
-    studies.check_shared_domains(sources)
+    if len(sources) > 1:
+        find_shared_domains(source.subsets for source in sources)
     encoder = load_encoder(str(model), revision, batch_size=batch_size)
     meta = encoder.model.mteb_model_meta
     folder = result_folder(Path(output), meta).with_name("domains")
     sums = {
-        source.name: studies.measure_domains(encoder, source, folder / f"{source.name}.json")
+        source.name: measure_domains(encoder, source, folder / f"{source.name}.json")
         for source in sources
     }
     return Result(
         title="Similarity of domains",
-        rows=[pair for name, domains in sums.items() for pair in studies.list_pairs(domains, name)],
-        tables=[studies.build_domain_table(domains, name) for name, domains in sums.items()],
-        draw=lambda: [studies.draw_domains(sums, str(meta.name))],
+        rows=[pair for name, domains in sums.items() for pair in list_pairs(domains, name)],
+        tables=[build_domain_table(domains, name) for name, domains in sums.items()],
+        draw=lambda: [draw_domains(sums, str(meta.name))],
     )

@@ -28,23 +28,21 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle, islice, product
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
-from posir_probe.results import Compute, ProbeSums, at, subtract
+from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.digests import digest
 from posir_tasks.models.embeddings.encoding import Embeddings, Vectors, encode_distinct
-from posir_tasks.text.interventions import NO_SPAN, insert_text, remove_text
-from posir_tasks.text.spans import Span
-from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
+from posir_tasks.text.interventions import NO_SPAN, insert_text
 from posir_tasks.values.scores import Unit
 
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, section {}"
@@ -56,21 +54,19 @@ lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor inc
 et dolore magna aliqua ut enim ad minim veniam quis nostrud exercitation ullamco laboris nisi ut
 aliquip ex ea commodo consequat
 """.split()  # noqa: SIM905
-#: Places of a change, in the paper and in its code.
-PAPER_PLACES = (0.0, 0.5, 1.0)
+#: Places of a change in the paper's code; the paper has the first, the middle and the last.
 CODE_PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Fewest sentences of each bucket.
 BUCKETS = (5, 15, 25, 35, 45, 55)
 #: Numbers of sentences of a bucket.
 WIDTH = 10
 MAX_SENTENCES = BUCKETS[-1] + WIDTH - 1
-RANGES = tuple(f"{low}-{low + WIDTH - 1}" for low in BUCKETS)
-BUCKET_NAMES = ("all", *RANGES)
-#: Titles of the buckets, without the noun.
-RANGE_TITLES = {name: name.replace("-", " to ") for name in RANGES}
-SIZES = {"all": "all", **{name: f"{title} sentences" for name, title in RANGE_TITLES.items()}}
-#: Lines by the name of a kind of text.
-LINES = {"text": "", "shuffled": "sentences shuffled", CONTROL: CONTROL}
+#: Titles of the buckets by name.
+RANGES = {f"{low}-{low + WIDTH - 1}": f"{low} to {low + WIDTH - 1} sentences" for low in BUCKETS}
+SIZES = {"all": "all", **RANGES}
+BUCKET_NAMES = tuple(SIZES)
+#: Kinds of texts, each a line.
+LINES = ("text", "shuffled", CONTROL)
 SERIES = tuple(f"{text}, {position}" for text, position in product(LINES, ("start", "midpoint")))
 #: Cells of the plane of positions, from 0 to 1, and weights, from -1 to 1.
 COLUMNS, ROWS = 10, 20
@@ -81,27 +77,6 @@ CELLS = tuple(
     )
 )
 IS_NEGATIVE = np.array([weight < 0 for _, _, weight in CELLS])
-
-
-@dataclass(frozen=True)
-class TextTokens:
-    """A text that is changed, its tokens, and filler that has as many at least."""
-
-    text: str
-    tokens: TokenSpans
-    filler: str
-    filler_tokens: TokenSpans
-    sentences: Sequence[Span] = ()
-    """Its sentences, where these are changed."""
-
-
-def tokenize(tokenizer: Tokenizer, texts: Sequence[str]) -> list[TextTokens]:
-    """Find the tokens of texts."""
-    spans = tokenizer.find_tokens(texts)
-    # No word has less than a token.
-    filler = " ".join(islice(cycle(FILLER), max(map(len, spans), default=0)))
-    (filler_tokens,) = tokenizer.find_tokens([filler])
-    return [TextTokens(*text, filler, filler_tokens) for text in zip(texts, spans, strict=True)]
 
 
 class Perturbation(Probe):
@@ -116,27 +91,27 @@ class Perturbation(Probe):
     value_title = "Cosine with original"
     place_title = "Place of the change"
     place_names = {"0%": "start", "50%": "middle", "100%": "end"}
-    sizes: tuple[float, ...]
+    sizes: Sequence[float]
     """Shares of the text."""
-    places: tuple[float, ...] = PAPER_PLACES
+    places: Sequence[float] = CODE_PLACES[::2]
     """Relative places, from 0 (start) to 1 (end)."""
     changed: str
     """The change as a panel names it, such as `inserted`."""
 
     def __init__(self) -> None:
-        sizes = [f"{100 * size:.0f}%" for size in self.sizes]
-        places = [f"{100 * place:.0f}%" for place in self.places]
+        sizes = [f"{size:.0%}" for size in self.sizes]
+        places = [f"{place:.0%}" for place in self.places]
         self.positions = tuple(
             f"{size} of the text · {place}" for size, place in product(sizes, places)
         )
-        self.averages = {
-            f"{MEAN} · {place}": self._average(index) for index, place in enumerate(places)
+        means = {
+            place: average(slice(index, None, len(places))) for index, place in enumerate(places)
         }
+        self.averages = {f"{MEAN} · {place}": mean for place, mean in means.items()}
         self.series = {f"{size} of the text": (f"{size} {self.changed}", "") for size in sizes}
         self.series[MEAN] = ("Mean over all sizes", "")
-        start = self._average(0)
-        middle = self._average(self.places.index(0.5))
-        end = self._average(-1)
+        start = means["0%"]
+        end = means["100%"]
         #: Means over sizes: relative drop from end to start, as the paper quotes it, and the means
         #: at start, middle and end.
         self.summaries = {
@@ -145,115 +120,109 @@ class Perturbation(Probe):
                 lambda values: 1 - start(values) / end(values),
             ),
             "start": Summary(f"Cosine, {self.changed} at the start", start),
-            "middle": Summary(f"Cosine, {self.changed} in the middle", middle),
+            "middle": Summary(f"Cosine, {self.changed} in the middle", means["50%"]),
             "end": Summary(f"Cosine, {self.changed} at the end", end),
             "end_minus_start": Summary(
                 f"Cosine, {self.changed} at end minus start", subtract(end, start)
             ),
         }
 
-    def _average(self, place: int) -> Compute:
-        step = len(self.places)
-        return lambda values: values[..., place % step :: step].mean(axis=-1)
-
-    def perturb(self, text: TextTokens, size: float, place: float) -> str:
-        """Change a text by a share of its size at a relative place."""
+    def change(self, data: ProbeData, text: str) -> Iterable[str]:
+        """Change a text by each share of its size at each relative place; nothing if it cannot be
+        changed.
+        """
         raise NotImplementedError
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text, and it as changed under every condition."""
         chosen, skipped = select_long_enough(data)
-        sentences: dict[str, Sequence[Span]] = dict.fromkeys(chosen, ())
-        if self.needs_sentences:
-            sentences = {name: data.find_sentences(text) for name, text in chosen.items()}
-            skipped["only one sentence"] += sum(len(spans) < 2 for spans in sentences.values())
-            chosen = {name: text for name, text in chosen.items() if len(sentences[name]) > 1}
-        texts = list(chosen.values())
-        changed = []
-        for name, tokenized in zip(chosen, tokenize(data.tokenizer, texts), strict=True):
-            text = replace(tokenized, sentences=sentences[name])
-            conditions = product(self.sizes, self.places)
-            changed.append([self.perturb(text, *condition) for condition in conditions])
-        return plan_cosines(self.positions, list(chosen), texts, changed, +skipped)
+        changed = {name: list(self.change(data, text)) for name, text in chosen.items()}
+        names = [name for name, versions in changed.items() if versions]
+        skipped["only one sentence"] += len(changed) - len(names)
+        texts = [chosen[name] for name in names]
+        versions = [changed[name] for name in names]
+        return plan_cosines(self.positions, names, texts, versions, +skipped)
 
 
 class NeedleInsertion(Perturbation):
-    """Cosine of a text and of the same text with a needle, with sizes and places of the paper, or
-    with those of its code.
-    """
+    """Cosine of a text and of the same text with a needle, with sizes and places of the paper."""
 
+    name = "needle_insertion"
+    title = "Meaningless words inserted"
     notes = (
         "Meaningless words are inserted into a text, and both are compared. The lower the cosine, "
         "the more this place counts.",
         "The needle divides words, as in the paper's code, so an order-blind model is not quite "
         "equal at all places. Tokens are those of the model, or estimated from bytes.",
     )
+    sizes = (0.05, 0.1, 0.25, 0.5, 1.0)
     changed = "inserted"
 
-    def __init__(self, *, by_code: bool = False) -> None:
-        self.is_variant = by_code
-        if by_code:
-            self.name = "needle_insertion_code"
-            self.title = "Words inserted at five places"
-            self.sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
-            self.places = CODE_PLACES
-        else:
-            self.name = "needle_insertion"
-            self.title = "Meaningless words inserted"
-            self.sizes = (0.05, 0.1, 0.25, 0.5, 1.0)
-        super().__init__()
-
-    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+    def change(self, data: ProbeData, text: str) -> Iterator[str]:
         """Insert a needle of a share of the text's tokens at a relative place."""
-        if not size:
-            return text.text
-        tokens = max(1, int(size * len(text.tokens)))
-        needle = text.filler[: int(text.filler_tokens[tokens - 1][1])]
-        return insert_text(text.text, NO_SPAN, needle, int(place * len(text.text))).text
+        (tokens,) = data.tokenizer.find_tokens([text])
+        # No word has less than a token.
+        filler = " ".join(islice(cycle(FILLER), len(tokens)))
+        (filler_tokens,) = data.tokenizer.find_tokens([filler])
+        for size, place in product(self.sizes, self.places):
+            last = max(1, int(size * len(tokens))) - 1
+            needle = filler[: filler_tokens[last, 1]]
+            yield insert_text(text, NO_SPAN, needle, int(place * len(text))).text
+
+
+class NeedleInsertionCode(NeedleInsertion):
+    """Needle insertion with the sizes and places of the paper's code."""
+
+    name = "needle_insertion_code"
+    title = "Words inserted at five places"
+    is_variant = True
+    sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
+    places = CODE_PLACES
 
 
 class TextRemoval(Perturbation):
-    """Cosine of a text and of the same text without a share of its sentences, as in the paper, or
-    of its tokens, as in its code.
-    """
+    """Cosine of a text and of the same text without a share of its sentences, as in the paper."""
 
+    name = "text_removal"
+    title = "Part of a text removed"
     notes = (
         "Some sentences of a text are removed, and both are compared. The lower the cosine, the "
         "more the removed part counts.",
     )
+    sizes: Sequence[float] = (0.1, 0.25, 0.5)
     changed = "removed"
+    needs_sentences = True
 
-    def __init__(self, *, by_code: bool = False) -> None:
-        self.is_variant = by_code
-        self.needs_sentences = not by_code
-        if by_code:
-            self.name = "text_removal_code"
-            self.title = "Tokens of a text removed"
-            self.sizes = (0.05, 0.1, 0.2, 0.5)
-            self.places = CODE_PLACES
-        else:
-            self.name = "text_removal"
-            self.title = "Part of a text removed"
-            self.sizes = (0.1, 0.25, 0.5)
-        super().__init__()
-
-    def perturb(self, text: TextTokens, size: float, place: float) -> str:
+    def change(self, data: ProbeData, text: str) -> Iterator[str]:
         """Remove a share of the sentences, rounded up, or of the tokens, rounded down.
 
         The white space after them goes, too; at the end of the text, that before them.
         """
-        units: Sequence[Span] = text.sentences
-        count = math.ceil(size * len(units))
-        first = int(place * (len(units) - count))
-        if not self.needs_sentences:
-            units = [Span(*token) for token in text.tokens.tolist()]
-            count = int(len(units) * size)
-            first = int(len(units) * (place - size * place))
-        if not count:
-            return text.text
-        following = [*units[first + count :], Span(len(text.text), len(text.text))]
-        removed = Span(units[first].start, following[0].start)
-        return remove_text(text.text, NO_SPAN, removed).text.rstrip()
+        if self.needs_sentences:
+            starts = [span.start for span in data.find_sentences(text)]
+        else:
+            starts = data.tokenizer.find_tokens([text])[0][:, 0].tolist()
+        number = len(starts)
+        starts.append(len(text))
+        for size, place in product(self.sizes, self.places if number > 1 else ()):
+            if self.needs_sentences:
+                count = math.ceil(size * number)
+                first = int(place * (number - count))
+            else:
+                count = int(number * size)
+                first = int(number * (place - size * place))
+            yield (text[: starts[first]] + text[starts[first + count] :]).rstrip()
+
+
+class TextRemovalCode(TextRemoval):
+    """Removal of tokens, with the sizes and places of the paper's code."""
+
+    name = "text_removal_code"
+    title = "Tokens of a text removed"
+    is_variant = True
+    needs_sentences = False
+    sizes = (0.05, 0.1, 0.2, 0.5)
+    places = CODE_PLACES
 
 
 class Fit(NamedTuple):
@@ -273,46 +242,47 @@ def fit_sentences(text: Vectors, sentences: Vectors) -> Fit | None:
     With as many sentences as dimensions the fit is exact. Of repeated sentences, the solution has
     the minimum norm.
     """
-    target = text.astype(np.float64)
-    columns = sentences.astype(np.float64).T
-    coefficients, *_ = np.linalg.lstsq(columns, target, rcond=None)
-    length = float(np.linalg.norm(coefficients))
+    target = text.astype(float)
+    columns = sentences.astype(float).T
+    coefficients: Floats = np.linalg.lstsq(columns, target, rcond=None)[0]
+    length = np.linalg.norm(coefficients)
     if not length:
         return None
     error = target - columns @ coefficients
     spread = target - target.mean()
     r_squared = 1 - float(error @ error) / float(spread @ spread)
-    weights = (coefficients / length).astype(np.float64)
-    return Fit(weights, r_squared, float(np.abs(error).mean()))
+    return Fit(coefficients / length, r_squared, float(np.abs(error).mean()))
 
 
 def locate_sentences(sentences: Sequence[str]) -> tuple[Floats, Floats]:
     """Locate the start and the midpoint of each sentence in all of them joined without a separator,
     relative to their length; shape (m,).
     """
-    lengths = np.array([len(sentence) for sentence in sentences], np.float64)
+    lengths = np.array([len(sentence) for sentence in sentences], float)
     ends = lengths.cumsum()
     return (ends - lengths) / ends[-1], (ends - lengths / 2) / ends[-1]
 
 
 @dataclass(frozen=True)
 class SplitText:
-    """A text, in order or with its sentences shuffled, and its sentences."""
+    """A text and its sentences."""
 
     name: str
-    text: str
-    sentences: tuple[str, ...]
+    line: int
+    """Index in `LINES`: in order, with its sentences shuffled, or in order for the control."""
     bucket: int
     """Index of its bucket by number of sentences."""
+    texts: Sequence[str]
+    """The text, then its sentences."""
 
     @property
     def buckets(self) -> list[int]:
         """Indexes in `BUCKET_NAMES` of those that the text is in."""
         return [0, self.bucket + 1]
 
-    def fit(self, embeddings: Embeddings) -> Fit | None:
-        """Regress the text on its sentences."""
-        return fit_sentences(embeddings.select([self.text])[0], embeddings.select(self.sentences))
+
+#: A text and its regression.
+Fitted: TypeAlias = tuple[SplitText, Fit]
 
 
 class RegressionProbe(Probe):
@@ -322,54 +292,58 @@ class RegressionProbe(Probe):
 
     source = SOURCE.format(4)
     needs_sentences = True
-    needs_shuffled = True
-    """Whether it measures the shuffled texts."""
+    lines = 2
+    """How many of `LINES` it measures."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its sentences, and both shuffled in an order that the text's id
         determines.
         """
-        skipped: Counter[str] = Counter()
-        texts: list[tuple[SplitText, SplitText]] = []
+        skipped = Counter[str]()
+        versions: list[SplitText] = []
         for name, text in data.documents.items():
             sentences = data.split_sentences(text)
-            if reason := _find_reason(text, len(sentences)):
-                skipped[reason] += 1
+            if not BUCKETS[0] <= len(sentences) <= MAX_SENTENCES:
+                skipped[f"not {BUCKETS[0]} to {MAX_SENTENCES} sentences"] += 1
                 continue
             bucket = (len(sentences) - BUCKETS[0]) // WIDTH
-            in_order = SplitText(name, text, tuple(sentences), bucket)
+            in_order = [text, *sentences]
             random.Random(digest(name)).shuffle(sentences)
-            shuffled = " ".join(sentences)
-            parts = tuple(data.split_sentences(shuffled))
-            texts.append((in_order, SplitText(name, shuffled, parts, bucket)))
-        versions = [version for pair in texts for version in pair[: 1 + self.needs_shuffled]]
-        return ProbePlan(
-            lambda embeddings: replace(self.summarize(embeddings, texts), skipped=dict(skipped)),
-            [part for version in versions for part in (version.text, *version.sentences)],
-        )
+            mixed = " ".join(sentences)
+            shuffled = [mixed, *data.split_sentences(mixed)]
+            for line, texts in enumerate((in_order, shuffled, in_order)[: self.lines]):
+                versions.append(SplitText(name, line, bucket, texts))
 
-    def summarize(
-        self, embeddings: Embeddings, texts: Sequence[tuple[SplitText, SplitText]]
-    ) -> ProbeSums:
-        """Sum the values of texts, each in order and shuffled."""
+        def summarize(embeddings: Embeddings) -> ProbeSums:
+            fitted = []
+            for split in versions:
+                vectors = embeddings
+                if LINES[split.line] == CONTROL:
+                    vectors = encode_distinct(order_blind, split.texts).normalize()
+                text, *parts = vectors.select(split.texts)
+                if fit := fit_sentences(text, np.array(parts)):
+                    fitted.append((split, fit))
+            return replace(self.summarize(fitted), skipped=skipped)
+
+        return ProbePlan(summarize, [text for split in versions for text in split.texts])
+
+    def summarize(self, fitted: Sequence[Fitted]) -> ProbeSums:
+        """Sum the values of texts."""
         raise NotImplementedError
 
 
-def _find_reason(text: str, sentences: int) -> str:
-    """Return why a text is not measured; empty if it is."""
-    if not text.strip():
-        return "empty text"
-    if sentences == 1:
-        return "one sentence"
-    if sentences < BUCKETS[0]:
-        return f"fewer than {BUCKETS[0]} sentences"
-    return f"more than {MAX_SENTENCES} sentences" if sentences > MAX_SENTENCES else ""
-
-
-def _summarize_r(name: str, text: str, title: str, position: str) -> tuple[str, Summary]:
-    """Build the summary of r pooled over all numbers of sentences."""
-    index = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
-    return f"{name}_{position}", Summary(title.format(position), at(index))
+def _summarize_r() -> dict[str, Summary]:
+    """Build the summaries of r pooled over all numbers of sentences."""
+    summaries = {}
+    for name, text, title in (
+        ("r", "text", "r of sentences' {}s and weights"),
+        ("r_shuffled", "shuffled", "sentences shuffled: r of {}s"),
+        ("r_order_blind", CONTROL, CONTROL + ": r of {}s"),
+    ):
+        for position in ("midpoint", "start"):
+            index = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
+            summaries[f"{name}_{position}"] = Summary(title.format(position), at(index))
+    return summaries
 
 
 class SentenceRegression(RegressionProbe):
@@ -387,50 +361,34 @@ class SentenceRegression(RegressionProbe):
         "pushes its own relative start down. Compare with r of the order-blind control on the "
         "same texts, or read the midpoints.",
     )
+    lines = 3
     positions = tuple(f"{series} · {bucket}" for series, bucket in product(SERIES, BUCKET_NAMES))
-    summaries = dict(
-        _summarize_r(*values)
-        for values in (
-            ("r", "text", "r of sentences' {}s and weights", "midpoint"),
-            ("r", "text", "r of sentences' {}s and weights", "start"),
-            ("r_shuffled", "shuffled", "sentences shuffled: r of {}s", "start"),
-            ("r_shuffled", "shuffled", "sentences shuffled: r of {}s", "midpoint"),
-            ("r_order_blind", CONTROL, f"{CONTROL}: r of {{}}s", "start"),
-            ("r_order_blind", CONTROL, f"{CONTROL}: r of {{}}s", "midpoint"),
-        )
-    )
+    summaries = _summarize_r()
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
     series = {
         f"{text}, {position}": (f"By the {position} of sentences", line)
-        for (text, line), position in product(LINES.items(), ("start", "midpoint"))
+        for text, line in zip(LINES, ("", "sentences shuffled", CONTROL), strict=True)
+        for position in ("start", "midpoint")
     }
     place_names = SIZES
 
-    def summarize(
-        self, embeddings: Embeddings, texts: Sequence[tuple[SplitText, SplitText]]
-    ) -> ProbeSums:
+    def summarize(self, fitted: Sequence[Fitted]) -> ProbeSums:
         """Sum the moments that Pearson's r follows from, of every series and bucket."""
         names: list[str] = []
         rows: list[int] = []
         columns: list[list[Any]] = []
-        for text, shuffled in texts:
-            control = encode_distinct(order_blind, [text.text, *text.sentences]).normalize()
-            fitted = ((text, embeddings), (shuffled, embeddings), (text, control))
-            for number, (split, vectors) in enumerate(fitted):
-                fit = split.fit(vectors)
-                if fit is None:
-                    continue
-                y = fit.weights
-                for series, x in enumerate(locate_sentences(split.sentences), 2 * number):
-                    for bucket in split.buckets:
-                        names.append(text.name)
-                        rows.append(series * len(BUCKET_NAMES) + bucket)
-                        columns.append([len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y])
-        moments = np.array(columns, np.float64).reshape(len(rows), 6)
-        indexes = np.array(rows, np.int64)
+        for split, fit in fitted:
+            y = fit.weights
+            for series, x in enumerate(locate_sentences(split.texts[1:]), 2 * split.line):
+                for bucket in split.buckets:
+                    names.append(split.name)
+                    rows.append(series * len(BUCKET_NAMES) + bucket)
+                    columns.append([len(x), x.sum(), y.sum(), x @ x, y @ y, x @ y])
+        moments = np.array(columns).reshape(len(rows), 6)
+        indexes = np.array(rows, int)
         return ProbeSums.from_columns("pearson", self.positions, names, indexes, moments)
 
 
@@ -452,7 +410,7 @@ class SentenceRegressionFit(RegressionProbe):
         "r_squared": Summary("R² of sentences for their text", at(0)),
         "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
     }
-    needs_shuffled = False
+    lines = 1
     value_title = "Mean over texts"
     place_title = "Sentences of the text"
     form = Form.CATEGORIES
@@ -460,17 +418,14 @@ class SentenceRegressionFit(RegressionProbe):
     same_scale = False
     place_names = SIZES
 
-    def summarize(
-        self, embeddings: Embeddings, texts: Sequence[tuple[SplitText, SplitText]]
-    ) -> ProbeSums:
+    def summarize(self, fitted: Sequence[Fitted]) -> ProbeSums:
         """Average R2 and error, over all texts and by bucket."""
-        values = np.full((len(texts), 2, len(BUCKET_NAMES)), np.nan)
-        for row, (text, _) in enumerate(texts):
-            if fit := text.fit(embeddings):
-                values[row, 0, text.buckets] = fit.r_squared
-                values[row, 1, text.buckets] = fit.mae
-        names = [text.name for text, _ in texts]
-        by_position = values.reshape(len(texts), len(self.positions))
+        values = np.full((len(fitted), 2, len(BUCKET_NAMES)), np.nan)
+        for row, (split, fit) in enumerate(fitted):
+            values[row, 0, split.buckets] = fit.r_squared
+            values[row, 1, split.buckets] = fit.mae
+        names = [split.name for split, _ in fitted]
+        by_position = values.reshape(len(fitted), len(self.positions))
         return ProbeSums.from_means(self.positions, names, by_position)
 
 
@@ -483,7 +438,6 @@ class SentenceRegressionScatter(RegressionProbe):
     title = "Starts and weights of single sentences"
     notes = ("Each sentence of texts, and of the same texts with their sentences shuffled.",)
     cells = CELLS
-    cell_size = (1 / COLUMNS, 2 / ROWS)
     positions = tuple(f"{panel} · {x:.2f}, {y:+.2f}" for panel, x, y in CELLS)
     summaries = {
         #: The paper calls negative weights rare.
@@ -497,27 +451,19 @@ class SentenceRegressionScatter(RegressionProbe):
     place_title = "Start of the sentence"
     form = Form.CELLS
     series = {
-        f"{text} · {bucket}": (f"{title}, {sizes}", "")
-        for (text, title), (bucket, sizes) in product(
-            (("text", "Texts"), ("shuffled", "Shuffled")), RANGE_TITLES.items()
-        )
+        f"{text.lower()} · {bucket}": (f"{text}, {title}", "")
+        for text, (bucket, title) in product(("Text", "Shuffled"), RANGES.items())
     }
 
-    def summarize(
-        self, embeddings: Embeddings, texts: Sequence[tuple[SplitText, SplitText]]
-    ) -> ProbeSums:
+    def summarize(self, fitted: Sequence[Fitted]) -> ProbeSums:
         """Count the sentences in each cell of each panel, by column and then by row."""
         names: list[str] = []
         rows: list[int] = []
-        for pair in texts:
-            for order, split in enumerate(pair):
-                fit = split.fit(embeddings)
-                if fit is None:
-                    continue
-                starts, _ = locate_sentences(split.sentences)
-                column = np.minimum((starts * COLUMNS).astype(np.int64), COLUMNS - 1)
-                row = np.clip(((fit.weights + 1) / 2 * ROWS).astype(np.int64), 0, ROWS - 1)
-                panel = order * len(BUCKETS) + split.bucket
-                rows += ((panel * COLUMNS + column) * ROWS + row).tolist()
-                names += [split.name] * len(column)
+        for split, fit in fitted:
+            starts, _ = locate_sentences(split.texts[1:])
+            column = np.minimum((starts * COLUMNS).astype(int), COLUMNS - 1)
+            row = np.clip(((fit.weights + 1) / 2 * ROWS).astype(int), 0, ROWS - 1)
+            panel = split.line * len(BUCKETS) + split.bucket
+            rows += ((panel * COLUMNS + column) * ROWS + row).tolist()
+            names += [split.name] * len(column)
         return ProbeSums.from_counts(self.positions, names, rows)

@@ -16,15 +16,14 @@ Spearman's rho of nDCG@10 with the MMTEB retrieval score by length of the docume
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-import polars as pl
 from numpy.typing import NDArray
 from scipy.stats import kruskal, rankdata, spearmanr, t
 
@@ -32,7 +31,7 @@ from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
 from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
-from posir_report.summary import TaskSummary, build_rows
+from posir_report.summary import ReportRow, TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
 from posir_significance.messages import describe_predictions, label_needed, label_prediction
@@ -50,12 +49,10 @@ if TYPE_CHECKING:
 
 #: Names of scores: the controlled test of whole documents, the difference in the data as they lie,
 #: and the published PSI.
-POSITION_EFFECT, START_MINUS_END, PSI, NDCG = (
-    "position effect",
-    "start minus end",
-    "PSI as published",
-    "nDCG@10",
-)
+POSITION_EFFECT = "position effect"
+START_MINUS_END = "start minus end"
+PSI = "PSI as published"
+NDCG = "nDCG@10"
 #: The scores of position bias.
 BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
 FAMILY_FILE = "a file with the columns model,family"
@@ -142,26 +139,27 @@ def correlate_probes(
     Results on the data of a task are correlated with that task only. `families` are those of
     `find_family`.
     """
-    scores = {key: of for key, of in collect_scores(summaries, BIAS).items() if key[1] == ALL}
+    scores = collect_scores(summaries, BIAS)
     tasks = {task for task, _, _ in scores}
-    measured: dict[tuple[str, str], dict[ModelKey, float]] = {}
+    measured = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
     for result in results:
         probe = probes.get(result.probe)
-        estimate = result.sums.estimate(probe.first_summary) if probe else None
+        estimate = probe and result.sums.estimate(probe.first_summary)
         if estimate and result.experiment is None:
-            by_model = measured.setdefault((result.probe, result.data), {})
-            by_model[result.model, result.revision] = estimate.value
+            key = (result.model, result.revision)
+            measured[result.probe, result.data][key] = estimate.value
     rows: list[ProbeCorrelation] = []
     for (name, data), values in measured.items():
-        for (task, _, score), by_model in scores.items():
+        for (task, length, score), by_model in scores.items():
+            if length != ALL or data in tasks - {task}:
+                continue
             models = sorted(values.keys() & by_model.keys())
-            x = [orient(values[model], probes[name], score) for model in models]
-            is_constant = len(models) >= MIN_MODELS and len(set(x)) == 1
-            if is_constant or (data in tasks and data != task):
+            x = np.array([orient(values[model], probes[name], score) for model in models])
+            if len(models) >= MIN_MODELS and np.ptp(x) == 0:
                 continue
             named = [find_family(model, families or {}) for model, _ in models]
-            y = [by_model[model] for model in models]
-            rho, p_value = estimate_rho(np.array(x), np.array(y), named)
+            y = np.array([by_model[model] for model in models])
+            rho, p_value = estimate_rho(x, y, named)
             summary = next(iter(probes[name].summaries))
             counts = len(models), len(set(named))
             needed = count_needed(rho.value) if rho else None
@@ -178,27 +176,29 @@ def correlate_probes(
 
 
 def collect_scores(
-    summaries: Iterable[TaskSummary], names: Sequence[str]
+    summaries: Iterable[TaskSummary], names: Iterable[str]
 ) -> dict[ScoreKey, dict[ModelKey, float]]:
     """Collect the named scores of each model; nDCG@10 of a length bucket is the mean that the
     papers print.
     """
-    scores: dict[ScoreKey, dict[ModelKey, float]] = {}
+    scores = defaultdict[ScoreKey, dict[ModelKey, float]](dict)
     for summary in summaries:
         for row in build_rows(summary):
-            values = {
-                NDCG: row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published,
-                POSITION_EFFECT: row.position_effect,
-                START_MINUS_END: row.start_minus_end,
-                PSI: row.psi_as_published,
-            }
             for name in names:
-                value = values[name]
+                value = _read_score(row, name)
                 if value is not None:
-                    by_model = scores.setdefault((summary.task, row.length, name), {})
+                    key = (summary.model, summary.revision)
                     number = value.value if isinstance(value, Estimate) else value
-                    by_model[summary.model, summary.revision] = number
+                    scores[summary.task, row.length, name][key] = number
     return scores
+
+
+def _read_score(row: ReportRow, name: str) -> Estimate | float | None:
+    if name == NDCG:
+        return row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
+    if name == PSI:
+        return row.psi_as_published
+    return row.position_effect if name == POSITION_EFFECT else row.start_minus_end
 
 
 def orient(value: float, probe: Probe, score: str) -> float:
@@ -235,9 +235,8 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Pred
     """Decide what the correlation of a probe over so many independent models or families shows."""
     if rho is None or independent < MIN_FOR_INTERVAL:
         return Prediction.INCONCLUSIVE
-    if rho.interval and rho.interval[0] <= 0 <= rho.interval[1]:
-        return Prediction.INCONCLUSIVE
-    if p_value is not None and p_value >= ALPHA:
+    low, high = rho.interval or (rho.value, rho.value)
+    if low <= 0 <= high or p_value is None or p_value >= ALPHA:
         return Prediction.INCONCLUSIVE
     return Prediction.PREDICTS if rho.value > 0 else Prediction.OPPOSITE
 
@@ -246,11 +245,11 @@ def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
     """Describe for each retrieval score which probes predict it on all tasks, and which on some."""
     sentences = []
     for score in dict.fromkeys(row.score for row in rows):
-        verdicts: dict[str, Counter[Prediction]] = {}
+        tasks = dict.fromkeys(row.task for row in rows if row.score == score)
+        verdicts: dict[str, Counter[Prediction]] = defaultdict(Counter)
         for row in rows:
             if row.score == score:
-                verdicts.setdefault(row.probe, Counter())[row.verdict] += 1
-        tasks = dict.fromkeys(row.task for row in rows if row.score == score)
+                verdicts[row.probe][row.verdict] += 1
         sentences.append(describe_predictions(score, list(tasks), verdicts))
     return sentences
 
@@ -297,16 +296,17 @@ def estimate_rho(
         return None, None
     result = spearmanr(x, y)
     rho = float(result.statistic)
+    interval = find_interval(rho, len(x))
     if families is None:
-        return Estimate(rho, find_interval(rho, len(x))), float(result.pvalue)
-    labels = np.unique(np.array(families), return_inverse=True)[1]
-    independent = len(set(families)) == len(families)
-    interval = find_interval(rho, len(x)) if independent else jackknife_interval(x, y, labels)
+        return Estimate(rho, interval), float(result.pvalue)
+    labels = np.unique(families, return_inverse=True)[1]
+    if len(set(families)) < len(families):
+        interval = jackknife_interval(x, y, labels)
     return Estimate(rho, interval), permutation_p_value(x, y, labels)
 
 
 def _is_undefined(x: Floats, y: Floats) -> bool:
-    return len(x) < MIN_MODELS or len(set(x)) == 1 or len(set(y)) == 1
+    return len(x) < MIN_MODELS or np.ptp(x) == 0 or np.ptp(y) == 0
 
 
 def find_interval(rho: float, models: int) -> Interval | None:
@@ -335,16 +335,16 @@ def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Inte
     of freedom fewer than families (delete-one-cluster jackknife; Cameron & Miller 2015, Journal of
     Human Resources 50, 317-372). All arguments have the shape (n,).
     """
-    numbers = np.unique(families)
-    kept = [families != number for number in numbers]
-    if len(numbers) < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in kept):
+    kept = [families != number for number in np.unique(families)]
+    number = len(kept)
+    if number < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in kept):
         return None
     rho = float(spearmanr(x, y).statistic)
     others = [float(spearmanr(x[rows], y[rows]).statistic) for rows in kept]
     if max(map(abs, [rho, *others])) > COMPLETE:
         return None
-    variance = (len(numbers) - 1) * float(np.var(np.arctanh(others)))
-    return _widen(rho, float(t.ppf(0.975, len(numbers) - 1)) * math.sqrt(variance))
+    error = math.sqrt((number - 1) * np.var(np.arctanh(others)))
+    return _widen(rho, t.ppf(0.975, number - 1) * error)
 
 
 def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
@@ -356,8 +356,9 @@ def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> flo
     """
     order = np.argsort(families, kind="stable")
     x_ranks, y_ranks = (rankdata(values[order]) - (len(x) + 1) / 2 for values in (x, y))
-    sums = y_ranks[permute_families(tuple(families[order].tolist()))] @ x_ranks
-    hits = int((np.abs(sums) >= abs(float(x_ranks @ y_ranks)) - 1e-9).sum())
+    orders = permute_families(tuple(families[order].tolist()))
+    sums = np.abs(y_ranks[orders] @ x_ranks)
+    hits = np.count_nonzero(sums >= abs(x_ranks @ y_ranks) - 1e-9)
     return (hits + 1) / (PERMUTATIONS + 1)
 
 
@@ -367,12 +368,10 @@ def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
     n).
     """
     random = np.random.default_rng(SEED)
-    numbers = np.unique(np.array(families), return_inverse=True)[1]
-    places = random.random((PERMUTATIONS, numbers.max() + 1)).argsort(axis=1)
-    orders: NDArray[np.intp] = (
-        places[:, numbers] + random.random((PERMUTATIONS, len(families)))
-    ).argsort(axis=1)
-    return orders
+    numbers = np.unique(families, return_inverse=True)[1]
+    places = random.random((PERMUTATIONS, numbers.max() + 1)).argsort()
+    within = random.random((PERMUTATIONS, len(families)))
+    return np.argsort(places[:, numbers] + within)
 
 
 def count_needed(rho: float) -> int | None:
@@ -439,8 +438,8 @@ def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
     for file in sorted(results.rglob("model_meta.json")) if results else ():
         try:
             meta = read_json(file)
-            metas[short_name(str(meta["name"]))] = meta
-        except (OSError, ValueError, TypeError, KeyError) as error:
+            metas[short_name(meta["name"])] = meta
+        except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
             raise PosirError(
                 f"{file}: not the metadata of a model ({summarize_error(error)})."
             ) from error
@@ -458,39 +457,39 @@ def correlate_architecture(
     factors = {factor: _read_numbers(metas, field) for factor, field in NUMBERS.items()}
     rows = []
     for key, by_model in scores.items():
-        rows += [correlate_values(key, factor, by_model, of) for factor, of in factors.items()]
-        rows += [_compare_kinds(key, kind, by_model, architectures) for kind in Kind]
+        for factor, numbers in factors.items():
+            rows.append(correlate_values(key, factor, by_model, numbers))
+        for kind in Kind:
+            groups = defaultdict[str, list[float]](list)
+            for model, value in by_model.items():
+                if name := getattr(architectures.get(model), kind, ""):
+                    groups[name].append(value)
+            rows.append(_compare_kinds(key, kind, groups))
     return rows
 
 
 def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel:
-    """Read a number of each model that has it."""
+    """Read a number of each model that has it; the largest of several, as mteb does."""
     values: ByModel = {}
     for name, meta in metas.items():
-        number = meta.get(field)
-        if isinstance(number, list | tuple):
-            # mteb takes the largest of several dimensions.
-            number = max(number, default=None)
-        if isinstance(number, int | float) and number:
-            values[name] = float(number)
+        numbers = np.ravel(meta.get(field) or 0)
+        if np.issubdtype(numbers.dtype, np.number) and numbers.max():
+            values[name] = float(numbers.max())
     return values
 
 
 def _compare_kinds(
-    key: ScoreKey, kind: Kind, scores: ByModel, architectures: Mapping[str, Architecture]
+    key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]
 ) -> ModelCorrelation:
     """Compare a score between the models of each kind."""
-    groups: dict[str, list[float]] = {}
-    for model, value in scores.items():
-        if name := getattr(architectures.get(model), kind, ""):
-            groups.setdefault(name, []).append(value)
     values = [value for group in groups.values() for value in group]
+    number = len(values)
     counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-    row = ModelCorrelation(*key, kind, len(values), counts, "Kruskal-Wallis", None, None)
-    if len(groups) < 2 or len(values) <= len(groups) or len(set(values)) == 1:
+    row = ModelCorrelation(*key, kind, number, counts, "Kruskal-Wallis", None, None)
+    if not 2 <= len(groups) < number or np.ptp(values) == 0:
         return row
     result = kruskal(*groups.values())
-    share = Estimate(float(result.statistic) / (len(values) - 1))
+    share = Estimate(float(result.statistic) / (number - 1))
     return replace(row, value=share, p_value=float(result.pvalue))
 
 
@@ -534,30 +533,25 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
     return scores
 
 
-def _average_shared(source: Path, left_out: Collection[str]) -> ByModel:
+def _average_shared(source: Path, left_out: set[str]) -> ByModel:
     """Average the main scores of each model in a folder of mteb, over the tasks that all its models
     have.
 
     The score of a task is its mean over the splits and subsets that all models have, so that no
     model has the mean of others.
     """
-    from mteb.results import TaskResult
+    from mteb import ResultCache
 
-    rows: dict[tuple[str, ...], float] = {}
-    for meta in sorted(source.rglob("model_meta.json")):
-        model = short_name(str(read_json(meta)["name"]))
-        for file in sorted(meta.parent.glob("*.json")):
-            if file.name == meta.name or file.stem in left_out:
-                continue
-            for split, entries in TaskResult.from_disk(file).scores.items():
-                for entry in entries:
-                    rows[model, file.stem, split, entry["hf_subset"]] = float(entry["main_score"])
-    columns = ["model", "task", "split", "subset", "score"]
-    frame = pl.DataFrame([(*key, score) for key, score in rows.items()], columns, orient="row")
-    models = pl.len().over("task", "split", "subset")
-    shared = frame.filter(models == frame["model"].n_unique())
-    by_task = shared.group_by("model", "task").agg(pl.mean("score"))
-    return dict(by_task.group_by("model").agg(pl.mean("score")).iter_rows())
+    results = ResultCache(source).load_results(include_remote=False)
+    if not results.model_results:
+        return {}
+    frame = results.to_dataframe("subset", format="long")
+    frame = frame[~frame["task_name"].isin(left_out)]
+    models = frame.groupby(["task_name", "split", "subset"])["model_name"].transform("size")
+    shared = frame[models == frame["model_name"].nunique()]
+    by_task = shared.groupby(["model_name", "task_name"])["score"].mean()
+    means = by_task.groupby("model_name").mean()
+    return {short_name(model): score for model, score in means.to_dict().items()}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from random import Random
 
 from posir_data.texts import draw_texts
@@ -62,9 +63,8 @@ class Selection:
         """
         if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
             return False
-        if not self.tokens:
-            return True
-        return (estimate_tokens(text) if tokens is None else tokens) >= self.tokens
+        length = estimate_tokens(text) if tokens is None else tokens
+        return length >= self.tokens
 
     def __str__(self) -> str:
         parts = [f"seed {self.seed}"]
@@ -114,20 +114,16 @@ class ProbeData:
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
         """Take the corpus of a task and its questions, with as much of the evidence as it has."""
         evidence = data.evidence
-        starts = evidence.starts.tolist() if len(evidence.starts) else [None] * len(evidence)
-        spans = data.place_spans() or [NO_SPAN] * len(evidence)
-        questions = (
-            ProbeQuestion(text, document, span, None if data.has_spans else start)
-            for text, document, span, start in zip(
-                data.queries["text"], evidence.document_ids, spans, starts, strict=True
-            )
-        )
+        documents = evidence.document_ids
+        number = len(evidence)
+        starts: Sequence[int | None] = [None] * number
+        if not data.has_spans and len(evidence.starts):
+            starts = evidence.starts.tolist()
+        spans = data.place_spans() or [NO_SPAN] * number
         return cls(
             dict(zip(data.corpus["id"], data.corpus["text"], strict=True)),
-            tuple(questions),
-            tokens=dict(zip(evidence.document_ids, evidence.tokens.tolist(), strict=True))
-            if len(evidence.tokens)
-            else {},
+            tuple(map(ProbeQuestion, data.queries["text"], documents, spans, starts)),
+            tokens=dict(zip(documents, evidence.tokens.tolist(), strict=False)),
             language=language,
             revision=data.revision,
         )
@@ -167,7 +163,7 @@ class ProbeData:
         others = {
             name: text for name, text in self.documents.items() if name not in sampled.documents
         }
-        return replace(sampled, distractors={**self.distractors, **others}, available=len(eligible))
+        return replace(sampled, distractors=others, available=len(eligible))
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""
@@ -225,7 +221,7 @@ class ProbeSource:
 
     They raise PosirError if the data is missing or invalid.
     """
-    skipped: tuple[SkippedText, ...] = ()
+    skipped: Sequence[SkippedText] = ()
     """Texts, files, rows and questions that cannot be used."""
 
 
@@ -243,36 +239,34 @@ def open_probe_source(
     """
     opened = open_data(source, column=column)
     if opened.has_questions:
+        subsets = {subset.name: partial(_read_subset, subset) for subset in opened.subsets}
+        skipped: list[SkippedText] = []
+        for subset in opened.subsets if opened.in_memory else ():
+            skipped += subset.read().skipped
+        return ProbeSource(opened.name, subsets, skipped)
 
-        def read(subset: Subset) -> Callable[[], ProbeData]:
-            return lambda: ProbeData.from_position_data(subset.read(), subset.corpus_language)
-
-        skipped = (
-            [item for subset in opened.subsets for item in subset.read().skipped]
-            if opened.in_memory
-            else []
-        )
-        return ProbeSource(
-            opened.name, {subset.name: read(subset) for subset in opened.subsets}, tuple(skipped)
-        )
-
-    def draw(
-        candidates: Iterable[Passage | SkippedText],
-    ) -> tuple[int, list[Passage | SkippedText]]:
+    def draw(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
         """Return what cannot be read, then the passages that may be drawn, in the order in which
         `ProbeData.sample` draws.
         """
-        listed = list(candidates)
-        passages = [
-            item
-            for item in listed
-            if isinstance(item, Passage) and selection.accepts(item.text, None)
-        ]
+        unread: list[Passage | SkippedText] = []
+        passages: list[Passage] = []
+        number = 0
+        for item in items:
+            number += 1
+            if isinstance(item, SkippedText):
+                unread.append(item)
+            elif selection.accepts(item.text, None):
+                passages.append(item)
         passages.sort(key=lambda passage: (passage.text, passage.name))
         Random(selection.seed).shuffle(passages)
-        return len(listed), [*(item for item in listed if isinstance(item, SkippedText)), *passages]
+        return number, unread + passages
 
     texts = draw_texts(opened, limit, draw)
     documents = {text.name: text.text for text in texts.texts}
     data = ProbeData(documents, language=texts.language, revision=opened.find_revision())
     return ProbeSource(opened.name, {texts.language: lambda: data}, texts.skipped)
+
+
+def _read_subset(subset: Subset) -> ProbeData:
+    return ProbeData.from_position_data(subset.read(), subset.corpus_language)

@@ -26,22 +26,22 @@ from posir_probe.probe import (
     summarize_ends,
     value_range,
 )
-from posir_probe.results import ProbeSums, at, mean_over, subtract
+from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.values.scores import Unit
 
 #: Places of the evidence.
 PLACES = 10
+SHARES = [place / (PLACES - 1) for place in range(PLACES)]
 
 
 def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[list[str]]:
     """Write the documents of each question, with its evidence at each place."""
-    shares = [place / (PLACES - 1) for place in range(PLACES)]
     moved = []
     for question in questions:
         text = data.documents[question.document]
-        moved.append([move_evidence(text, question.span, share).text for share in shares])
+        moved.append([move_evidence(text, question.span, share).text for share in SHARES])
     return moved
 
 
@@ -65,7 +65,7 @@ class EvidenceMoving(Probe):
 
     positions = tuple(str(place + 1) for place in range(PLACES))
     place_names = {name: f"place {name} of {PLACES}" for name in positions}
-    place_shares = {name: place / (PLACES - 1) for place, name in enumerate(positions)}
+    place_shares = dict(zip(positions, SHARES, strict=True))
     #: As in Table 13.
     summaries = {
         **summarize_ends(
@@ -128,7 +128,7 @@ class EvidenceMovingRetrieval(EvidenceMoving):
         "range": Summary(
             "Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
-        "mean": Summary("Mean over the places", mean_over(1, None), Unit.PERCENT),
+        "mean": Summary("Mean over the places", average(slice(1, None)), Unit.PERCENT),
         "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
     }
 

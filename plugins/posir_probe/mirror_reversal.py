@@ -21,7 +21,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, subtract
+from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -35,6 +35,10 @@ GROUPS = (0, 0, 1, 2, 2)
 CUTOFF = 10
 #: Index of front questions as they are and reversed, and of back questions likewise.
 FRONT, FB, BACK, BF = 0, 1, 4, 5
+#: The mean of the front as it is and the end reversed, and of the front reversed and the end as it
+#: is.
+NEAR_START = average([FRONT, BF])
+NEAR_END = average([FB, BACK])
 
 
 def search(
@@ -49,14 +53,15 @@ def search(
     shape (n, K). Documents are ranked by cosine in single precision, then by id, both descending,
     as in `posir_tasks.values.ranks`.
     """
-    rows = {name: row for row, name in enumerate(corpus)}
-    relevant = np.array([rows[question.document] for question in questions], np.int64)
-    order = np.argsort(np.argsort(np.array(list(corpus), object)))
+    names = list(corpus)
+    rows = {name: row for row, name in enumerate(names)}
+    relevant = np.array([rows[question.document] for question in questions], int)
+    order = np.argsort(np.argsort(np.array(names, object)))
     queries = embeddings.select((question.text for question in questions), PromptType.query)
     documents = embeddings.select(corpus.values())
     count = len(versions) // max(1, len(questions))
     replaced = embeddings.select(versions).reshape(len(queries), count, documents.shape[-1])
-    ranks = np.empty((len(queries), max(1, count)), np.int64)
+    ranks = np.empty((len(queries), max(1, count)), int)
     step = max(1, MAX_SIMILARITIES // max(1, len(documents)))
     for start in range(0, len(queries), step):
         block = slice(start, start + step)
@@ -71,18 +76,6 @@ def search(
             before = (scores > score) | ((scores == score) & wins_ties)
             ranks[block, version] = before.sum(axis=1) + 1
     return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
-
-
-def near_start(values: Floats) -> Floats:
-    """Average the front as it is and the end reversed."""
-    mean: Floats = values[..., [FRONT, BF]].mean(axis=-1)
-    return mean
-
-
-def near_end(values: Floats) -> Floats:
-    """Average the front reversed and the end as it is."""
-    mean: Floats = values[..., [FB, BACK]].mean(axis=-1)
-    return mean
 
 
 class MirrorReversal(Probe):
@@ -115,10 +108,10 @@ class MirrorReversal(Probe):
         ),
         #: Half of it: of the same question, with the evidence near the start and near the end.
         "place": Summary(
-            "nDCG@10 near start minus near end", subtract(near_start, near_end), Unit.POINTS
+            "nDCG@10 near start minus near end", subtract(NEAR_START, NEAR_END), Unit.POINTS
         ),
-        "near_start": Summary("nDCG@10 near start", near_start, Unit.PERCENT),
-        "near_end": Summary("nDCG@10 near end", near_end, Unit.PERCENT),
+        "near_start": Summary("nDCG@10 near start", NEAR_START, Unit.PERCENT),
+        "near_end": Summary("nDCG@10 near end", NEAR_END, Unit.PERCENT),
         #: BF - FB, which is not.
         "delta_rev": Summary(
             "nDCG@10 reversed, back minus front", subtract(at(BF), at(FB)), Unit.POINTS
@@ -149,8 +142,7 @@ class MirrorReversal(Probe):
             if len(parts) == PARTS:
                 questions.append(question)
                 groups.append(GROUPS[find_part(parts, question.span)])
-            else:
-                skipped["fewer than five words to reverse"] += 1
+        skipped["fewer than five words to reverse"] += len(selected) - len(questions)
         corpus = {**data.documents, **data.distractors}
         mirrored = {name: reverse_parts(text, NO_SPAN, PARTS).text for name, text in corpus.items()}
 
@@ -159,9 +151,9 @@ class MirrorReversal(Probe):
             values = np.full((len(questions), len(self.positions)), np.nan)
             for order, searched in enumerate((corpus, mirrored)):
                 scores = search(embeddings, questions, searched)
-                values[rows, 2 * np.array(groups, np.int64) + order] = scores[:, 0]
+                values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
-            return ProbeSums.from_means(self.positions, names, values, skipped)
+            return ProbeSums.from_means(self.positions, names, values, +skipped)
 
         queries = [question.text for question in questions]
         return ProbePlan(summarize, [*corpus.values(), *mirrored.values()], queries)

@@ -145,27 +145,25 @@ def find_names(text: str) -> list[str]:
     """Find the runs of several capitalized words, single spaces between them; the first word of a
     text is in none.
     """
-    runs: list[Span] = []
-    names = set()
+    runs: list[list[str]] = [[]]
+    end = 0
     for word in list(NAME_WORD.finditer(text))[1:]:
-        if not word.group()[0].isupper():
-            continue
-        start, end = word.span()
-        if runs and text[runs[-1].end : start] == " ":
-            runs[-1] = Span(runs[-1].start, end)
-            names.add(runs[-1].start)
-        else:
-            runs.append(Span(start, end))
-    return [run.of(text) for run in runs if run.start in names]
+        if text[end : word.start()] != " ":
+            runs.append([])
+        if word.group()[0].isupper():
+            runs[-1].append(word.group())
+            end = word.end()
+    return [" ".join(run) for run in runs if len(run) > 1]
 
 
 def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
     summaries = {}
     for index, kind in enumerate(KINDS):
-        summaries[kind] = Summary(label.format(FAVORED[kind]), at(index), unit)
-    for index, kind in enumerate(KINDS, len(KINDS)):
-        summaries[f"order_blind_{kind}"] = Summary(f"{CONTROL}: {FAVORED[kind]}", at(index), unit)
-    return {name.replace(" ", "_"): summary for name, summary in summaries.items()}
+        key = kind.replace(" ", "_")
+        summaries[key] = Summary(label.format(FAVORED[kind]), at(index), unit)
+        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", at(index + len(KINDS)), unit)
+        summaries[f"order_blind_{key}"] = blind
+    return summaries
 
 
 class ControlledPairs(Probe):
@@ -199,36 +197,37 @@ class ControlledPairs(Probe):
         questions, skipped = select_with_evidence(data)
         names: list[str] = []
         pairs: list[ControlledPair] = []
-        places: list[tuple[int, int]] = []
+        rows: list[int] = []
+        kinds: list[int] = []
         for question in questions:
             text = data.documents[question.document]
             built = build_pairs(text, find_sentences(text, data.language), question)
             if not built:
                 skipped[TOO_FEW_SENTENCES] += 1
                 continue
-            for kind, reason in MISSING.items():
-                skipped[reason] += kind not in built
-            places += [(len(names), KINDS.index(kind)) for kind in built]
+            for number, kind in enumerate(KINDS):
+                if kind in built:
+                    pairs.append(built[kind])
+                    rows.append(len(names))
+                    kinds.append(number)
+                else:
+                    skipped[MISSING[kind]] += 1
             names.append(question.document)
-            pairs += built.values()
-        queries = [pair.query for pair in pairs]
-        first = [pair.document_1 for pair in pairs]
-        second = [pair.document_2 for pair in pairs]
+        queries, first, second = zip(*pairs, strict=True) if pairs else ((), (), ())
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            control = encode_distinct(order_blind, [*first, *second], queries).normalize()
             values = np.full((len(names), 2, len(KINDS)), np.nan)
-            for series, vectors in enumerate((embeddings, control) if pairs else ()):
-                asked = vectors.select(queries, PromptType.query).astype(np.float64)
-                compared = vectors.select(first).astype(np.float64) - vectors.select(second)
-                rows, kinds = zip(*places, strict=True)
-                values[rows, series, kinds] = ignore_rounding((asked * compared).sum(axis=1))
+            if pairs:
+                control = encode_distinct(order_blind, first + second, queries).normalize()
+                for series, vectors in enumerate((embeddings, control)):
+                    asked = vectors.select(queries, PromptType.query).astype(float)
+                    compared = vectors.select(first).astype(float) - vectors.select(second)
+                    differences = ignore_rounding((asked * compared).sum(axis=1))
+                    values[rows, series, kinds] = differences
             by_position = values.reshape(len(names), len(self.positions))
-            return ProbeSums.from_means(
-                self.positions, names, by_position, +skipped, statistic=self.statistic
-            )
+            return ProbeSums.from_means(self.positions, names, by_position, skipped, self.statistic)
 
-        return ProbePlan(summarize, [*first, *second], queries)
+        return ProbePlan(summarize, first + second, queries)
 
 
 class ControlledPairsEffect(ControlledPairs):

@@ -22,36 +22,37 @@ yes/no.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
 from mteb.types import PromptType
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.util import batch_to_device
 
 from posir_probe.data import NO_END, ProbeData, select_with_evidence
 from posir_probe.probe import Form, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, mean_over, subtract
+from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.datasets.statistics import QUESTION
-from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors
+from posir_tasks.models.embeddings.encoding import Embeddings, Vectors
 from posir_tasks.models.prompts import preprocess
 from posir_tasks.text.words import is_unspaced
 from posir_tasks.values.scores import Unit
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-
 POINTS = 100
-#: Share of the document in which the middle of the evidence must be.
-MIDDLE = (0.4, 0.6)
 #: Most tokens of a document, as in the authors' code.
 MAX_TOKENS = 2_048
+FIRST_TENTH = average(slice(10))
+LAST_TENTH = average(slice(-10, None))
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
+#: Types of questions, and the index of those without a question word and mark.
 TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
-ENGLISH = {**{word: word for word in TYPES[:7]}, "whose": "who", "whom": "who"}
+CLAIM = TYPES.index("claim")
+ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
 CHINESE = {
     **dict.fromkeys(("为什么", "为何", "为啥"), "why"),
     **dict.fromkeys(("什么时候", "何时"), "when"),
@@ -80,10 +81,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     window = model.max_seq_length
     try:
         model.max_seq_length = window and min(window, MAX_TOKENS)
-        features = {
-            name: value.to(model.device) if isinstance(value, torch.Tensor) else value
-            for name, value in preprocess(model, [document]).items()
-        }
+        features = batch_to_device(dict(preprocess(model, [document])), model.device)
     finally:
         model.max_seq_length = window
     # The input embeddings become leaves of the graph.
@@ -103,18 +101,18 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     finally:
         handle.remove()
     tokenizer = model.tokenizer
-    special = {*tokenizer.all_special_ids} - {tokenizer.unk_token_id}
-    ids = features["input_ids"][0].tolist()
-    indexes = [index for index, token in enumerate(ids) if token not in special]
-    norms: Floats = gradient[0].norm(dim=-1)[indexes].double().cpu().numpy()
-    return norms
+    special = [id for id in tokenizer.all_special_ids if id != tokenizer.unk_token_id]
+    norms = gradient[0].norm(dim=-1).cpu().double().numpy()
+    is_text = ~np.isin(features["input_ids"][0].cpu(), special)
+    selected: Floats = norms[is_text]
+    return selected
 
 
 def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
     """Return the module that embeds the tokens of a model; raise PosirError if it has none."""
     for module in model.modules():
         getter: Any = getattr(module, "get_input_embeddings", None)
-        if getter is not None:
+        if getter:
             embeddings: torch.nn.Module = getter()
             return embeddings
     raise PosirError(
@@ -127,7 +125,7 @@ def interpolate(norms: Floats, top: float) -> Floats:
     """Clip gradient norms, shape (L,), at `top`, divide them by it unless it is 0, and read them
     off at `POINTS` points.
     """
-    scaled = np.clip(norms, 0, top) / top if top > 0 else norms
+    scaled = np.minimum(norms, top) / top if top > 0 else norms
     return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
@@ -150,14 +148,16 @@ class GradientSaliency(Probe):
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
         "start_minus_end": Summary(
-            "Gradient, first minus last tenth", subtract(mean_over(0, 10), mean_over(-10, None))
+            "Gradient, first minus last tenth",
+            subtract(average(slice(0, 10)), average(slice(-10, None))),
         ),
         "thirds": Summary(
-            "Gradient, first minus last third", subtract(mean_over(0, 33), mean_over(-33, None))
+            "Gradient, first minus last third",
+            subtract(average(slice(0, 33)), average(slice(-33, None))),
         ),
-        "first_tenth": Summary("Gradient of the first tenth", mean_over(0, 10)),
-        "middle_fifth": Summary("Gradient of the middle fifth", mean_over(40, 60)),
-        "last_tenth": Summary("Gradient of the last tenth", mean_over(-10, None)),
+        "first_tenth": Summary("Gradient of the first tenth", FIRST_TENTH),
+        "middle_fifth": Summary("Gradient of the middle fifth", average(slice(40, 60))),
+        "last_tenth": Summary("Gradient of the last tenth", LAST_TENTH),
     }
     headline = ("start_minus_end", "first_tenth", "last_tenth", "thirds")
     preference_sign = 1
@@ -169,7 +169,7 @@ class GradientSaliency(Probe):
     value_title = "Gradient (1 = 99th percentile)"
     place_title = "Place of the token, as a share of what is read"
     form = Form.PLACES
-    place_shares = {str(point): point / (POINTS - 1) for point in range(POINTS)}
+    place_shares = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
     """The norm that becomes 1."""
 
@@ -179,13 +179,19 @@ class GradientSaliency(Probe):
         Raises:
             PosirError: The model has no gradients here.
         """
-        model = require_gradients(data.encoder)
+        model = getattr(getattr(data.encoder, "model", None), "model", None)
+        if not isinstance(model, SentenceTransformer):
+            raise PosirError(
+                "gradient_saliency needs the gradients of a sentence-transformers model in this "
+                "process; a model behind an endpoint, with a mitigation, or of another kind has "
+                "none here. Omit this probe, or give the folder of the model."
+            )
         questions, skipped = select_with_evidence(data)
-        middle = []
-        for question in questions:
-            share = question.span.middle / len(data.documents[question.document])
-            if MIDDLE[0] <= share <= MIDDLE[1]:
-                middle.append(question)
+        middle = [
+            question
+            for question in questions
+            if 0.4 <= question.span.middle / len(data.documents[question.document]) <= 0.6
+        ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             curves = np.full((len(middle), POINTS), np.nan)
@@ -211,26 +217,6 @@ class GradientSaliencyMax(GradientSaliency):
     percentile = 100
 
 
-def require_gradients(encoder: Encoder | None) -> SentenceTransformer:
-    """Return the sentence-transformers model behind an encoder.
-
-    Raises:
-        PosirError: There is none in this process, or (attribute `changes_model`) it is another one
-            while it encodes documents.
-    """
-    from sentence_transformers import SentenceTransformer
-
-    wrapper = getattr(encoder, "model", None)
-    model = getattr(wrapper, "model", None)
-    if isinstance(model, SentenceTransformer) and not getattr(wrapper, "changes_model", False):
-        return model
-    raise PosirError(
-        "gradient_saliency needs the gradients of a sentence-transformers model in this process; "
-        "a model behind an endpoint, with a mitigation, or of another kind has none here. Omit "
-        "this probe, or give the folder of the model."
-    )
-
-
 def find_query_type(query: str) -> str:
     """Classify a query as one of `TYPES`."""
     if is_unspaced(query):
@@ -245,10 +231,15 @@ def find_query_type(query: str) -> str:
 
 class EvidenceLocation(Probe):
     """Share of the questions with the middle of their evidence in each twentieth of its document,
-    as in PosIR; with `by_start`, the start of their evidence, as in 'Built-in or learned?'.
+    as in PosIR.
     """
 
+    name = "evidence_location"
+    title = "Where the evidence is"
+    source = "arXiv 2601.08363, section 3.1"
     notes = ("A property of the data; the model does not matter.",)
+    place_title = "Middle of the evidence, as a share of the document"
+    counts_starts = False
     positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
     summaries = {
         "mean": Summary(
@@ -268,39 +259,39 @@ class EvidenceLocation(Probe):
     headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    form = Form.BARS
+    form = Form.PLACES
     unit = Unit.PERCENT
     place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
 
-    def __init__(self, *, by_start: bool = False) -> None:
-        self.by_start = by_start
-        self.is_variant = by_start
-        if by_start:
-            self.name = "evidence_location_start"
-            self.title = "Where the evidence starts"
-            self.source = "arXiv 2605.26578, section 5"
-            self.place_title = "Start of the evidence, as a share of the document"
-        else:
-            self.name = "evidence_location"
-            self.title = "Where the evidence is"
-            self.source = "arXiv 2601.08363, section 3.1"
-            self.place_title = "Middle of the evidence, as a share of the document"
-
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode nothing. The start of evidence counts even if the data does not have its end."""
         questions, skipped = select_with_evidence(data)
-        places = [(question, question.span.middle) for question in questions]
-        if self.by_start:
-            places = [(question, float(question.span.start)) for question in questions]
+        places = [(question.document, question.span.middle) for question in questions]
+        if self.counts_starts:
+            places = [(question.document, float(question.span.start)) for question in questions]
             for question in data.questions:
                 if question.start is not None:
-                    places.append((question, float(question.start)))
+                    places += [(question.document, question.start)]
             del skipped[NO_END]
-        names = [question.document for question, _ in places]
-        shares = [place / len(data.documents[question.document]) for question, place in places]
-        rows = [min(int(share * BINS), BINS - 1) for share in shares]
+        rows = [
+            min(int(BINS * place / len(data.documents[name])), BINS - 1) for name, place in places
+        ]
+        names = [name for name, _ in places]
         return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
+
+
+class EvidenceLocationStart(EvidenceLocation):
+    """Share of the questions with the start of their evidence in each twentieth, as in 'Built-in or
+    learned?'.
+    """
+
+    name = "evidence_location_start"
+    title = "Where the evidence starts"
+    source = "arXiv 2605.26578, section 5"
+    place_title = "Start of the evidence, as a share of the document"
+    is_variant = True
+    counts_starts = True
 
 
 class QueryTypes(Probe):
@@ -314,9 +305,7 @@ class QueryTypes(Probe):
         "only, and ours: the paper's are not published.",
     )
     positions = TYPES
-    summaries = {
-        "claims": Summary("Claims among the questions (%)", at(TYPES.index("claim")), Unit.PERCENT)
-    }
+    summaries = {"claims": Summary("Claims among the questions (%)", at(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
     place_title = "Type of the question"

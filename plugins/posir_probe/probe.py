@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -17,7 +16,13 @@ from posir_probe.results import Compute, ProbeResult, ProbeSums, at
 from posir_significance.messages import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.progress import Advance
-from posir_tasks.display.numbers import FORMATS, Format, format_estimate, format_number
+from posir_tasks.display.numbers import (
+    FORMATS,
+    Format,
+    format_estimate,
+    format_number,
+    format_psi_difference,
+)
 from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors, encode_distinct
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit
@@ -37,7 +42,7 @@ UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
 #: How differences are printed: all have a sign.
 SIGNED: Mapping[Unit, Format] = {
     **FORMATS,
-    Unit.INDEX: partial(format_number, spec="+.3f"),
+    Unit.INDEX: format_psi_difference,
     Unit.NUMBER: partial(format_number, spec="+.2f"),
 }
 #: Title of an axis of nDCG@10.
@@ -51,8 +56,6 @@ class Form(StrEnum):
     PLACES = "places"
     #: Named places in their order.
     STEPS = "steps"
-    #: Equal parts of a text, each with its share.
-    BARS = "bars"
     #: Categories without an order, below each other.
     CATEGORIES = "categories"
     #: Cells of a plane, each with its count.
@@ -154,9 +157,9 @@ class Probe:
     `mean over sizes · 0%`.
     """
     cells: Sequence[tuple[str, float, float]] = ()
-    """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes."""
-    cell_size: tuple[float, float] = (0.0, 0.0)
-    """Width and height of a cell."""
+    """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes, which
+    is 0.1 wide and high.
+    """
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """List what must be encoded to measure documents.
@@ -176,9 +179,14 @@ class Probe:
         """The summaries that describe a result, the most important first."""
         return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
+    @property
+    def lead(self) -> Summary:
+        """The most important of these."""
+        return self.headline_summaries[0]
+
     def describe(self, sums: ProbeSums, most: int | None = None) -> str:
-        """Describe a result by its title and at most so many summaries of its headline, without a
-        full stop.
+        """Describe a result by its title and at most so many summaries of its headline, the first
+        with its interval, without a full stop.
 
         `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
         start 50.2; ...`
@@ -186,17 +194,14 @@ class Probe:
         values: list[tuple[str, str, str]] = []
         for summary in self.headline_summaries[:most]:
             if estimate := sums.estimate(summary):
-                # The first one has its interval, too.
-                shown = Estimate(estimate.value) if values else estimate
-                unit = UNITS.get(summary.unit, "")
-                values.append(
-                    (summary.title, format_estimate(shown, self.find_format(summary)), unit)
-                )
+                form = self.find_format(summary)
+                text = form(estimate.value) if values else format_estimate(estimate, form)
+                values.append((summary.title, text, UNITS.get(summary.unit, "")))
         return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
         """Find how a summary is printed: signed if it is the difference of a preference."""
-        is_difference = self.preference_sign and summary == self.headline_summaries[0]
+        is_difference = self.preference_sign and summary == self.lead
         return (SIGNED if is_difference else FORMATS)[summary.unit]
 
     @property
@@ -258,13 +263,12 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
         for name, summary in probe.summaries.items():
             rows.append(build_row(kind="summary", name=name, value=sums.estimate(summary)))
         for index, name in enumerate(sums.positions):
-            values = {key: float(column[index]) for key, column in sums.details.items()}
-            details: dict[str, Any] = {
-                key: value for key, value in values.items() if math.isfinite(value)
-            }
-            rows.append(
-                build_row(kind="position", name=name, value=sums.estimates[index], **details)
-            )
+            details: dict[str, Any] = {}
+            for key, column in sums.details.items():
+                if np.isfinite(column[index]):
+                    details[key] = column.item(index)
+            details["value"] = sums.estimates[index]
+            rows.append(build_row(kind="position", name=name, **details))
     return rows
 
 
@@ -311,7 +315,7 @@ def plan_cosines(
         vectors = embeddings.select(flat)
         by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
-        return ProbeSums.from_means(positions, names, cosines.astype(np.float64), skipped)
+        return ProbeSums.from_means(positions, names, cosines.astype(float), skipped)
 
     if prompt_type is PromptType.query:
         return ProbePlan(summarize, flat, texts)
@@ -343,5 +347,5 @@ def value_range(values: Floats) -> Floats:
     """Subtract the smallest value from the largest. Like every range it is biased upwards by
     sampling error.
     """
-    extent: Floats = values.max(axis=-1) - values.min(axis=-1)
+    extent: Floats = np.ptp(values, axis=-1)
     return extent

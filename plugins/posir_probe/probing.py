@@ -6,16 +6,35 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-from posir_probe import bias_learning, evidence_moving, pairs, posir_paper, segments
+from posir_probe.bias_learning import (
+    NeedleInsertion,
+    NeedleInsertionCode,
+    SentenceRegression,
+    SentenceRegressionFit,
+    SentenceRegressionScatter,
+    TextRemoval,
+    TextRemovalCode,
+)
 from posir_probe.data import ANY, ProbeData, ProbeSource, Selection
+from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
 from posir_probe.mirror_reversal import MirrorReversal
+from posir_probe.pairs import ControlledPairs, ControlledPairsEffect
+from posir_probe.posir_paper import (
+    EvidenceLocation,
+    EvidenceLocationStart,
+    GradientSaliency,
+    GradientSaliencyMax,
+    QueryTypes,
+)
 from posir_probe.probe import Probe, run_plans
 from posir_probe.results import ProbeResult, SubsetSums, load_probe_result, result_folder
+from posir_probe.segments import Permutation, PermutationParts, SegmentSimilarity
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import Advance, track
@@ -37,34 +56,32 @@ COUNTED = 200
 def builtin_probes() -> tuple[Probe, ...]:
     """Return the builtin probes, those that run only if they are named last."""
     return (
-        segments.SegmentSimilarity(3),
-        segments.SegmentSimilarity(10),
-        segments.Permutation(),
-        evidence_moving.EvidenceMoving(),
-        pairs.ControlledPairs(),
-        pairs.ControlledPairsEffect(),
-        bias_learning.NeedleInsertion(),
-        bias_learning.TextRemoval(),
-        bias_learning.SentenceRegression(),
-        bias_learning.SentenceRegressionFit(),
-        bias_learning.SentenceRegressionScatter(),
-        posir_paper.EvidenceLocation(),
-        posir_paper.QueryTypes(),
+        SegmentSimilarity(3),
+        SegmentSimilarity(10),
+        Permutation(),
+        EvidenceMoving(),
+        ControlledPairs(),
+        ControlledPairsEffect(),
+        NeedleInsertion(),
+        TextRemoval(),
+        SentenceRegression(),
+        SentenceRegressionFit(),
+        SentenceRegressionScatter(),
+        EvidenceLocation(),
+        QueryTypes(),
         MirrorReversal(),
-        posir_paper.GradientSaliency(),
-        segments.Permutation(within_text=True),
-        bias_learning.NeedleInsertion(by_code=True),
-        bias_learning.TextRemoval(by_code=True),
-        posir_paper.GradientSaliencyMax(),
-        posir_paper.EvidenceLocation(by_start=True),
-        evidence_moving.EvidenceMovingRetrieval(),
+        GradientSaliency(),
+        PermutationParts(),
+        NeedleInsertionCode(),
+        TextRemovalCode(),
+        GradientSaliencyMax(),
+        EvidenceLocationStart(),
+        EvidenceMovingRetrieval(),
     )
 
 
 def all_probes() -> dict[str, Probe]:
-    """Collect the probes of all plugins by name, the builtin ones first; warn about unusable
-    ones.
-    """
+    """Collect the probes of all plugins by name; warn about unusable ones."""
     probes: dict[str, Probe] = {}
     for plugin, probe in collect_items("posir_probes", "probes"):
         if not isinstance(probe, Probe):
@@ -77,8 +94,7 @@ def all_probes() -> dict[str, Probe]:
             )
         else:
             probes[probe.name] = probe
-    builtin = [probe.name for probe in builtin_probes() if probe.name in probes]
-    return {name: probes[name] for name in dict.fromkeys([*builtin, *probes])}
+    return probes
 
 
 def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
@@ -118,34 +134,22 @@ class ProbeRun:
     """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the
     language.
     """
-    results: dict[str, ProbeResult] = field(default_factory=dict)
-    """Results by probe so far; changed in place."""
-    problems: dict[str, str] = field(default_factory=dict)
-    """Reasons why probes cannot measure model or data, by probe; changed in place."""
 
     def find_file(self, probe: str) -> Path:
         """Return the file of a probe's result."""
-        return (
-            result_folder(self.output, self.encoder.model.mteb_model_meta)
-            / f"{self.source.name}.{probe}.json"
-        )
+        folder = result_folder(self.output, self.encoder.model.mteb_model_meta)
+        return folder / f"{self.source.name}.{probe}.json"
 
     def load(self, probe: str) -> ProbeResult:
         """Return what an earlier run has saved of a probe, or an empty result."""
-        limit = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
-        window = int(limit) if limit else None
+        window = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
         file = self.find_file(probe)
         if file.exists():
             return replace(load_probe_result(file), window=window)
         meta = self.encoder.model.mteb_model_meta
+        name = meta.experiment_name
         return ProbeResult(
-            str(meta.name),
-            str(meta.revision),
-            meta.experiment_name,
-            self.source.name,
-            probe,
-            {},
-            window,
+            str(meta.name), str(meta.revision), name, self.source.name, probe, {}, window
         )
 
 
@@ -156,16 +160,28 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     Raises:
         PosirError: No probe can measure the model or the data, or the data cannot be read.
     """
-    run = replace(run, results={probe.name: run.load(probe.name) for probe in probes}, problems={})
+    results = {probe.name: run.load(probe.name) for probe in probes}
+    problems: dict[str, str] = {}
     for subset, read in run.source.subsets.items():
-        _measure_subset(run, subset, read(), probes)
-    problems = run.problems
-    measured = []
-    for result in run.results.values():
+        encoder, steps = _plan_steps(run, read(), probes)
+        for number, (group, sample) in enumerate(steps, 1):
+            title = f"Probing {subset}, step {number} of {len(steps)}, documents"
+            try:
+                with track(title, len(sample.documents)) as advance:
+                    data = replace(sample, encoder=encoder)
+                    for result in _measure(run, group, subset, data, results, advance):
+                        results[result.probe] = result
+                        write_text(run.find_file(result.probe), json.dumps(result.to_json()))
+            except PosirError as error:
+                if not group[0].needs_all:
+                    raise
+                problems[group[0].name] = str(error)
+    for result in results.values():
         if result.subsets and not result.sums.documents:
             problems[result.probe] = _find_problem(result)
-        if result.subsets and result.probe not in problems:
-            measured.append(result)
+    measured = [
+        result for name, result in results.items() if result.subsets and name not in problems
+    ]
     if not measured:
         nothing = (
             f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words "
@@ -187,85 +203,72 @@ def _find_problem(result: ProbeResult) -> str:
     )
 
 
-def _measure_subset(run: ProbeRun, subset: str, data: ProbeData, probes: Sequence[Probe]) -> None:
-    """Draw the samples of the probes of texts and of questions, and measure them."""
+def _plan_steps(
+    run: ProbeRun, data: ProbeData, probes: Sequence[Probe]
+) -> tuple[ModelEncoder, list[tuple[list[Probe], ProbeData]]]:
+    """Draw the samples of the probes of texts and of questions; return the probes that measure one
+    together, and an encoder that remembers the texts of all.
+    """
     model = run.encoder.model
-    found = find_tokenizer(model)
     tokenizer: Tokenizer = EstimatedTokenizer()
-    if found is not None and found.locates_tokens:
-        tokenizer = found
+    if (own := find_tokenizer(model)) and own.locates_tokens:
+        tokenizer = own
     data = replace(data, tokenizer=tokenizer, room=find_room(model, run.encoder.context))
-    groups: dict[tuple[bool, bool], list[Probe]] = {}
+    groups = defaultdict[tuple[bool, bool], list[Probe]](list)
     for probe in probes:
-        key = (probe.needs_questions, run.split_at_periods and probe.needs_sentences)
-        groups.setdefault(key, []).append(probe)
-    steps: list[tuple[list[Probe], ProbeData]] = []
-    texts: set[str] = set()
-    for key in sorted(groups):
-        needs_questions, at_periods = key
+        groups[probe.needs_questions, run.split_at_periods and probe.needs_sentences].append(probe)
+    steps = []
+    texts = set[str]()
+    for needs_questions, at_periods in sorted(groups):
+        group = groups[needs_questions, at_periods]
         split = replace(data, split_at_periods=at_periods)
         sample = split.sample(run.documents, run.selection, asked_about=needs_questions)
-        texts |= {*sample.documents.values(), *(question.text for question in sample.questions)}
-        if together := [probe for probe in groups[key] if not probe.needs_all]:
-            steps.append((together, sample))
-        steps += [([probe], sample) for probe in groups[key] if probe.needs_all]
-    encoder = replace(run.encoder, memory=EmbeddingMemory(frozenset(texts)))
-    run = replace(run, encoder=encoder)
-    for number, (group, sample) in enumerate(steps, 1):
-        if group[0].name not in run.problems:
-            title = f"Probing {subset}, step {number} of {len(steps)}, documents"
-            with track(title, len(sample.documents)) as advance:
-                _measure(run, group, subset, replace(sample, encoder=encoder), advance)
+        texts.update(sample.documents.values(), (question.text for question in sample.questions))
+        together = [probe for probe in group if not probe.needs_all]
+        alone = [[probe] for probe in group if probe.needs_all]
+        steps += [(members, sample) for members in (together, *alone) if members]
+    return replace(run.encoder, memory=EmbeddingMemory(frozenset(texts))), steps
 
 
 def _measure(
-    run: ProbeRun, probes: Sequence[Probe], subset: str, data: ProbeData, advance: Advance
-) -> None:
+    run: ProbeRun,
+    probes: Sequence[Probe],
+    subset: str,
+    data: ProbeData,
+    results: Mapping[str, ProbeResult],
+    advance: Advance,
+) -> Iterator[ProbeResult]:
     """Measure with a probe that needs all documents, or with several block by block, but for what
-    they have measured.
+    they have measured; yield each result as it grows.
     """
-    sample = (
-        data.revision,
-        f"{run.selection}{', split at periods' if data.split_at_periods else ''}",
-        len(data.documents),
-    )
-    saved = {probe.name: run.results[probe.name].subsets for probe in probes}
-    stored = {name: subsets[subset] for name, subsets in saved.items() if subset in subsets}
-    known = {
-        name: sums
-        for name, sums in stored.items()
-        if (sums.data_revision, sums.selection, sums.sampled) == sample
-    }
+    periods = ", split at periods" if data.split_at_periods else ""
+    sample = (data.revision, f"{run.selection}{periods}", len(data.documents))
+    stored: dict[str, SubsetSums] = {}
+    for probe in probes:
+        sums = results[probe.name].subsets.get(subset)
+        if sums and (sums.data_revision, sums.selection, sums.sampled) == sample:
+            stored[probe.name] = sums
+    encoder = data.encoder
+    assert encoder is not None
     end = 0
-    lengths: tuple[int, ...] = ()
     for block in [data] if probes[0].needs_all else data.blocks(BLOCK):
         documents = len(block.documents)
         end += documents
         pending = [
-            probe for probe in probes if probe.name not in known or known[probe.name].done < end
+            probe for probe in probes if probe.name not in stored or stored[probe.name].done < end
         ]
         if not pending:
             advance(documents)
             continue
-        try:
-            plans = [probe.plan(block) for probe in pending]
-            measured = run_plans(
-                run.encoder, plans, lambda share, documents=documents: advance(share * documents)
-            )
-        except PosirError as error:
-            if not probes[0].needs_all:
-                raise
-            run.problems[probes[0].name] = str(error)
-            return
-        if not lengths and block.documents:
-            lengths = tuple(
-                map(len, data.tokenizer.find_tokens(list(islice(data.documents.values(), COUNTED))))
-            )
+        plans = [probe.plan(block) for probe in pending]
+        measured = run_plans(
+            encoder, plans, lambda share, documents=documents: advance(share * documents)
+        )
+        counted = list(islice(data.documents.values(), COUNTED))
+        lengths = list(map(len, data.tokenizer.find_tokens(counted)))
         for probe, added in zip(pending, measured, strict=True):
-            total = known[probe.name].sums + added if probe.name in known else added
-            known[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
-            earlier = run.results[probe.name]
-            run.results[probe.name] = replace(
-                earlier, subsets={**earlier.subsets, subset: known[probe.name]}
-            )
-            write_text(run.find_file(probe.name), json.dumps(run.results[probe.name].to_json()))
+            total = stored[probe.name].sums + added if probe.name in stored else added
+            stored[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
+            earlier = results[probe.name]
+            subsets = {**earlier.subsets, subset: stored[probe.name]}
+            yield replace(earlier, subsets=subsets)

@@ -15,15 +15,14 @@ import statistics
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.stats import t as student_t
+from scipy.stats import beta
 
 from posir_significance.findings import MIN_DOCUMENTS
 from posir_tasks.base.arrays import Floats, Integers
@@ -46,8 +45,6 @@ FOLDER = "probes"
 REPLICATES = 200
 #: Share of samples in which a value must be defined for an interval: about five documents have it.
 MIN_DEFINED = 0.99
-#: Quantiles that bound a central 95% interval.
-TAILS = (0.025, 0.975)
 
 #: Maps the values at all positions, shape (..., P), to one number, shape (...).
 Compute: TypeAlias = Callable[[Floats], Floats]
@@ -58,9 +55,9 @@ def at(index: int) -> Compute:
     return lambda values: values[..., index]
 
 
-def mean_over(start: int | None, stop: int | None) -> Compute:
-    """Build the summary that is the mean over consecutive positions."""
-    return lambda values: values[..., start:stop].mean(axis=-1)
+def average(positions: slice | list[int]) -> Compute:
+    """Build the summary that is the mean over some positions."""
+    return lambda values: values[..., positions].mean(axis=-1)
 
 
 def subtract(first: Compute, second: Compute) -> Compute:
@@ -68,19 +65,17 @@ def subtract(first: Compute, second: Compute) -> Compute:
     return lambda values: first(values) - second(values)
 
 
-#: Names of the sums per position, by the statistic that follows from them.
-COLUMNS: Mapping[str, tuple[str, ...]] = {
-    "mean": ("n", "sum", "sum_of_squares"),
-    "effect_size": ("n", "sum", "sum_of_squares"),
-    "pearson": ("n", "x", "y", "xx", "yy", "xy"),
-    "share": ("n",),
-}
+#: No text or question is left out.
+NOTHING: Mapping[str, int] = {}
+#: Number of sums per position, by the statistic that follows from them: n, x and x squared; n, x,
+#: y, x squared, y squared and xy; n.
+SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
 
 
 @np.errstate(invalid="ignore", divide="ignore")
-def compute_statistic(statistic: str, totals: Floats) -> tuple[Floats, dict[str, Floats]]:
-    """Compute a statistic of sums, shape (..., P, K), and its details by name; shape (..., P), NaN
-    where undefined.
+def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
+    """Compute the `value` and details of sums, shape (..., P, K); shape (..., P), NaN where
+    undefined.
 
     `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in
     standard deviations, with n - 1 in their denominator: t of n values over the root of n; 0 where
@@ -88,33 +83,27 @@ def compute_statistic(statistic: str, totals: Floats) -> tuple[Floats, dict[str,
     `linregress`; it takes the points as independent, as the papers do, which sentences of one text
     are not. `share` is the share of the count of all positions.
     """
-    n = totals[..., 0]
+    sums = np.moveaxis(totals, -1, 0)
+    n = sums[0]
     if statistic == "share":
-        return n / n.sum(axis=-1, keepdims=True), {}
+        return {"value": n / n.sum(axis=-1, keepdims=True)}
     if statistic == "pearson":
-        return _compute_pearson(*np.moveaxis(totals, -1, 0))
-    mean = totals[..., 1] / n
-    deviation = np.sqrt(np.maximum(totals[..., 2] / n - mean**2, 0))
+        _, x, y, xx, yy, xy = sums
+        # n squared times the variances and the covariance.
+        x_spread = np.maximum(n * xx - x * x, 0)
+        spread = np.sqrt(x_spread * np.maximum(n * yy - y * y, 0))
+        product = n * xy - x * y
+        r = np.where(spread > 0, product / spread, np.nan)
+        # The distribution of r where there is no correlation.
+        shape = n / 2 - 1
+        p_value = 2 * beta.sf(np.abs(r), shape, shape, -1, 2)
+        return {"value": r, "slope": product / x_spread, "p_value": p_value}
+    mean = sums[1] / n
+    deviation = np.sqrt(np.maximum(sums[2] / n - mean**2, 0))
     if statistic == "mean":
-        return mean, {"sd": deviation}
+        return {"value": mean, "sd": deviation}
     sizes = np.where(mean == 0, 0.0, mean / (deviation * np.sqrt(n / (n - 1))))
-    return np.where(n > 1, sizes, np.nan), {}
-
-
-def _compute_pearson(
-    n: Floats, x: Floats, y: Floats, xx: Floats, yy: Floats, xy: Floats
-) -> tuple[Floats, dict[str, Floats]]:
-    # n squared times the variances and the covariance.
-    x_spread = np.maximum(n * xx - x * x, 0)
-    y_spread = np.maximum(n * yy - y * y, 0)
-    product = n * xy - x * y
-    spread = np.sqrt(x_spread * y_spread)
-    r = np.where(spread > 0, product / spread, np.nan)
-    freedom = n - 2
-    t = r * np.sqrt(freedom / np.maximum(1 - r * r, np.finfo(np.float64).tiny))
-    p_value = 2 * student_t.sf(np.abs(t), np.maximum(freedom, 1))
-    slope = np.where(x_spread > 0, product / x_spread, np.nan)
-    return r, {"slope": slope, "p_value": np.where(freedom > 0, p_value, np.nan)}
+    return {"value": np.where(n > 1, sizes, np.nan)}
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +111,7 @@ class ProbeSums:
     """Sums of a probe over documents, by position."""
 
     statistic: str
-    """A key of `COLUMNS`."""
+    """A key of `SIZES`."""
     positions: tuple[str, ...]
     """Names of the P positions or conditions."""
     documents: int
@@ -131,16 +120,8 @@ class ProbeSums:
     """Shape (P, K)."""
     replicates: Floats
     """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
-    skipped: Mapping[str, int] = field(default_factory=dict)
+    skipped: Mapping[str, int]
     """Texts or questions that do not count, by reason."""
-
-    def __post_init__(self) -> None:
-        shape = (len(self.positions), len(COLUMNS[self.statistic]))
-        if self.totals.shape != shape or self.replicates.shape[1:] != shape:
-            raise ValueError(
-                f"sums have the shapes {self.totals.shape} and {self.replicates.shape}; expected "
-                f"{shape}"
-            )
 
     @classmethod
     def from_columns(
@@ -150,26 +131,26 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Integers,
         columns: Floats,
-        skipped: Mapping[str, int] | None = None,
+        skipped: Mapping[str, int] = NOTHING,
     ) -> ProbeSums:
         """Sum n values, given the document's id and the index of the position of each.
 
         `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts
         what is left out, by reason.
         """
-        numbers = {name: number for number, name in enumerate(dict.fromkeys(documents))}
-        by_document = np.zeros((len(numbers), len(positions), len(COLUMNS[statistic])))
-        of_row = np.array([numbers[name] for name in documents], np.int64)
-        np.add.at(by_document, (of_row, rows), columns)
-        counts = [bootstrap_counts(name) for name in numbers]
-        weights = np.array(counts, np.float64).reshape(len(numbers), REPLICATES)
+        names, numbers = np.unique(documents, return_inverse=True)
+        by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
+        np.add.at(by_document, (numbers, rows), columns)
+        weights = np.zeros((REPLICATES, len(names)))
+        for number, name in enumerate(names):
+            weights[:, number] = bootstrap_counts(name)
         return cls(
             statistic,
             tuple(positions),
-            len(numbers),
+            len(names),
             by_document.sum(axis=0),
-            np.tensordot(weights, by_document, axes=(0, 0)),
-            dict(skipped or {}),
+            np.tensordot(weights, by_document, 1),
+            skipped,
         )
 
     @classmethod
@@ -178,8 +159,7 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         values: Floats,
-        skipped: Mapping[str, int] | None = None,
-        *,
+        skipped: Mapping[str, int] = NOTHING,
         statistic: str = "mean",
     ) -> ProbeSums:
         """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
@@ -188,8 +168,8 @@ class ProbeSums:
         by reason. `statistic` is `mean`, or another that follows from the same sums.
         """
         row, position = np.nonzero(~np.isnan(values))
-        measured = values[row, position]
-        columns = np.stack([np.ones_like(measured), measured, measured**2], axis=-1)
+        # The powers 0, 1 and 2.
+        columns = np.vander(values[row, position], 3, increasing=True)
         names = [documents[index] for index in row.tolist()]
         return cls.from_columns(statistic, positions, names, position, columns, skipped)
 
@@ -199,13 +179,13 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         rows: Sequence[int],
-        skipped: Mapping[str, int] | None = None,
+        skipped: Mapping[str, int] = NOTHING,
     ) -> ProbeSums:
         """Count n things, given the document and the index of the position of each; the values are
         shares of the counts.
         """
         counts = np.ones((len(rows), 1))
-        indexes = np.array(rows, np.int64)
+        indexes = np.array(rows, int)
         return cls.from_columns("share", positions, documents, indexes, counts, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
@@ -219,18 +199,25 @@ class ProbeSums:
             documents=self.documents + other.documents,
             totals=self.totals + other.totals,
             replicates=self.replicates + other.replicates,
-            skipped=dict(Counter(self.skipped) + Counter(other.skipped)),
+            skipped=Counter(self.skipped) + Counter(other.skipped),
         )
 
     @cached_property
+    def details(self) -> dict[str, Floats]:
+        """The statistic and further values at each position, by name, shape (P,); NaN where
+        undefined.
+        """
+        return compute_statistic(self.statistic, self.totals)
+
+    @property
     def values(self) -> Floats:
         """The statistic at each position, shape (P,); NaN where undefined."""
-        return compute_statistic(self.statistic, self.totals)[0]
+        return self.details["value"]
 
     @cached_property
     def replicate_values(self) -> Floats:
         """The statistic at each position in each bootstrap sample, shape (REPLICATES, P)."""
-        return compute_statistic(self.statistic, self.replicates)[0]
+        return compute_statistic(self.statistic, self.replicates)["value"]
 
     def estimate(self, summary: Compute) -> Estimate | None:
         """Compute a summary and its percentile-bootstrap interval; None where undefined. `summary`
@@ -241,12 +228,8 @@ class ProbeSums:
     @cached_property
     def estimates(self) -> list[Estimate | None]:
         """The value at each position with its interval; None where undefined."""
-        return [self.estimate(at(index)) for index in range(len(self.positions))]
-
-    @property
-    def details(self) -> dict[str, Floats]:
-        """Further values at each position, by name, shape (P,); NaN where undefined."""
-        return compute_statistic(self.statistic, self.totals)[1]
+        numbers = range(len(self.positions))
+        return [self.estimate(at(number)) for number in numbers]
 
     def describe_skipped(self) -> str:
         """List the texts or questions that do not count by reason: `3 (empty text), 1 (no evidence
@@ -256,16 +239,12 @@ class ProbeSums:
 
     def to_json(self) -> dict[str, Any]:
         """Return the sums as plain JSON; replicates in single precision."""
-        packed = zlib.compress(np.ascontiguousarray(self.replicates, np.float32).tobytes())
+        packed = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
+            **vars(replace(self)),
             "schema": SCHEMA,
-            "statistic": self.statistic,
-            "columns": list(COLUMNS[self.statistic]),
-            "positions": list(self.positions),
-            "documents": self.documents,
-            "sums": self.totals.tolist(),
+            "totals": self.totals.tolist(),
             "replicates": base64.b64encode(packed).decode(),
-            "skipped": dict(self.skipped),
         }
 
     @classmethod
@@ -274,21 +253,22 @@ class ProbeSums:
         of posir wrote it.
         """
         with reading_json(data, SCHEMA, "result of a probe"):
-            totals = np.array(data["sums"], np.float64)
+            positions = tuple(data["positions"])
+            shape = (len(positions), SIZES[data["statistic"]])
+            size = np.empty((REPLICATES, *shape), np.float32).nbytes
             packed = base64.b64decode(data["replicates"])
-            size = REPLICATES * totals.size * np.dtype(np.float32).itemsize
             try:
                 unpacked = zlib.decompressobj().decompress(packed, size + 1)
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            replicates = np.frombuffer(unpacked, np.float32).astype(np.float64)
+            replicates = np.frombuffer(unpacked, np.float32)
             return cls(
                 data["statistic"],
-                tuple(data["positions"]),
+                positions,
                 int(data["documents"]),
-                totals,
-                replicates.reshape(REPLICATES, *totals.shape),
-                {str(reason): int(count) for reason, count in data["skipped"].items()},
+                np.array(data["totals"], float).reshape(shape),
+                replicates.reshape(REPLICATES, *shape).astype(float),
+                dict(data["skipped"]),
             )
 
 
@@ -306,17 +286,18 @@ def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None
     # Samples without a document of a small group have no value.
     defined = drawn[np.isfinite(drawn)]
     documents = min(result.documents for result in sums)
-    if documents < MIN_DOCUMENTS or len(defined) < MIN_DEFINED * len(drawn):
+    if documents < MIN_DOCUMENTS or len(defined) < MIN_DEFINED * REPLICATES:
         return Estimate(value)
-    low, high = np.quantile(defined, TAILS).tolist()
+    low, high = np.quantile(defined, (0.025, 0.975)).tolist()
     return Estimate(value, (low, high))
 
 
-def bootstrap_counts(document: str) -> NDArray[np.int64]:
+def bootstrap_counts(document: str) -> Integers:
     """Draw how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by
     its id.
     """
-    return np.random.default_rng(int.from_bytes(digest(document))).poisson(1.0, REPLICATES)
+    seed = int.from_bytes(digest(document))
+    return np.random.default_rng(seed).poisson(1.0, REPLICATES)
 
 
 @dataclass(frozen=True)
@@ -331,7 +312,7 @@ class SubsetSums:
     done: int
     """Documents of the sample that have been measured, in order."""
     sums: ProbeSums
-    lengths: tuple[int, ...] = ()
+    lengths: Sequence[int] = ()
     """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a
     random order.
     """
@@ -367,45 +348,27 @@ class ProbeResult:
         return sum(subset.done for subset in self.subsets.values())
 
     @property
-    def available(self) -> int:
-        """Documents that could be drawn; 0 if that is unknown."""
-        return sum(subset.available for subset in self.subsets.values())
-
-    @property
-    def median_tokens(self) -> int | None:
-        """The median length of the sample's documents in tokens of the model; None where it is
-        unknown.
-        """
-        return int(statistics.median(self.lengths)) if self.lengths else None
-
-    @property
     def lengths(self) -> list[int]:
         """Document lengths in the model's tokens; a subsample if the sample is large."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
-
-    @property
-    def tokens_read(self) -> float:
-        """The share of the sample's tokens within the model's window; 1 if it is unknown."""
-        read = sum(min(length, self.window or length) for length in self.lengths)
-        return read / sum(self.lengths) if read else 1.0
 
     @property
     def share_read(self) -> float | None:
         """The share of a median document within the model's window, below 1; None if all of it is,
         or the window is unknown.
         """
-        if not self.window or not self.median_tokens or self.window >= self.median_tokens:
+        if not self.window or not self.lengths:
             return None
-        return self.window / self.median_tokens
+        share = self.window / statistics.median(self.lengths)
+        return share if share < 1 else None
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON."""
-        values = {field.name: getattr(self, field.name) for field in fields(self)}
         subsets = {
             name: vars(subset) | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()
         }
-        return values | {"schema": SCHEMA, "subsets": subsets}
+        return vars(replace(self)) | {"schema": SCHEMA, "subsets": subsets}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
@@ -416,8 +379,7 @@ class ProbeResult:
             subsets = {}
             for name, stored in data["subsets"].items():
                 sums = ProbeSums.from_json(stored["sums"])
-                lengths = tuple(stored["lengths"])
-                subsets[name] = SubsetSums(**{**stored, "sums": sums, "lengths": lengths})
+                subsets[name] = SubsetSums(**{**stored, "sums": sums})
             values = {**data, "subsets": subsets}
             del values["schema"]
             return cls(**values)

@@ -46,7 +46,6 @@ from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.wording import ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
-from posir_tasks.text.chunks import Chunking
 from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import Tokenizer
 
@@ -54,6 +53,8 @@ from posir_tasks.text.tokenizer import Tokenizer
 THIRDS = (0.0, 0.333, 0.666, 1.0)
 #: Maximum number of tokens of a joined text (section on data).
 MAX_TOKENS = 8_192
+#: Segments that are joined in all orders.
+SEGMENTS = 3
 
 
 class SegmentSimilarity(Probe):
@@ -72,17 +73,15 @@ class SegmentSimilarity(Probe):
     form = Form.PLACES
 
     def __init__(self, segments: Literal[3, 10]) -> None:
-        numbers = range(1, segments + 1)
+        part = "third" if segments == 3 else "tenth"
+        places = range(1, segments + 1)
+        self.source = "arXiv 2605.26578, section 6"
+        self.positions = tuple(map(str, places))
+        self.cuts = np.linspace(0, 1, segments + 1).tolist()
         if segments == 3:
-            part = "third"
             self.source = "arXiv 2505.13950, A.4"
             self.positions = ("begin", "middle", "end")
-            self.cuts: tuple[float, ...] = THIRDS
-        else:
-            part = "tenth"
-            self.source = "arXiv 2605.26578, section 6"
-            self.positions = tuple(map(str, numbers))
-            self.cuts = tuple(number / segments for number in range(segments + 1))
+            self.cuts = THIRDS
         self.name = f"segment_similarity_{segments}"
         self.title = f"Whole text and its {part}s"
         self.summaries = {
@@ -93,10 +92,11 @@ class SegmentSimilarity(Probe):
             ),
         }
         self.place_title = f"Middle of the {part}, as a share of the text"
-        titles = [*(f"{ordinal(number)} {part}" for number in numbers[:-1]), f"last {part}"]
-        self.place_names = dict(zip(self.positions, titles, strict=True))
-        shares = [(number - 0.5) / segments for number in numbers]
-        self.place_shares = dict(zip(self.positions, shares, strict=True))
+        self.place_names = {}
+        self.place_shares = {}
+        for name, place in zip(self.positions, places, strict=True):
+            self.place_names[name] = f"{ordinal(place) if place < segments else 'last'} {part}"
+            self.place_shares[name] = (place - 0.5) / segments
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Encode every text and its segments."""
@@ -111,10 +111,11 @@ class SegmentSimilarity(Probe):
 
 def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
     """Cut each text to its first tokens, at least one."""
-    size = max(1, tokens)
-    chunking = Chunking(size, size)
-    spans = tokenizer.find_tokens(texts)
-    return [chunking.divide(*text)[0].strip() for text in zip(texts, spans, strict=True)]
+    cut = []
+    for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        last = min(max(1, tokens), len(spans)) - 1
+        cut.append(text[: spans[last, 1]].strip())
+    return cut
 
 
 @np.errstate(invalid="ignore", divide="ignore")
@@ -136,11 +137,11 @@ def relative_drop(values: Floats) -> Floats:
 
 
 class Permutation(Probe):
-    """Cosine of a joined text and its segment at each place, over all orders of the segments.
+    """Cosine of a joined text and its segment at each place, over all orders of the segments."""
 
-    With `within_text`, the segments are parts of one text, within the window wherever the text is.
-    """
-
+    name = "permutation"
+    title = "Joined texts in all orders"
+    joined = SEGMENTS
     source = "arXiv 2601.16934, permuted segments"
     notes = (
         "Texts are joined in all orders, and compared with each of them. If the values are equal, "
@@ -154,19 +155,12 @@ class Permutation(Probe):
     value_title = "Cosine of joined text and segment"
     place_title = "Place of the segment"
 
-    def __init__(self, segments: int = 3, *, within_text: bool = False) -> None:
-        self.name = "permutation_parts" if within_text else "permutation"
-        self.title = f"{'Parts of a text' if within_text else 'Joined texts'} in all orders"
-        self.is_variant = within_text
-        self.segments = segments
-        self.joined = 1 if within_text else segments
-        self.positions = tuple(ordinal(place) for place in range(1, segments + 1))
-        parts = "Parts of a text" if within_text else "Joined texts"
-        self.summaries = {
-            **summarize_ends(f"{parts}, first minus last", "First place", "Last place"),
-            "relative_drop": Summary("Relative drop from first to last", relative_drop),
-            "gini": Summary("Gini coefficient of the places", gini),
-        }
+    positions = tuple(ordinal(place) for place in range(1, SEGMENTS + 1))
+    summaries = {
+        **summarize_ends("Segments, first minus last", "First place", "Last place"),
+        "relative_drop": Summary("Relative drop from first to last", relative_drop),
+        "gini": Summary("Gini coefficient of the places", gini),
+    }
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
         """List the segments of each set by its id, and count the texts in no set, by reason.
@@ -177,20 +171,21 @@ class Permutation(Probe):
         chosen, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # A cut within a word may make one more token of it.
-        tokens = room // self.joined - self.segments // self.joined
+        tokens = room // self.joined - SEGMENTS // self.joined
         names = list(chosen)
         cut = cut_to_tokens(data.tokenizer, list(chosen.values()), tokens)
         sets: dict[str, Sequence[str]] = {}
         if self.joined > 1:
-            skipped["left over from sets"] += len(names) % self.segments
-            for start in range(0, len(names) - self.segments + 1, self.segments):
-                stop = start + self.segments
-                sets["\n".join(names[start:stop])] = cut[start:stop]
+            left_over = len(names) % SEGMENTS
+            skipped["left over from sets"] += left_over
+            for start in range(0, len(names) - left_over, SEGMENTS):
+                members = slice(start, start + SEGMENTS)
+                sets["\n".join(names[members])] = cut[members]
             return sets, +skipped
         for name, text in zip(names, cut, strict=True):
-            spans = find_parts(text, self.segments)
-            if len(spans) == self.segments:
-                sets[name] = [span.of(text) for span in spans]
+            parts = find_parts(text, SEGMENTS)
+            if len(parts) == SEGMENTS:
+                sets[name] = [span.of(text) for span in parts]
         skipped["fewer words within the window than segments"] += len(names) - len(sets)
         return sets, +skipped
 
@@ -202,11 +197,20 @@ class Permutation(Probe):
         segments = [segment for order in orders for segment in order]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            whole = embeddings.select(joined).astype(np.float64)
-            alone = embeddings.select(segments).astype(np.float64)
-            by_order = alone.reshape(len(orders), self.segments, whole.shape[-1])
+            whole = embeddings.select(joined).astype(float)
+            alone = embeddings.select(segments).astype(float)
+            by_order = alone.reshape(len(orders), SEGMENTS, whole.shape[-1])
             cosines = np.einsum("od,opd->op", whole, by_order)
-            by_set = cosines.reshape(len(sets), factorial(self.segments), self.segments)
+            by_set = cosines.reshape(len(sets), factorial(SEGMENTS), SEGMENTS)
             return ProbeSums.from_means(self.positions, list(sets), by_set.mean(axis=1), skipped)
 
         return ProbePlan(summarize, [*segments, *joined])
+
+
+class PermutationParts(Permutation):
+    """The segments are parts of one text, within the window wherever the text is."""
+
+    name = "permutation_parts"
+    title = "Parts of a text in all orders"
+    joined = 1
+    is_variant = True

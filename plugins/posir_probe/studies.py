@@ -15,12 +15,12 @@ group of models.
 
 from __future__ import annotations
 
-import base64
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, product
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -42,20 +42,12 @@ from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.charts import (
-    add_frame,
-    build_chart,
-    build_positions,
-    curve,
-    describe_scores,
-    tell_apart,
-)
+from posir_tasks.display.charts import add_frame, build_chart, build_positions, curve, tell_apart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import (
     MISSING,
     format_count,
     format_estimate,
-    format_number,
     format_percent,
     format_points,
     format_psi,
@@ -68,8 +60,6 @@ from posir_tasks.values.profile import NDCG_AT_10, mean_gain, reading_json
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
 LEVEL = 0.95
-#: Position of the row that holds the largest difference over the buckets.
-LARGEST = "largest difference"
 #: Documents of a domain encoded at a time.
 BLOCK = 1_000
 #: Version of the files of sums of domains. A reader refuses a newer one.
@@ -104,7 +94,7 @@ class ValidityRow:
     ndcg_at_10_of_complete: float | None = None
     """Mean in [0, 1]; None for the largest difference."""
     difference: Estimate
-    """Sample minus complete data; absolute for the largest difference."""
+    """Sample minus complete data; its size for the largest difference."""
     chance: float | None = None
     """The difference that random samples do not exceed in 95% of draws; None for a bucket."""
 
@@ -119,13 +109,9 @@ def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, Ta
     return pairs
 
 
-def compare_tiny(summaries: Iterable[TaskSummary]) -> list[ValidityRow]:
-    """Compare samples with their tasks; raise ProfileError if their schemes differ."""
-    return [row for pair in find_samples(summaries) for row in _compare(*pair)]
-
-
-def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
-    """Compare the largest difference, then each bucket with queries in both.
+def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
+    """Compare a sample with its task: the largest difference, then each bucket with queries in
+    both; raise ProfileError if their schemes differ.
 
     The interval of a bucket is its difference +- the 95th percentile of the absolute deviations of
     bootstrap samples. That of the largest difference uses the largest deviation over the buckets,
@@ -143,40 +129,42 @@ def _compare(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     expected = mean_gain(whole, NDCG_AT_10)
     differences = means - expected
     kept = np.flatnonzero(~np.isnan(differences))
-    sizes = drawn[kept].sum(axis=1)
+    sizes = drawn.sum(axis=1)
     rng = np.random.default_rng(SEED)
-    deviations = np.abs(mean_gain(_draw(rng, drawn[kept], sizes), NDCG_AT_10) - means[kept])
-    random = np.abs(mean_gain(_draw(rng, whole[kept], sizes), NDCG_AT_10) - expected[kept])
-    margins = np.quantile(deviations, LEVEL, axis=0).tolist()
-    margin = float(np.quantile(deviations.max(axis=1), LEVEL))
+    deviations = _deviate(rng, drawn[kept], sizes[kept])
+    random = _deviate(rng, whole[kept], sizes[kept])
+    margins = np.quantile(deviations, LEVEL, axis=0)
     largest = float(np.abs(differences[kept]).max())
+    margin = float(np.quantile(deviations.max(axis=1), LEVEL))
     rows = [
         build_row(
-            position=LARGEST,
+            position="largest difference",
             queries=tiny.profile.queries,
             difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
             chance=float(np.quantile(random.max(axis=1), LEVEL)),
         )
     ]
-    for index, half in zip(kept.tolist(), margins, strict=True):
-        value = float(differences[index])
+    for index, half in zip(kept, margins, strict=True):
+        ends = differences[index] - half, differences[index] + half
         rows.append(
             build_row(
                 position=axes.positions[index],
-                queries=int(drawn[index].sum()),
+                queries=int(sizes[index]),
                 ndcg_at_10_of_sample=float(means[index]),
                 ndcg_at_10_of_complete=float(expected[index]),
-                difference=Estimate(value, (value - half, value + half)),
+                difference=Estimate(float(differences[index]), ends),
             )
         )
     return rows
 
 
-def _draw(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
-    """Draw counts of random samples of each bucket's queries, shape (DRAWS, P, ranks)."""
+def _deviate(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
+    """Draw how far means of random samples of each bucket's queries are from its mean, shape
+    (DRAWS, P).
+    """
     shares = counts / counts.sum(axis=1, keepdims=True)
     drawn = [rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)]
-    return np.stack(drawn, axis=1).astype(np.float64)
+    return np.abs(mean_gain(np.stack(drawn, axis=1), NDCG_AT_10) - mean_gain(counts, NDCG_AT_10))
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
@@ -188,32 +176,28 @@ def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)
 
 
-def build_validity_tables(rows: Sequence[ValidityRow]) -> list[Table]:
-    """Build a table with a line per model and sample, and one with a line per position bucket."""
-    overall = []
-    buckets = []
-    for row in rows:
-        names = (row.model, row.sample)
-        queries = format_count(row.queries)
-        if row.chance is not None:
-            largest = format_estimate(row.difference, format_percent)
-            overall.append((*names, queries, largest, format_percent(row.chance)))
-            continue
-        complete = format_percent(row.ndcg_at_10_of_complete)
-        sample = format_percent(row.ndcg_at_10_of_sample)
-        difference = format_estimate(row.difference, format_points)
-        buckets.append((*names, row.position, queries, complete, sample, difference))
-    headings = ("Model", "Sample", "Queries", "Largest difference", "By chance up to")
-    numbers = ("Queries", "Complete", "Sample's")
-    return [
-        Table(build_columns(headings, ("Queries", "By chance up to")), tuple(overall)),
-        Table(
-            build_columns(("Model", "Sample", "Position", *numbers, "Difference"), numbers),
-            tuple(buckets),
-            notes=(VALIDITY_NOTE,),
-            split_by="{Model} · {Sample}",
-        ),
+def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
+    """Build a table with a line per model, sample and position bucket."""
+    numbers = ("Queries", "Complete", "Sample's", "Difference", "By chance up to")
+    cells = [
+        (
+            row.model,
+            row.sample,
+            row.position,
+            format_count(row.queries),
+            format_percent(row.ndcg_at_10_of_complete),
+            format_percent(row.ndcg_at_10_of_sample),
+            format_estimate(row.difference, format_points),
+            format_percent(row.chance),
+        )
+        for row in rows
     ]
+    return Table(
+        build_columns(("Model", "Sample", "Position", *numbers), numbers),
+        tuple(cells),
+        notes=(VALIDITY_NOTE,),
+        split_by="{Model} · {Sample}",
+    )
 
 
 def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
@@ -222,13 +206,12 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
     """
     figures = []
     for pair in find_samples(summaries):
-        rows = []
-        descriptions = []
         names = [summary.task for summary in pair]
-        for name, cells in zip(names, pool_curve_cells(pair), strict=True):
-            rows += [{**cell.columns(), "data": name} for cell in cells]
-            scores = [cell.ndcg_at_10.value if cell.ndcg_at_10 else None for cell in cells]
-            descriptions.append(describe_scores(name, scores))
+        rows = [
+            {**cell.columns(), "data": name}
+            for name, cells in zip(names, pool_curve_cells(pair), strict=True)
+            for cell in cells
+        ]
         color, shape, dash = tell_apart("data", names, alt.Legend(orient="bottom"))
         layers = curve(
             build_chart(rows),
@@ -245,7 +228,6 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
             "As Fig. 3 of arXiv 2505.13950: nDCG@10 by position of the evidence, all lengths "
             "together. Shaded: 95%.",
             f"Source: {' and '.join(names)}.",
-            " ".join(descriptions),
         )
         figures.append(Figure("subset-validity", names[0], pair[0].model, chart))
     return figures
@@ -267,24 +249,17 @@ class DomainSum:
         """Embed and sum at least one document, in bounded memory."""
         sums = []
         for start in range(0, len(texts), BLOCK):
-            vectors = unit_vectors(encoder(texts[start : start + BLOCK], PromptType.document))
-            sums.append(vectors.sum(axis=0, dtype=np.float64))
+            block = texts[start : start + BLOCK]
+            vectors = unit_vectors(encoder(block, PromptType.document))
+            sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the sum as plain JSON, in single precision."""
-        packed = base64.b64encode(self.vector.astype(np.float32).tobytes())
-        return {**vars(self), "vector": packed.decode()}
 
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> DomainSum:
-        """Read a sum."""
-        vector = np.frombuffer(base64.b64decode(stored["vector"]), np.float32)
-        revision = str(stored["data_revision"])
-        return cls(int(stored["documents"]), vector.astype(np.float64), revision)
+#: The sum of each domain of a dataset, by subset.
+Domains = Mapping[str, DomainSum]
 
 
-def compare_domains(sums: Mapping[str, DomainSum]) -> Floats:
+def compare_domains(sums: Domains) -> Floats:
     """Compute the cosine of the centroids of D domains, shape (D, D), in the order of the
     mapping.
     """
@@ -310,8 +285,11 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
         if subset not in stored or stored[subset].data_revision != data.revision:
             texts = list(data.documents.values())
             stored[subset] = DomainSum.from_texts(encoder, texts, data.revision)
-        content = {name: domain.to_json() for name, domain in stored.items()}
-        write_text(file, json.dumps({"schema": SCHEMA, "domains": content}))
+        domains = {
+            name: {**vars(domain), "vector": domain.vector.tolist()}
+            for name, domain in stored.items()
+        }
+        write_text(file, json.dumps({"schema": SCHEMA, "domains": domains}))
     return {subset: stored[subset] for subset in source.subsets}
 
 
@@ -320,108 +298,89 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
     try:
         data = read_json(file)
         with reading_json(data, SCHEMA, "similarity of domains"):
-            return {str(name): DomainSum.from_json(of) for name, of in data["domains"].items()}
+            return {
+                name: DomainSum(**{**stored, "vector": np.array(stored["vector"], float)})
+                for name, stored in data["domains"].items()
+            }
     except (OSError, ValueError, PosirError) as error:
         raise PosirError(
             f"{file}: not sums of domains ({summarize_error(error)}). Remove it, and run again."
         ) from error
 
 
-def name_domain(subset: str) -> str:
-    """Return the domain of a subset such as `eng-Latn/sports`."""
-    return subset.rpartition("/")[2]
-
-
-def check_shared_domains(sources: Sequence[ProbeSource]) -> None:
-    """Raise PosirError unless two sources have different names, one language each, and at least two
-    domains in common.
+def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
+    """Find the domains, such as `sports`, of subsets such as `eng-Latn/sports` that all datasets
+    have; raise PosirError if there are fewer than two, or one has a domain twice.
     """
-    if len(sources) < 2:
-        return
-    names = [source.name for source in sources]
-    if len(set(names)) < len(names):
-        raise PosirError(f"{names[0]}: the same dataset twice. Give another one with --above.")
-    domains = []
-    for source in sources:
-        domains.append(set(map(name_domain, source.subsets)))
-        if len(domains[-1]) < len(source.subsets):
-            raise PosirError(
-                f"{source.name}: a domain in several languages. With --above, give data in one "
-                "language each."
-            )
-    if len(set.intersection(*domains)) < 2:
+    named = [[subset.rpartition("/")[2] for subset in subsets] for subsets in datasets]
+    shared = [name for name in named[0] if all(names.count(name) == 1 for names in named)]
+    if len(shared) < 2:
         raise PosirError(
-            f"{' and '.join(names)}: fewer than two domains in common, so one heat map cannot "
-            "show both."
+            "fewer than two domains in common, so one heat map cannot show both datasets. With "
+            "--above, give data in one language each."
         )
+    return shared
 
 
-def list_pairs(sums: Mapping[str, DomainSum], data: str) -> list[dict[str, Any]]:
+def list_pairs(sums: Domains, data: str) -> list[dict[str, Any]]:
     """List each pair of domains of a dataset once, with their documents and similarity, the most
     similar first.
     """
     similarities = compare_domains(sums)
-    pairs = []
-    for row, (first, domain) in enumerate(sums.items()):
-        for column, (second, other) in enumerate(islice(sums.items(), row)):
-            pairs.append(
-                {
-                    "data": data,
-                    "first": first,
-                    "second": second,
-                    "documents_of_first": domain.documents,
-                    "documents_of_second": other.documents,
-                    "similarity": float(similarities[row, column]),
-                }
-            )
+    pairs = [
+        {
+            "data": data,
+            "first": first,
+            "second": second,
+            "documents_of_first": sums[first].documents,
+            "documents_of_second": sums[second].documents,
+            "similarity": similarities.item(row, column),
+        }
+        for (column, second), (row, first) in combinations(enumerate(sums), 2)
+    ]
     return sorted(pairs, key=lambda pair: -pair["similarity"])
 
 
-def build_domain_table(sums: Mapping[str, DomainSum], data: str) -> Table:
+def build_domain_table(sums: Domains, data: str) -> Table:
     """Build the matrix of similarities of a dataset's domains."""
     cells = []
     for (name, domain), row in zip(sums.items(), compare_domains(sums).tolist(), strict=True):
-        similarities = (format_number(value, ".3f") for value in row)
-        cells.append((name, format_count(domain.documents), *similarities))
-    numbers = ("Documents", *sums)
-    columns = build_columns(("Domain", *numbers), numbers)
+        cells.append((name, format_count(domain.documents), *map(format_psi, row)))
+    columns = build_columns(("Domain", "Documents", *sums), ("Documents", *sums))
     return Table(columns, tuple(cells), title=data, notes=(DOMAIN_NOTE,))
 
 
-def draw_domains(sums: Mapping[str, Mapping[str, DomainSum]], model: str) -> Figure:
+def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
     """Draw a heat map of the similarities of a dataset's domains; of two datasets', one below and
     one above the diagonal.
     """
-    datasets = list(sums.values())
+    names = list(next(iter(sums.values())))
     triangles = ""
+    datasets = list(sums.values())
     if len(sums) > 1:
-        datasets = [{name_domain(name): of[name] for name in of} for of in datasets]
+        names = find_shared_domains(datasets)
         triangles = f" {' below the diagonal, '.join(sums)} above it."
-    names = [name for name in datasets[0] if name in datasets[-1]]
+        datasets = [
+            {subset.rpartition("/")[2]: domain for subset, domain in of.items()} for of in datasets
+        ]
     values = [compare_domains({name: of[name] for name in names}) for of in datasets]
     matrix = np.where(np.tri(len(names), dtype=bool), values[0], values[-1])
     rows = [
         {"first": first, "second": second, "similarity": value}
-        for (first, second), value in zip(
-            product(names, repeat=2), matrix.ravel().tolist(), strict=True
-        )
+        for (first, second), value in zip(product(names, names), matrix.flat, strict=True)
     ]
     cells = build_chart(rows).encode(
         x=alt.X("second:N", sort=names, title=None, axis=alt.Axis(labelAngle=-90)),
         y=alt.Y("first:N", sort=names, title=None),
         color=alt.Color("similarity:Q", title="Cosine", scale=alt.Scale(scheme="viridis")),
-        tooltip=["first:N", "second:N", alt.Tooltip("similarity:Q", format=".4f")],
+        tooltip=["first:N", "second:N", "similarity:Q"],
     )
-    counts = []
-    for name, domains in sums.items():
-        documents = sum(domain.documents for domain in domains.values())
-        counts.append(f"{name}: {documents:,} documents")
     framed = add_frame(
         alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
         f"Cosine of the domains' mean embeddings (arXiv 2601.08363, A.2).{triangles}",
-        f"Source: {', '.join(counts)}.",
+        f"Source: {', '.join(sums)}.",
     )
     return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
 
@@ -460,43 +419,40 @@ def group_results(
     that have all of them. A probe with averages over conditions has a row for each of these
     instead.
     """
-    by_probe: dict[str, dict[str, dict[str, list[ProbeSums]]]] = {}
+    by_probe = defaultdict[str, dict[str, dict[str, list[ProbeSums]]]](dict)
     for result in results:
         if result.experiment is None:
-            by_data = by_probe.setdefault(result.probe, {})
-            by_data.setdefault(result.data, {})[result.model] = [result.sums]
+            by_model = by_probe[result.probe].setdefault(result.data, {})
+            by_model[result.model] = [result.sums]
     rows: list[GroupRow] = []
     for name, by_data in by_probe.items():
-        if len(by_data) > 1 and (shared := sorted(set.intersection(*map(set, by_data.values())))):
-            together = {
-                model: [sums for models in by_data.values() for sums in models[model]]
-                for model in shared
+        probe = probes.get(name, Probe())
+        shared = set.intersection(*map(set, by_data.values()))
+        if len(by_data) > 1 and shared:
+            by_data[f"mean of {pluralize(len(by_data), 'dataset')}"] = {
+                model: [models[model][0] for models in by_data.values()] for model in shared
             }
-            by_data[f"mean of {pluralize(len(by_data), 'dataset')}"] = together
         for data, by_model in by_data.items():
-            groups: dict[str, list[str]] = {}
+            groups = defaultdict[str, list[str]](list)
             for model in sorted(by_model):
                 group = getattr(architectures.get(short_name(model)), kind, "") or UNKNOWN
-                groups.setdefault(group, []).append(model)
+                groups[group].append(model)
             for group, models in sorted(groups.items()):
                 members = {model: by_model[model] for model in models}
-                build_row = partial(GroupRow, name, data, group)
-                rows += _average_group(members, probes.get(name, Probe()), build_row)
+                rows += _average_group(members, probe, partial(GroupRow, name, data, group))
     return rows
 
 
 def _average_group(
-    members: Mapping[str, list[ProbeSums]], probe: Probe, build_row: Callable[..., GroupRow]
-) -> list[GroupRow]:
+    members: dict[str, list[ProbeSums]], probe: Probe, build_row: Callable[..., GroupRow]
+) -> Iterator[GroupRow]:
     """Estimate the values of each model of a group, and their mean unless the group is unknown."""
-    averaged = {model: (1, sums) for model, sums in members.items()}
     every = [sums for of_model in members.values() for sums in of_model]
-    averaged[""] = (len(members), every)
-    rows = []
-    for model, (models, sums) in averaged.items():
+    for model, sums in {**members, "": every}.items():
         for position, value in _estimate_positions(sums, probe):
-            rows.append(build_row(model, models, position, value, probe.source))
-    return [row for row in rows if row.model or row.group != UNKNOWN]
+            row = build_row(model, 1 if model else len(members), position, value, probe.source)
+            if model or row.group != UNKNOWN:
+                yield row
 
 
 def _estimate_positions(sums: Sequence[ProbeSums], probe: Probe) -> Iterator[tuple[str, Estimate]]:
@@ -514,40 +470,30 @@ def published_groups(probes: Iterable[str]) -> list[GroupRow]:
     rows = []
     for probe in probes:
         for of in read_published_curves(probe):
-            if not of.encoding:
-                continue
             for position, value in zip(of.positions, of.values, strict=True):
-                rows.append(
-                    GroupRow(
-                        probe,
-                        "the paper's data",
-                        of.encoding,
-                        "",
-                        2,
-                        position,
-                        Estimate(value),
-                        of.source,
-                    )
-                )
-    return rows
+                where = (probe, "the paper's data", of.encoding, "", 2, position)
+                rows.append(GroupRow(*where, Estimate(value), of.source))
+    return [row for row in rows if row.group]
 
 
 def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     """Build a table for each probe and dataset: a line per model and group, a column per
     position.
     """
-    by_title: dict[str, list[dict[str, str]]] = {}
-    for row in rows:
-        cells = {
-            "Group": row.group,
-            "Model": row.model or f"mean of {pluralize(row.models, 'model')}",
-            "position": row.position,
-            "value": format_estimate(row.value, format_psi),
-        }
-        by_title.setdefault(f"{row.probe} · {row.data}", []).append(cells)
+    cells = [
+        (
+            f"{row.probe} · {row.data}",
+            row.group,
+            row.model or f"mean of {pluralize(row.models, 'model')}",
+            row.position,
+            format_estimate(row.value, format_psi),
+        )
+        for row in rows
+    ]
+    frame = pl.DataFrame(cells, ["title", "Group", "Model", "position", "value"], orient="row")
     tables = []
-    for title, lines in by_title.items():
-        matrix = pl.DataFrame(lines).pivot("position", index=["Group", "Model"], values="value")
-        filled = matrix.fill_null(MISSING).rows()
-        tables.append(Table(build_columns(matrix.columns), tuple(filled), title=title))
+    for part in frame.partition_by("title", maintain_order=True):
+        matrix = part.drop("title").pivot("position", values="value").fill_null(MISSING)
+        columns = build_columns(matrix.columns)
+        tables.append(Table(columns, tuple(matrix.rows()), title=part["title"][0]))
     return tables

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import shlex
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -15,13 +16,29 @@ import numpy as np
 import polars as pl
 
 from posir_probe.bias_learning import MEAN
-from posir_probe.probe import SEPARATOR, UNITS, IndexRow, Probe, build_index_rows
+from posir_probe.probe import SEPARATOR, UNITS, Probe, build_index_rows
 from posir_probe.probing import all_probes
-from posir_probe.results import ProbeResult, read_probe_results
+from posir_probe.results import ProbeResult, ProbeSums, read_probe_results
 from posir_published.probes import read_published_curves
 from posir_report.summary import short_labels
-from posir_significance import messages
 from posir_significance.findings import MIN_DOCUMENTS
+from posir_significance.messages import (
+    PROBE_ALONE,
+    PROBE_DATA,
+    PROBE_DIFFERENCE,
+    PROBE_INTERVALS,
+    PROBE_LEFT_OUT,
+    PROBE_PAGE,
+    PROBE_PUBLISHED,
+    PROBE_SKIPPED,
+    PROBE_TERMS,
+    describe_few,
+    describe_no_verdict,
+    describe_probe_sample,
+    describe_truncated_tokens,
+    explain_no_interval,
+    title_difference,
+)
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
@@ -38,7 +55,7 @@ if TYPE_CHECKING:
 MAX_ROWS = 45
 #: Maximum number of probes whose values a terminal shows without `--explain`.
 MAX_SECTIONS = 3
-COMPARED, DIFFERENCE, PUBLISHED = "What is compared", "Difference", "Published values"
+DIFFERENCE = "Difference"
 #: Headings of differences, in order.
 GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
     "Search",
@@ -52,7 +69,7 @@ GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
 class ProbeMeasurements(Result):
     """The values that probes of a model measured."""
 
-    results: tuple[ProbeResult, ...]
+    results: Sequence[ProbeResult]
     """One for each probe."""
 
 
@@ -70,15 +87,14 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
     return [run, shlex.join(["posir", "report", str(output)])]
 
 
-def choose_lead(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
+def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
     """Choose the result that a page begins with: of those with an interval a search, else a
     comparison of start and end.
     """
 
     def rank(result: ProbeResult) -> tuple[bool, bool, bool]:
-        probe = probes[result.probe]
-        few = result.sums.documents < MIN_DOCUMENTS
-        return few, not probe.measures_search, probe.preference_sign <= 0
+        group = choose_group(probes[result.probe])
+        return result.sums.documents < MIN_DOCUMENTS, group != SEARCH, group == OTHER
 
     return min(results, key=rank)
 
@@ -87,29 +103,30 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
     """Describe the headline of a result, and why it has no interval."""
     documents = result.sums.documents
     needed = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
-    few = messages.describe_few(needed, documents, probe.unit_name)
-    return messages.explain_no_interval(probe.describe(result.sums), few)
+    few = describe_few(needed, documents, probe.unit_name)
+    return explain_no_interval(probe.describe(result.sums), few)
 
 
 def describe_sample(result: ProbeResult) -> str:
     """Describe the documents that are measured, how they were drawn, and how much of them is
     truncated.
     """
-    selections = dict.fromkeys(subset.selection for subset in result.subsets.values())
-    drawn = messages.describe_probe_sample(
+    subsets = result.subsets.values()
+    lengths = result.lengths
+    drawn = describe_probe_sample(
         result.sums.documents,
-        result.available,
+        sum(subset.available for subset in subsets),
         result.data,
-        "; ".join(selections),
-        result.median_tokens,
+        "; ".join(dict.fromkeys(subset.selection for subset in subsets)),
+        int(statistics.median(lengths or [0])),
     )
-    if result.window is None or result.tokens_read == 1:
+    window = result.window or max(lengths, default=0)
+    truncated = sum(max(0, length - window) for length in lengths)
+    if not truncated:
         return drawn
-    whole = sum(length <= result.window for length in result.lengths)
-    truncated = messages.describe_truncated_tokens(
-        1 - result.tokens_read, result.window, whole, len(result.lengths)
-    )
-    return f"{drawn} {truncated}"
+    whole = sum(length <= window for length in lengths)
+    share = truncated / sum(lengths)
+    return f"{drawn} {describe_truncated_tokens(share, window, whole, len(lengths))}"
 
 
 def list_published(probe: Probe) -> list[float]:
@@ -123,7 +140,7 @@ def list_published(probe: Probe) -> list[float]:
         for name in probe.positions:
             mean = f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
-        published.append(float(probe.headline_summaries[0](np.array(values))))
+        published.append(float(probe.lead(np.array(values))))
     return sorted(value for value in published if math.isfinite(value))
 
 
@@ -132,7 +149,7 @@ def format_published(probe: Probe) -> str:
     published = list_published(probe)
     if not published:
         return ""
-    form = probe.find_format(probe.headline_summaries[0])
+    form = probe.find_format(probe.lead)
     ends = dict.fromkeys([form(published[0]), form(published[-1])])
     return f"{' to '.join(ends)} ({len(published)})"
 
@@ -141,79 +158,89 @@ def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
     """Find the headline if it is a difference of start and end with an interval, above 0 for the
     start.
     """
-    if probe.preference_sign <= 0:
-        return None
-    estimate = result.sums.estimate(probe.headline_summaries[0])
-    return estimate if estimate and estimate.interval else None
+    estimate = result.sums.estimate(probe.lead)
+    return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
 
 def choose_group(probe: Probe) -> str:
     """Choose the heading of a probe's difference."""
-    if probe.measures_search:
-        return SEARCH
     if probe.preference_sign <= 0:
         return OTHER
+    if probe.measures_search:
+        return SEARCH
     return WITHIN if probe.in_window else WHOLE
 
 
-def build_differences(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> Table:
+def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
     """Build a table of the differences of start and end that have an interval, and the range of
     published values.
     """
-    groups: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in GROUPS}
-    for result in results:
+    lines: list[tuple[str, ...]] = []
+    group = ""
+    for result in sorted(
+        results, key=lambda result: GROUPS.index(choose_group(probes[result.probe]))
+    ):
         probe = probes[result.probe]
-        if estimate := find_difference(result, probe):
-            shown = format_estimate(estimate, probe.find_format(probe.headline_summaries[0]))
-            line = (probe.title, shown, format_published(probe))
-            groups[choose_group(probe)].append(line)
-    lines = [line for group in groups.values() if len(group) > 1 for line in group]
-    table = _build_table((COMPARED, DIFFERENCE, PUBLISHED), lines, (DIFFERENCE,))
-    notes = [messages.PROBE_DIFFERENCE]
-    if PUBLISHED in table.headings:
-        notes.append(messages.PROBE_PUBLISHED)
-    return replace(table, notes=tuple(notes))
+        estimate = find_difference(result, probe)
+        if estimate is None:
+            continue
+        if choose_group(probe) != group:
+            group = choose_group(probe)
+            lines.append((group, "", ""))
+        form = probe.find_format(probe.lead)
+        lines.append((probe.title, format_estimate(estimate, form), format_published(probe)))
+    return _build_table(
+        ("What is compared", DIFFERENCE, "Published values"),
+        lines,
+        (DIFFERENCE,),
+        notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
+    )
 
 
-def build_probe_tables(rows: Sequence[IndexRow], probe: Probe) -> list[Table]:
-    """Build the tables of one probe: summaries that are no single value, and a matrix of its
-    values if they are few.
+def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
+    """Build the tables of one probe: summaries that are no single value, the headline first, and a
+    matrix of its values if they are few.
     """
-    values = [row.value for row in rows if row.kind == "position"]
-    positions = [row for row in rows if row.kind == "position" and row.value is not None]
-    summaries = [row for row in rows if row.kind == "summary"]
-    if positions:
-        summaries = [row for row in summaries if row.value not in values]
-    first = probe.headline_summaries[0]
-    summaries.sort(key=lambda row: probe.summaries[row.name] is not first)
     cells = []
-    for row in summaries:
-        summary = probe.summaries[row.name]
-        cells.append((summary.title, format_estimate(row.value, probe.find_format(summary))))
+    for summary in dict.fromkeys([probe.lead, *probe.summaries.values()]):
+        estimate = sums.estimate(summary)
+        if estimate is None or estimate not in sums.estimates:
+            cells.append((summary.title, format_estimate(estimate, probe.find_format(summary))))
     tables = [_build_table(("Summary", "Value"), cells, ("Value",))] if cells else []
-    if 0 < len(positions) <= MAX_ROWS:
-        tables.append(_build_matrix(positions, probe))
+    form = FORMATS[probe.unit]
+    values = [
+        (*probe.split(name), format_estimate(estimate, form))
+        for name, estimate in zip(sums.positions, sums.estimates, strict=True)
+        if estimate
+    ]
+    if 0 < len(values) <= MAX_ROWS:
+        tables.append(_build_matrix(values))
     return tables
 
 
-def _build_matrix(rows: Sequence[IndexRow], probe: Probe) -> Table:
-    form = FORMATS[probe.unit]
-    cells = [(*probe.split(row.name), format_estimate(row.value, form)) for row in rows]
+def _build_matrix(cells: Sequence[tuple[str, ...]]) -> Table:
     frame = pl.DataFrame(cells, ["Series", "Line", "Position", "value"], orient="row")
     series, lines, positions = (frame[name].n_unique() for name in frame.columns[:3])
-    fewest = "Position" if positions <= series else "Series"
-    across = "Line" if lines > 1 or min(positions, series) > 3 else fewest
+    across = "Position" if positions <= series else "Series"
+    if lines > 1 or min(positions, series) > 3:
+        across = "Line"
     matrix = frame.pivot(across, values="value").fill_null(MISSING)
     matrix = matrix.rename({"": "model" if lines > 1 else "Value"}, strict=False)
-    table = _build_table(matrix.columns, matrix.rows(), matrix.columns[2:])
-    return replace(table, split_by="{Series}" if across == "Line" and series > 1 else "")
+    split_by = "{Series}" if across == "Line" and series > 1 else ""
+    return _build_table(matrix.columns, matrix.rows(), matrix.columns[2:], split_by=split_by)
 
 
 def _build_table(
-    headings: Sequence[str], rows: Iterable[tuple[str, ...]], right: Sequence[str]
+    headings: Sequence[str],
+    rows: Sequence[tuple[str, ...]],
+    right: Sequence[str],
+    *,
+    split_by: str = "",
+    notes: tuple[str, ...] = (),
 ) -> Table:
     columns = build_columns(headings, right, drawn=[DIFFERENCE])
-    return replace(Table(columns, tuple(rows), keys=0).without_empty_columns(), keys=1)
+    table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
+    return replace(table.without_empty_columns(), keys=1)
 
 
 def build_measurements(
@@ -236,12 +263,8 @@ def build_measurements(
     label = short_labels(results)[0]
     documents = max(result.sums.documents for result in results)
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {lead.data}"
-    ordered = sorted(results, key=lambda result: GROUPS.index(choose_group(probes[result.probe])))
-    rows = {result.probe: build_index_rows([result], probes) for result in results}
-    all_rows = [row for of_probe in rows.values() for row in of_probe]
+    rows = build_index_rows(results, probes)
     draw = partial(draw_result, stored=Deferred(lambda: read_probe_results(folder)))
-    # The first figure is drawn once.
-    drawn = [result for result in results if result.sums.documents >= MIN_DOCUMENTS]
     opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_sample(lead))
     commands = write_commands(reference, folder)
     differences = build_differences(results, probes)
@@ -249,21 +272,22 @@ def build_measurements(
         DisplaySection(title, opening, only=Medium.TEXT),
         DisplaySection(sentences=opening, only=Medium.PAGE),
         DisplaySection(
-            sentences=(messages.describe_no_verdict(has_commands=bool(commands)),),
+            sentences=(describe_no_verdict(has_commands=bool(commands)),),
             code="\n".join(commands),
         ),
     ]
-    if lead in drawn:
+    if lead.sums.documents >= MIN_DOCUMENTS:
         parts.append(DisplaySection(draw=partial(draw, lead), only=Medium.PAGE))
     if differences.rows:
         parts.append(DisplaySection(tables=(differences,), only=Medium.TEXT))
     is_long = len(results) > MAX_SECTIONS
-    for result in ordered:
-        probe = probes[result.probe]
-        section = build_section(result, rows[probe.name], probe, is_long=is_long)
-        if result in drawn and result is not lead:
+    for result in results:
+        section = build_section(result, probes[result.probe], is_long=is_long)
+        # The first figure is drawn once.
+        if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         parts.append(section)
+    parts.sort(key=lambda part: ("", *GROUPS).index(part.group))
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(lead.data)
@@ -272,60 +296,54 @@ def build_measurements(
     return ProbeMeasurements(
         title=title,
         page_title=f"{label} · {probes[lead.probe].describe(lead.sums, most=1)}",
-        rows=all_rows,
-        values=lambda: {"rows": all_rows, "results": [result.to_json() for result in results]},
+        rows=rows,
+        values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
         parts=parts,
-        notes=[messages.PROBE_INTERVALS],
-        details=[*messages.PROBE_TERMS, *about],
-        footer=[messages.PROBE_PAGE] if is_long else [],
+        notes=[PROBE_INTERVALS],
+        details=[*PROBE_TERMS, *about],
+        footer=[PROBE_PAGE] if is_long else [],
         warnings=[warning] if warning else [],
-        data=messages.PROBE_DATA.format(
+        data=PROBE_DATA.format(
             lead.model, lead.revision[:12], lead.data, ", ".join(revisions), "; ".join(methods)
         ),
-        results=tuple(results),
+        results=results,
     )
 
 
-def build_section(
-    result: ProbeResult, rows: Sequence[IndexRow], probe: Probe, *, is_long: bool
-) -> DisplaySection:
+def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> DisplaySection:
     """Build the section with the values of a probe, below its difference or else its headline; of
     many probes, a terminal shows it only with `--explain`.
     """
+    sums = result.sums
     notes = list(probe.notes[1:])
-    if skipped := result.sums.describe_skipped():
-        notes.append(messages.PROBE_SKIPPED.format(skipped=skipped))
-    omitted = result.drawn - result.sums.documents * probe.joined
+    if sums.skipped:
+        notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
+    omitted = result.drawn - sums.documents * probe.joined
     # Documents that were skipped are counted by reason.
-    if omitted > 0 and omitted != sum(result.sums.skipped.values()):
-        notes.append(messages.PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
+    if omitted > 0 and omitted != sum(sums.skipped.values()):
+        notes.append(PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
     if is_long:
-        notes.append(messages.PROBE_ALONE.format(probe=probe.name))
-    tables = build_probe_tables(rows, probe)
+        notes.append(PROBE_ALONE.format(probe=probe.name))
+    tables = build_probe_tables(sums, probe)
     if tables:
         tables[-1] = replace(tables[-1], notes=tuple(notes))
-    difference = find_difference(result, probe)
-    headline = probe.headline_summaries[0]
-    title = describe_result(result, probe)
-    if difference:
-        title = messages.title_difference(probe.title, headline.title, format_published(probe))
-    return DisplaySection(
-        title,
+    headline = probe.lead
+    section = DisplaySection(
+        describe_result(result, probe),
         probe.notes[:1],
         tuple(tables),
         folded=True,
         detailed=is_long,
         group=choose_group(probe),
-        drawn=_list_drawn(difference, probe),
-        unit=UNITS.get(headline.unit, probe.scale_name),
+        unit=headline.unit,
+        scale=UNITS.get(headline.unit, probe.scale_name),
     )
-
-
-def _list_drawn(difference: Estimate | None, probe: Probe) -> tuple[float, ...]:
-    """List a difference, the ends of its interval, and the published values; empty without one."""
+    difference = find_difference(result, probe)
     if difference is None or difference.interval is None:
-        return ()
-    return (difference.value, *difference.interval, *list_published(probe))
+        return section
+    title = title_difference(probe.title, headline.title, format_published(probe))
+    drawn = (difference.value, *difference.interval, *list_published(probe))
+    return replace(section, title=title, drawn=drawn)
 
 
 def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figure]:
@@ -335,6 +353,9 @@ def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figu
 
     measured = attrgetter("data", "probe")
     model = attrgetter("model", "revision", "experiment")
-    others = [other for other in stored if measured(other) == measured(result)]
-    others = [other for other in others if model(other) != model(result)]
+    others = [
+        other
+        for other in stored
+        if measured(other) == measured(result) and model(other) != model(result)
+    ]
     return [build_figure([result, *others], all_probes()[result.probe])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Iterable
 from functools import partial
 from importlib.util import find_spec
@@ -84,27 +83,23 @@ def train(
         ('my-tuned-model', 'nDCG@10')
     """
     options = {
-        "model": None if model is None else str(model),
-        "data": None if data is None else str(data),
+        "model": model and str(model),
+        "data": data and str(data),
         "positions": positions,
         "pooling": pooling,
         "per_article": per_article,
-        "guard": [str(check) for check in to_list(guard)],
+        "guard": list(map(str, to_list(guard))),
     }
-    file = None if config is None else Path(config)
-    loaded = load_settings(TrainingSettings, file, settings, options)
+    loaded = load_settings(TrainingSettings, Path(config) if config else None, settings, options)
     if find_spec("accelerate") is None:
         raise PosirError("`posir train` needs accelerate: pip install 'accelerate>=1.1'")
     folder = Path(output)
     if seeds == 1:
         return _train(loaded, folder, resume=resume)
-    runs = {
-        seed: loaded.model_copy(update={"seed": seed, "split_seed": loaded.division})
-        for seed in range(loaded.seed, loaded.seed + seeds)
-    }
-    reports = {
-        seed: _train(run, folder / f"seed-{seed}", resume=resume) for seed, run in runs.items()
-    }
+    reports = {}
+    for seed in range(loaded.seed, loaded.seed + seeds):
+        run = loaded.model_copy(update={"seed": seed, "split_seed": loaded.division})
+        reports[seed] = _train(run, folder / f"seed-{seed}", resume=resume)
     from posir_train.report import compare_seeds
 
     return compare_seeds(reports)
@@ -127,11 +122,9 @@ def _train(loaded: TrainingSettings, folder: Path, *, resume: bool) -> TrainingR
         with track("Comparing with the base model"):
             report = build_report(loaded, folder, trained, forgetting_checks)
     except KeyboardInterrupt:
-        advice = (
-            "with --resume to continue"
-            if (folder / RECORD).exists()
-            else "again: nothing was saved yet"
-        )
+        advice = "again: nothing was saved yet"
+        if (folder / RECORD).exists():
+            advice = "with --resume to continue"
         print(f"Interrupted: run the same command {advice}.", file=sys.stderr)
         raise
     write_report(report, trained.model)
@@ -186,32 +179,42 @@ def compose(
     """
     from posir_tasks.datasets.opening import open_data
     from posir_tasks.text.tokenizer import load_tokenizer
-    from posir_train import composing, examples
+    from posir_train.composing import (
+        Composer,
+        build_mosaic_composer,
+        choose_one_each,
+        compose_examples,
+        compose_moved,
+        compose_window,
+    )
+    from posir_train.examples import (
+        list_targets,
+        pool_corpora,
+        read_examples,
+        tokenize_examples,
+        write_examples,
+    )
 
     options = {"kind": kind, "tokens": tokens, "positions": positions}
-    file = None if config is None else Path(config)
-    loaded = load_settings(ComposeSettings, file, settings, options)
-    count = 1 if loaded.weights else len(Position)
-    targets = examples.list_targets(language, domain, Path(output), count)
+    loaded = load_settings(ComposeSettings, Path(config) if config else None, settings, options)
+    weights = loaded.weights
+    count = 1 if weights else len(Position)
+    targets = list_targets(language, domain, Path(output), count)
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
-    pooled = examples.pool_corpora(examples.read_examples(dataset))
-    sources = examples.tokenize_examples(pooled, tokenizer)
+    sources = tokenize_examples(pool_corpora(read_examples(dataset)), tokenizer)
     chosen = sources
-    match loaded.kind:
-        case "windows":
-            compose: composing.Composer = partial(composing.compose_window, tokens=loaded.tokens)
-        case "mosaics":
-            compose = composing.build_mosaic_composer(
-                sources, loaded.tokens, loaded.groups, loaded.seed
-            )
-        case "moved":
-            compose = partial(composing.compose_moved, language=language)
-            chosen = composing.choose_one_each(sources)
-    shares = loaded.weights.shares if loaded.weights else None
-    corpora, skipped = composing.compose_examples(chosen, compose, loaded.seed, shares)
-    skipped += Counter({"another question about its document": len(sources) - len(chosen)})
-    reasons = "; ".join(f"{reason}: {count:,}" for reason, count in skipped.most_common())
+    composer: Composer = partial(compose_window, tokens=loaded.tokens)
+    if loaded.kind == "mosaics":
+        composer = build_mosaic_composer(sources, loaded.tokens, loaded.groups, loaded.seed)
+    elif loaded.kind == "moved":
+        composer = partial(compose_moved, language=language)
+        chosen = choose_one_each(sources)
+    shares = weights.shares if weights else None
+    corpora, skipped = compose_examples(chosen, composer, loaded.seed, shares)
+    skipped["another question about its document"] += len(sources) - len(chosen)
+    counts = +skipped
+    reasons = "; ".join(f"{reason}: {count:,}" for reason, count in counts.most_common())
     if not corpora[0]:
         raise PosirError(
             f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer "
@@ -220,10 +223,10 @@ def compose(
     rows = []
     lines = []
     for target, composed in zip(targets, corpora, strict=True):
-        examples.write_examples(composed, (), target, tokenizer)
+        write_examples(composed, (), target, tokenizer)
         rows.append({"folder": str(target.folder), "questions": len(composed)})
         lines.append(f"{target.folder}: {pluralize(len(composed), 'question')}")
-    if skipped:
-        lines.append(f"skipped: {pluralize(skipped.total(), 'question')} ({reasons})")
-    values = {"corpora": rows, "skipped": dict(skipped)}
+    if counts:
+        lines.append(f"skipped: {pluralize(counts.total(), 'question')} ({reasons})")
+    values = {"corpora": rows, "skipped": counts}
     return Result(title=f"Documents composed of {data}", rows=rows, values=values, footer=lines)

@@ -31,7 +31,7 @@ WORTH_LEAVING_OUT = 2
 #: How often the examples are drawn again to fill the batches of an epoch.
 PASSES = 3
 #: Rows of the training data by position.
-ByPosition = tuple[list[int], ...]
+ByPosition = tuple[list[int], list[int], list[int]]
 
 
 def draw_examples(
@@ -47,26 +47,39 @@ def draw_examples(
     budget is for each length bin; with a number, bins with fewer at some position are left out.
     """
     bins = np.searchsorted(CHARACTER_BOUNDS, lengths).tolist()
-    rows: dict[int, ByPosition] = {bin_: tuple([] for _ in Position) for bin_ in sorted(set(bins))}
-    for row, (example, bin_) in enumerate(zip(examples, bins, strict=True)):
-        rows[bin_][example.position].append(row)
-    counted = ", ".join(
-        f"{position.title} {sum(len(cells[position]) for cells in rows.values()):,}"
-        for position in Position
-    )
-    sizes = _choose_sizes(rows, weights, budget)
+    rows: dict[int, ByPosition] = {number: ([], [], []) for number in sorted(set(bins))}
+    for row, (example, number) in enumerate(zip(examples, bins, strict=True)):
+        rows[number][example.position].append(row)
+    counts = Counter(example.position for example in examples)
+    counted = ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
+    complete = {
+        number: cells
+        for number, cells in rows.items()
+        if all(cells[position] for position in weights.needed)
+    }
+    sizes = _choose_sizes(complete, weights, budget)
     if not sizes:
+        smallest = [min(map(len, cells)) for cells in complete.values()]
+        reason = "no length has all positions that are trained on"
+        if missing := [position.title for position in weights.needed if not counts[position]]:
+            reason = f"no question has its evidence at {' or '.join(missing)}"
+        elif smallest:
+            reason = (
+                f"no length bin has {budget:,} questions at every position; the most is "
+                f"{max(smallest):,}, which a lower budget allows"
+            )
         raise PosirError(
-            f"positions {weights.name}: {_describe_shortage(rows, weights, budget, counted)}"
+            f"positions {weights.name}: {reason} ({counted}). Choose other positions, or place "
+            "evidence with `posir compose`."
         )
     rng = np.random.default_rng(seed)
     drawn: dict[int, list[int]] = {}
-    for bin_, size in sizes.items():
-        drawn[bin_] = []
+    for number, size in sizes.items():
+        drawn[number] = []
         for position in weights.needed:
             # Rounding errors must not cost an example.
             count = max(1, int(size * weights.shares[position] + 1e-6))
-            drawn[bin_] += rng.permutation(rows[bin_][position])[:count].tolist()
+            drawn[number] += rng.permutation(rows[number][position])[:count].tolist()
     articles = {examples[row].document.article for chosen in drawn.values() for row in chosen}
     if len(articles) < 2:
         raise PosirError(
@@ -78,37 +91,26 @@ def draw_examples(
 
 
 def _choose_sizes(
-    rows: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int
+    complete: Mapping[int, ByPosition], weights: PositionWeights, budget: QuestionBudget | int
 ) -> dict[int, float]:
     """Return the number of questions to draw from each length bin, for all positions together."""
-    complete = _select_complete(rows, weights)
     if budget == "most":
         return {
-            bin_: min(len(cells[place]) / weights.shares[place] for place in weights.needed)
-            for bin_, cells in complete.items()
+            number: min(len(cells[place]) / weights.shares[place] for place in weights.needed)
+            for number, cells in complete.items()
         }
     # All positions count, so that training on another one has as many questions.
-    smallest = {bin_: min(map(len, cells)) for bin_, cells in complete.items() if all(cells)}
-    if not smallest:
-        smallest = {
-            bin_: min(len(cells[place]) for place in weights.needed)
-            for bin_, cells in complete.items()
-        }
-    if not smallest:
-        return {}
-    size = choose_size(list(smallest.values())) if isinstance(budget, str) else budget
-    return {bin_: size for bin_, count in smallest.items() if count >= size}
-
-
-def _select_complete(
-    rows: Mapping[int, ByPosition], weights: PositionWeights
-) -> dict[int, ByPosition]:
-    """Return the length bins that have questions at all positions that are trained on."""
-    return {
-        bin_: cells
-        for bin_, cells in rows.items()
-        if all(cells[position] for position in weights.needed)
+    places = weights.needed
+    if any(all(cells) for cells in complete.values()):
+        places = tuple(Position)
+    smallest = {
+        number: min(len(cells[place]) for place in places) for number, cells in complete.items()
     }
+    sizes = [count for count in smallest.values() if count]
+    if not sizes:
+        return {}
+    size = choose_size(sizes) if isinstance(budget, str) else budget
+    return {number: size for number, count in smallest.items() if count >= size}
 
 
 def choose_size(smallest: Sequence[int]) -> int:
@@ -124,32 +126,6 @@ def choose_size(smallest: Sequence[int]) -> int:
         if total >= WORTH_LEAVING_OUT * totals[chosen]:
             chosen = size
     return chosen
-
-
-def _describe_shortage(
-    rows: Mapping[int, ByPosition],
-    weights: PositionWeights,
-    budget: QuestionBudget | int,
-    counted: str,
-) -> str:
-    complete = _select_complete(rows, weights)
-    if complete:
-        most = max(min(map(len, cells)) for cells in complete.values())
-        return (
-            f"no length bin has {budget:,} questions at every position; the most is {most:,} "
-            f"({counted}). Set a lower budget."
-        )
-    empty = [
-        position.title
-        for position in weights.needed
-        if not any(cells[position] for cells in rows.values())
-    ]
-    reason = (
-        f"no question has its evidence at {' or '.join(empty)}"
-        if empty
-        else "no length has all positions"
-    )
-    return f"{reason} ({counted}). Choose other positions, or place evidence with `posir compose`."
 
 
 @dataclass(frozen=True)
@@ -211,10 +187,12 @@ class BatchPlan:
             postponed: list[int] = []
             while waiting and len(batch) < size:
                 row = waiting.popleft()
-                position = self.examples[row].position
-                if room[position] and not self._conflicts(row, batch):
+                example = self.examples[row]
+                if room[example.position] and not any(
+                    example.conflicts_with(self.examples[other]) for other in batch
+                ):
                     batch.append(row)
-                    room[position] -= 1
+                    room[example.position] -= 1
                 else:
                     postponed.append(row)
             waiting.extendleft(reversed(postponed))
@@ -226,7 +204,7 @@ class BatchPlan:
 
     def _group_by_article(self, rows: Iterable[int]) -> Iterator[list[int]]:
         """Yield groups of a few rows of one article, of all positions in turn."""
-        articles: dict[str, ByPosition] = defaultdict(lambda: tuple([] for _ in Position))
+        articles: dict[str, ByPosition] = defaultdict(lambda: ([], [], []))
         for row in rows:
             example = self.examples[row]
             articles[example.document.article][example.position].append(row)
@@ -234,13 +212,6 @@ class BatchPlan:
             mixed = [row for turn in zip_longest(*cells) for row in turn if row is not None]
             for start in range(0, len(mixed), self.per_article):
                 yield mixed[start : start + self.per_article]
-
-    def _conflicts(self, row: int, batch: Iterable[int]) -> bool:
-        """Tell whether a row's document answers a question of a batch, or one of its documents the
-        row's question.
-        """
-        example = self.examples[row]
-        return any(example.conflicts_with(self.examples[other]) for other in batch)
 
 
 class PositionBatchSampler(DefaultBatchSampler):

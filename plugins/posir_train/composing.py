@@ -8,6 +8,7 @@ tell unrelated passages apart.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -48,8 +49,8 @@ def compose_window(
     third = tokens / len(Position)
     if source.last - source.first > third:
         return TOO_LONG
-    lowest = max(0, int(np.ceil(source.last - (position + 1) * third)))
-    latest = source.first - int(np.ceil(position * third))
+    lowest = max(0, math.ceil(source.last - (position + 1) * third))
+    latest = source.first - math.ceil(position * third)
     starts = range(lowest, min(len(source.tokens) - tokens, latest) + 1)
     for start in rng.sample(starts, min(MAX_TRIES, len(starts))):
         window = _cut_window(source, start, start + tokens)
@@ -61,44 +62,35 @@ def compose_window(
 def _lies_in_third(window: Example, position: Position) -> bool:
     """Tell whether the evidence is in one third, its first and last character included."""
     characters = len(window.document.text)
-    spans = (
-        (window.start, window.end),
-        (window.start, window.start + 1),
-        (window.end - 1, window.end),
-    )
-    return all(find_position(*span, characters) == position for span in spans)
+    first = find_position(window.start, window.start + 1, characters)
+    last = find_position(window.end - 1, window.end, characters)
+    return first == last == position
 
 
 def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | None:
     """Return an example with some tokens of its document; None if that cuts its evidence off."""
     example = source.example
     text = example.document.text
-    low = int(source.tokens[first][0])
-    high = int(source.tokens[end - 1][1])
+    low = int(source.tokens[first, 0])
+    high = int(source.tokens[end - 1, 1])
     # Words that an end divides are left out.
     while low < example.start and _divides_word(text, low):
         low += 1
     while high > example.end and _divides_word(text, high):
         high -= 1
-    window = text[low:high]
-    low += len(window) - len(window.lstrip())
-    high -= len(window) - len(window.rstrip())
+    low += len(text[low:high]) - len(text[low:high].lstrip())
+    high = low + len(text[low:high].rstrip())
     if not low <= example.start < example.end <= high:
         return None
-    document = TrainingDocument(
-        f"{example.document.id}:{low}-{high}",
-        text[low:high],
-        example.document.corpus,
-        example.document.article,
-    )
-    return Example(example.id, example.question, document, example.start - low, example.end - low)
+    name = f"{example.document.id}:{low}-{high}"
+    document = replace(example.document, id=name, text=text[low:high], tokens=0)
+    return _move(example, document, -low)
 
 
 def _divides_word(text: str, place: int) -> bool:
     """Tell whether a place in a text is within a word."""
-    if not 0 < place < len(text):
-        return False
-    return not text[place - 1].isspace() and not text[place].isspace()
+    around = text[max(0, place - 1) : place + 1]
+    return len(around) == 2 and not any(map(str.isspace, around))
 
 
 def compose_mosaic(
@@ -120,30 +112,27 @@ def compose_mosaic(
     document = source.example.document
     if source.last - source.first > size:
         return TOO_LONG
-    earliest = max(0, source.last - size)
-    latest = max(0, min(source.first, len(source.tokens) - size))
-    start = rng.randint(earliest, latest)
-    passage = _cut_window(source, start, min(start + size, len(source.tokens)))
+    number = len(source.tokens)
+    start = rng.randint(max(0, source.last - size), max(0, min(source.first, number - size)))
+    passage = _cut_window(source, start, min(start + size, number))
     if passage is None:
         return DIVIDED
     group = groups[document.article]
     others = [text for article, text in fillers[group] if article != document.article]
-    if len(others) < len(Position) - 1:
+    if len(others) < 2:
         return FEW_PASSAGES
-    parts = rng.sample(others, len(Position) - 1)
+    parts = rng.sample(others, 2)
     parts.insert(position, passage.document.text)
-    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
     name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
     mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
+    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
     composed = _move(passage, mosaic, shift)
     return composed if composed.position == position else NO_ROOM
 
 
 def _move(example: Example, document: TrainingDocument, shift: int) -> Example:
     """Return an example with its evidence so many characters later, in another document."""
-    start = example.start + shift
-    end = example.end + shift
-    return replace(example, document=document, start=start, end=end)
+    return replace(example, document=document, start=example.start + shift, end=example.end + shift)
 
 
 def compose_moved(
@@ -157,14 +146,14 @@ def compose_moved(
     sentences = find_sentences(text, language)
     moved = [span for span in sentences if span.start < example.end and example.start < span.end]
     others = [span.of(text) for span in sentences if span not in moved]
-    if not moved or len(others) < len(Position) - 1:
+    if not moved or len(others) < 2:
         return NOT_MOVED
     space = "" if is_unspaced(text) else " "
-    ends = np.array([len(space.join(others[:number])) for number in range(len(others) + 1)])
-    number = int(np.abs(ends - ends[-1] * position / (len(Position) - 1)).argmin())
+    lengths = np.array([len(space.join(others[:number])) for number in range(len(others) + 1)])
+    number = int(np.abs(lengths - lengths[-1] * position / 2).argmin())
     first = moved[0].start
     parts = [*others[:number], text[first : moved[-1].end], *others[number:]]
-    before = int(ends[number]) + len(space) if number else 0
+    before = int(lengths[number]) + len(space) if number else 0
     name = f"{example.document.id}:{position.title}"
     document = replace(example.document, id=name, text=space.join(parts), tokens=0)
     composed = _move(example, document, before - first)
@@ -187,11 +176,12 @@ def build_mosaic_composer(
 
     Training and held-out data are divided by group, so that no passage is in both.
     """
-    articles = sorted({source.example.document.article for source in sources})
+    documents = {source.example.document: source.tokens for source in sources}
+    articles = sorted({document.article for document in documents})
     random.Random(seed).shuffle(articles)
     group_of = {article: f"group {number % groups + 1}" for number, article in enumerate(articles)}
-    fillers: dict[str, list[tuple[str, str]]] = defaultdict(list)
-    for document, spans in {source.example.document: source.tokens for source in sources}.items():
+    fillers = defaultdict[str, list[tuple[str, str]]](list)
+    for document, spans in documents.items():
         for text in _divide(document.text, spans, tokens // len(Position)):
             fillers[group_of[document.article]].append((document.article, text))
     return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
@@ -201,10 +191,10 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
     """Yield consecutive passages of about so many tokens, at word borders; the short rest is left
     out.
     """
-    words = [start for start, _ in find_words(text)]
+    words = np.array([start for start, _ in find_words(text)])
     for first in range(0, len(tokens) - size + 1, size):
         ends = tokens[[first, first + size - 1], 0]
-        low, high = (words[max(0, word - 1)] for word in np.searchsorted(words, ends, side="right"))
+        low, high = words[np.searchsorted(words[1:], ends, side="right")]
         yield text[low:high].rstrip()
 
 
@@ -222,20 +212,15 @@ def compose_examples(
     some position are skipped, and counted by reason.
     """
     corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
-    skipped: Counter[str] = Counter()
+    skipped = Counter[str]()
     for source in progress(sources, "Composing"):
         rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
         positions = rng.choices(list(Position), shares) if shares else list(Position)
-        composed = list[Example]()
-        reason = ""
-        for position in positions:
-            outcome = compose(source, position, rng)
-            if isinstance(outcome, Example):
-                composed.append(outcome)
-            else:
-                reason = reason or outcome
-        if reason:
-            skipped[reason] += 1
+        outcomes = [compose(source, position, rng) for position in positions]
+        reasons = [outcome for outcome in outcomes if isinstance(outcome, str)]
+        composed = [outcome for outcome in outcomes if isinstance(outcome, Example)]
+        if reasons:
+            skipped[reasons[0]] += 1
             continue
         number = len(corpora[0])
         for corpus, examples in enumerate(corpora):

@@ -9,7 +9,7 @@ import logging
 import math
 import random
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
@@ -19,7 +19,6 @@ import numpy as np
 from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.timing import TimingStack
 from mteb.types import PromptType
-from numpy.typing import NDArray
 from sentence_transformers.base.evaluation import BaseEvaluator
 from transformers import TrainerCallback
 
@@ -39,16 +38,16 @@ from posir_tasks.display.strip import draw_strips, render_png
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.embeddings.encoding import unit_vectors
+from posir_tasks.models.embeddings.encoding import Vectors, unit_vectors
 from posir_tasks.models.references import legible_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.search.rotations import RotationTest
 from posir_tasks.search.scoring import K_VALUES, Rows, select_relevant, select_texts
 from posir_tasks.values.document_ranks import DocumentRanks
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import pool
-from posir_tasks.values.ranks import RankedQueries, Results
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.rotation_ranks import read_sample_size
 from posir_tasks.values.schemes import assign_thirds
@@ -91,31 +90,24 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     wrapped = _wrap_model(model)
     size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
     values = list[ResultValues]()
-    vectors = list[NDArray[np.float32]]()
+    vectors = list[Vectors]()
     articles = list[str]()
     for subset in dataset.subsets:
         data = subset.read()
-        values.append(rank_subset(wrapped, dataset, subset, data, batch_size, read_sample_size()))
+        request = build_request(dataset, subset, data, batch_size)
+        values.append(rank_subset(wrapped, dataset, subset, data, request, read_sample_size()))
         rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
         documents = data.corpus.select(rows)
-        articles += _name_articles(documents["id"], data.evidence)
-        context = build_request(dataset, subset, data, batch_size).context
-        encoded = context.encode(wrapped, documents, PromptType.document)
+        evidence = data.evidence
+        titles = evidence.clusters or evidence.document_ids
+        by_document = dict(zip(evidence.document_ids, titles, strict=True))
+        articles += [by_document.get(name) or name for name in documents["id"]]
+        encoded = request.context.encode(wrapped, documents, PromptType.document)
         vectors.append(unit_vectors(np.asarray(encoded, np.float32)))
-    return Measurement(pool(values), _average_cosine(np.concatenate(vectors), np.array(articles)))
-
-
-def _name_articles(documents: Iterable[str], evidence: Evidence) -> list[str]:
-    """Return the article of each document; its own name if it has none."""
-    articles = evidence.clusters or evidence.document_ids
-    by_document = dict(zip(evidence.document_ids, articles, strict=True))
-    return [by_document.get(name) or name for name in documents]
-
-
-def _average_cosine(vectors: NDArray[np.float32], articles: NDArray[np.str_]) -> float:
-    """Return the mean cosine of unit vectors of different articles; NaN if there are no two."""
-    unrelated = articles[:, None] != articles[None, :]
-    return float((vectors @ vectors.T)[unrelated].mean()) if unrelated.any() else float("nan")
+    every = np.concatenate(vectors)
+    names = np.array(articles)
+    cosines = (every @ every.T)[names[:, None] != names]
+    return Measurement(pool(values), float(cosines.mean()) if len(cosines) else math.nan)
 
 
 def rank_subset(
@@ -123,7 +115,7 @@ def rank_subset(
     dataset: Dataset,
     subset: Subset,
     data: PositionData,
-    batch_size: int,
+    request: SearchRequest,
     sample_size: int,
 ) -> ResultValues:
     """Search a subset, and the rotated versions of a sample of its documents.
@@ -131,8 +123,12 @@ def rank_subset(
     Raises:
         ScoreError: The model returns NaN.
     """
-    request = build_request(dataset, subset, data, batch_size)
-    results, ranked = _search(model, request)
+    try:
+        results, ranked = search_and_rank(model, request)
+    except ScoreError as error:
+        raise ScoreError(
+            "The model returns NaN, so nothing can be ranked. Lower learning_rate."
+        ) from error
     documents = select_relevant(data.corpus, data.evidence.document_ids)
 
     def find_read(queries: Any, evidence: Evidence, rows: Rows) -> ReadEvidence:
@@ -150,44 +146,29 @@ def rank_subset(
 
 
 def _wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    with warnings.catch_warnings(
-        action="ignore"
-    ):  # mteb's, on prompts and on arguments that it passes itself
+    # Warnings of mteb on prompts, and on arguments that it passes itself.
+    with warnings.catch_warnings(action="ignore"):
         return SentenceTransformerEncoderWrapper(model)
-
-
-def _search(
-    model: SentenceTransformerEncoderWrapper, request: SearchRequest
-) -> tuple[Results, RankedQueries]:
-    """Search and rank as `mteb run` does; raise ScoreError if the model returns NaN."""
-    try:
-        return search_and_rank(model, request)
-    except ScoreError as error:
-        raise ScoreError(
-            "The model returns NaN, so nothing can be ranked. Lower learning_rate."
-        ) from error
 
 
 def build_request(
     dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
 ) -> SearchRequest:
     """Return the search of a subset's questions in its corpus, as mteb describes it to models."""
-    languages = list(dict.fromkeys([subset.query_language, subset.corpus_language]))
     metadata = build_metadata(
         legible_name(dataset.name),
         dataset=dataset.location,
         revision=LOCAL,
-        languages={subset.domain: languages},
+        languages={subset.domain: sorted({subset.query_language, subset.corpus_language})},
     )
+    options = {"batch_size": batch_size, "show_progress_bar": False}
     return SearchRequest(
         corpus=data.corpus,
         queries=data.queries,
         positives=data.evidence.positives(),
         top_ranked=None,
         top_k=max(K_VALUES),
-        context=EncodingContext(
-            metadata, SPLIT, subset.domain, {"batch_size": batch_size, "show_progress_bar": False}
-        ),
+        context=EncodingContext(metadata, SPLIT, subset.domain, options),
         timer=TimingStack(),
     )
 
@@ -196,15 +177,6 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
     """Return gains and clusters of the queries in a third of the document."""
     rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
     return observations.gains[rows], observations.clusters[rows]
-
-
-def _draw_picture(values: ResultValues, name: str) -> NDArray[np.uint8]:
-    """Draw nDCG@10 by position of the evidence, shape (height, width, 3)."""
-    from PIL import Image
-
-    group = analyze(values).overall
-    picture = render_png(draw_strips([build_strip(decide(group), group, name)]))
-    return np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
 
 
 #: Name of the score that `posir train` compares checkpoints by, which sentence-transformers'
@@ -262,25 +234,22 @@ class PositionEvaluator(BaseEvaluator):
             DataError: The data is invalid, or has no question with evidence.
         """
         super().__init__()  # type: ignore[no-untyped-call]
-        self.dataset = (
-            data
-            if isinstance(data, Dataset)
-            else open_data(data).with_questions("PositionEvaluator")
-        )
+        if not isinstance(data, Dataset):
+            data = open_data(data).with_questions("PositionEvaluator")
         if rotated is not None and rotated < 1:
             raise PosirError(
                 f"rotated {rotated}: must be at least 1. Omit it to rotate documents at the last "
                 "call alone."
             )
+        self.dataset = data
         self.name = name
         self.batch_size = batch_size
         self.write_csv = write_csv
         self.rotated = rotated
         self.baseline = baseline
         self.csv_file = f"Position_evaluation{f'_{name}' if name else ''}_results.csv"
-        keys = [key for name in ESTIMATES for key in _name_ends(name)]
-        keys += THIRDS
-        keys += [CRITERION] if baseline else []
+        keys = [key for name in ESTIMATES for key in flatten(name, Estimate(0.0))]
+        keys += [*THIRDS, CRITERION] if baseline else THIRDS
         if primary_metric not in keys:
             raise PosirError(
                 f"primary_metric '{primary_metric}': no such score. Choose from {', '.join(keys)}."
@@ -310,10 +279,11 @@ class PositionEvaluator(BaseEvaluator):
         wrapped = _wrap_model(model)
         is_last = steps < 0
         sample_size = self.rotated or (read_sample_size() if is_last else 0)
-        self.values[steps] = pool(
-            rank_subset(wrapped, self.dataset, subset, data, self.batch_size, sample_size)
-            for subset, data in self._data
-        )
+        values = []
+        for subset, data in self._data:
+            request = build_request(self.dataset, subset, data, self.batch_size)
+            values.append(rank_subset(wrapped, self.dataset, subset, data, request, sample_size))
+        self.values[steps] = pool(values)
         scores = compute_scores(self.values[steps], self.baseline)
         rounded = {key: round(scores[key], 4) for key in ESTIMATES}
         logger.info("Position evaluation on %s: %s", self.dataset.name, rounded)
@@ -327,10 +297,9 @@ class PositionEvaluator(BaseEvaluator):
         """Append a row to the CSV file, with headings if it is new."""
         folder.mkdir(parents=True, exist_ok=True)
         file = folder / self.csv_file
-        lines = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
-        is_new = not file.exists() or not file.stat().st_size
+        heading, line = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
         with file.open("a", encoding="utf-8", newline="") as opened:
-            opened.write("".join(lines if is_new else lines[1:]))
+            opened.write(line if file.stat().st_size else heading + line)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for a model card."""
@@ -368,18 +337,19 @@ class PositionCurveCallback(TrainerCallback):
         values = self._evaluator.values.get(state.global_step)
         if values is None or not state.is_world_process_zero:
             return
+        from PIL import Image
+
         if self._writer is None:
             from torch.utils.tensorboard import SummaryWriter
 
             # Beside the folders of the trainer's own logs.
             self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
-        picture = _draw_picture(values, f"step {state.global_step}")
-        self._writer.add_image(tag, picture, state.global_step, dataformats="HWC")
-
-
-def _name_ends(name: str) -> tuple[str, str, str]:
-    return name, f"{name}_low", f"{name}_high"
+        group = analyze(values).overall
+        strip = build_strip(decide(group), group, f"step {state.global_step}")
+        picture = Image.open(io.BytesIO(render_png(draw_strips([strip])))).convert("RGB")
+        image = np.asarray(picture)
+        self._writer.add_image(tag, image, state.global_step, dataformats="HWC")
 
 
 def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -> dict[str, float]:
@@ -389,21 +359,15 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
     scores: dict[str, Any] = {}
     for name in ESTIMATES:
         estimate = findings[Quantity(name)].estimate
-        scores |= flatten(name, estimate) if estimate else dict.fromkeys(_name_ends(name))
+        scores |= flatten(name, estimate or Estimate(math.nan, (math.nan, math.nan)))
     for key, position in zip(THIRDS, Position, strict=True):
         gains, _ = select_third(group.observations, position)
-        scores[key] = gains.mean() if len(gains) else None
+        scores[key] = gains.mean() if len(gains) else math.nan
     if baseline:
-        before = analyze(baseline).overall.observations
+        paired = subtract_observations(analyze(baseline).overall.observations, group.observations)
+        change = estimate_difference(paired.gains, paired.clusters)
         effect = findings.value(Quantity.POSITION_EFFECT)
-        scores[CRITERION] = _rate_checkpoint(before, group.observations, effect)
-    return {key: float("nan") if value is None else float(value) for key, value in scores.items()}
-
-
-def _rate_checkpoint(before: Observations, after: Observations, effect: float | None) -> float:
-    """Return the criterion that checkpoints are compared by; see `PositionEvaluator`."""
-    paired = subtract_observations(before, after)
-    change = estimate_difference(paired.gains, paired.clusters)
-    if change is not None and change.high is not None and change.high < 0:
-        return change.value - 1
-    return 0.0 if effect is None else 1 - abs(effect)
+        scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
+        if change and change.high is not None and change.high < 0:
+            scores[CRITERION] = change.value - 1
+    return {key: math.nan if value is None else float(value) for key, value in scores.items()}

@@ -4,7 +4,6 @@ in.
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -88,19 +87,22 @@ class Example:
         of the text cuts off.
         """
         document = self.document.text
+        evidence = self.evidence
         before = document[max(0, self.start - CONTEXT) : self.start]
         after = document[self.end : self.end + CONTEXT]
-        if not (before.strip() or after.strip()):
-            return self.evidence in text
-        return _continues(text, before, self.evidence) or _continues(
-            text[::-1], after[::-1], self.evidence[::-1]
+        if not (before + after).strip():
+            return evidence in text
+        return _continues(text, before, evidence) or _continues(
+            text[::-1], after[::-1], evidence[::-1]
         )
 
 
 def _continues(text: str, context: str, evidence: str) -> bool:
+    """Tell whether the text after a context is the evidence or its beginning."""
     at = text.find(context) if context.strip() else -1
     while at >= 0:
-        following = text[at + len(context) : at + len(context) + len(evidence)]
+        after = at + len(context)
+        following = text[after : after + len(evidence)]
         if following.strip() and evidence.startswith(following):
             return True
         at = text.find(context, at + 1)
@@ -119,13 +121,10 @@ class Examples:
 
     def select(self, examples: Iterable[Example]) -> Examples:
         """Return some of the examples; the corpus stays complete."""
-        chosen = tuple(examples)
-        used = {example.document for example in chosen}
-        return replace(
-            self,
-            examples=chosen,
-            others=tuple(document for document in self.corpus if document not in used),
-        )
+        chosen = replace(self, examples=tuple(examples))
+        used = set(chosen.documents)
+        others = tuple(document for document in self.corpus if document not in used)
+        return replace(chosen, others=others)
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
@@ -171,22 +170,24 @@ def _read_subset(subset: Subset) -> Examples:
             "language."
         )
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
-    lengths = evidence.tokens.tolist() or [0] * len(evidence)
-    articles = name_articles(subset, evidence)
-    questions = data.queries["text"]
-    spans = data.place_spans()
-    documents: dict[str, TrainingDocument] = {}
+    columns = zip(
+        evidence.query_ids,
+        data.queries["text"],
+        evidence.document_ids,
+        name_articles(subset, evidence),
+        evidence.tokens.tolist() or [0] * len(evidence),
+        data.place_spans(),
+        strict=True,
+    )
     examples = []
-    for row, name in enumerate(evidence.document_ids):
-        document = TrainingDocument(name, texts[name], corpus, articles[row], lengths[row])
-        documents[name] = document
-        start, end = spans[row]
-        query = evidence.query_ids[row]
-        examples.append(Example(query, questions[row], document, start, end))
+    for query, question, name, article, length, span in columns:
+        document = TrainingDocument(name, texts[name], corpus, article, length)
+        examples.append(Example(query, question, document, *span))
+    asked = set(evidence.document_ids)
     others = tuple(
-        TrainingDocument(name, text, corpus, f"{corpus}/{name}")
-        for name, text in texts.items()
-        if name not in documents
+        TrainingDocument(name, texts[name], corpus, f"{corpus}/{name}")
+        for name in texts
+        if name not in asked
     )
     return Examples(corpus, data.revision, tuple(examples), others)
 
@@ -207,11 +208,8 @@ def merge_articles(examples: Sequence[Example]) -> list[Example]:
     in two articles.
     """
     documents = list(dict.fromkeys(example.document for example in examples))
-    rows = pl.DataFrame(
-        [(row.article, row.text) for row in documents],
-        dict.fromkeys(("article", "text"), pl.String),
-        orient="row",
-    )
+    texts = [(row.article, row.text) for row in documents]
+    rows = pl.DataFrame(texts, ["article", "text"], orient="row")
     linked = rows.with_columns(
         component=link_documents(rows.select(pl.all().rank("dense")).to_numpy().T)
     )
@@ -227,22 +225,20 @@ def pool_corpora(data: Examples) -> Examples:
     """Return the examples as one corpus; where there were several, ids of questions and documents
     begin with theirs.
     """
-    corpora = {document.corpus for document in data.documents}
-    if len(corpora) == 1:
+    if len({document.corpus for document in data.documents}) == 1:
         return data
     pooled = {
         document: replace(document, id=f"{document.corpus}/{document.id}", corpus=data.name)
         for document in data.corpus
     }
-    examples = (
+    examples = [
         replace(
             example, id=f"{example.document.corpus}/{example.id}", document=pooled[example.document]
         )
         for example in data.examples
-    )
-    return replace(
-        data, examples=tuple(examples), others=tuple(pooled[document] for document in data.others)
-    )
+    ]
+    others = tuple(pooled[document] for document in data.others)
+    return replace(data, examples=tuple(examples), others=others)
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
@@ -253,19 +249,19 @@ def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples,
     count = round(share * articles)
     if min(count, articles - count) < 2:
         raise PosirError(
-            f"{data.name}: its questions are about {articles} separate document(s) or "
-            f"article(s); of these, held_out {share:g} leaves {articles - count} to train on and "
-            f"{count} to measure with, and both need at least 2. Give more data, or another "
-            "held_out."
+            f"{data.name}: {articles} separate documents or articles, of which held_out {share:g} "
+            f"takes {count}. Training and measuring both need at least 2; give more data, or "
+            "another held_out."
         )
-    ordered = sorted(
-        data.articles,
-        key=lambda name: blake2b(f"{seed}\0{name}".encode("utf-8", "surrogatepass")).digest(),
-    )
-    held_out = set(ordered[:count])
-    trained = [example for example in data.examples if example.document.article not in held_out]
-    measured = [example for example in data.examples if example.document.article in held_out]
-    return data.select(trained), data.select(measured)
+
+    def hash_article(article: str) -> bytes:
+        return blake2b(f"{seed}\0{article}".encode("utf-8", "surrogatepass")).digest()
+
+    held_out = set(sorted(data.articles, key=hash_article)[:count])
+    parts: tuple[list[Example], list[Example]] = ([], [])
+    for example in data.examples:
+        parts[example.document.article in held_out].append(example)
+    return data.select(parts[0]), data.select(parts[1])
 
 
 def write_examples(
@@ -282,10 +278,9 @@ def write_examples(
     """
     documents = list(dict.fromkeys(example.document for example in examples))
     uncounted = [document for document in documents if not document.tokens]
-    located = tokenizer.find_tokens([document.text for document in uncounted])
+    counts = tokenizer.count_all([document.text for document in uncounted])
     tokens = {document.id: document.tokens for document in documents}
-    for document, spans in zip(uncounted, located, strict=True):
-        tokens[document.id] = max(1, len(spans))
+    tokens |= {document.id: count for document, count in zip(uncounted, counts, strict=True)}
     data = PositionData.from_questions(
         {document.id: document.text for document in (*documents, *others)},
         {
@@ -320,11 +315,10 @@ def _remove_dataset(folder: Path) -> None:
     """
     if not folder.exists():
         return
-    layout = re.compile(rf"[^/]+/[^/]+/[^/]+/({'|'.join(map(re.escape, (*FILES, PLACES_FILE)))})")
     for path in (folder, *folder.rglob("*")):
-        name = path.relative_to(folder).as_posix()
-        is_written = path.is_dir() or layout.fullmatch(name) or is_unfinished(path)
-        if path.is_symlink() or not (is_written or any(map(is_unfinished, path.parents))):
+        is_written = path.is_dir() or any(map(path.match, (*FILES, PLACES_FILE)))
+        is_part = any(map(is_unfinished, (path, *path.parents)))
+        if path.is_symlink() or not (is_written or is_part):
             raise PosirError(
                 f"{path}: was not written by posir, and is not removed. Move it elsewhere."
             )
@@ -366,7 +360,7 @@ def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExa
     located = []
     for example in data.examples:
         spans = tokens[example.document.text]
-        first = int(np.searchsorted(spans[:, 1], example.start, side="right"))
-        last = int(np.searchsorted(spans[:, 0], example.end, side="left"))
-        located.append(TokenizedExample(example, spans, first, max(last, first + 1)))
+        first = int(np.searchsorted(spans[:, 1], example.start, "right"))
+        last = max(first + 1, int(np.searchsorted(spans[:, 0], example.end)))
+        located.append(TokenizedExample(example, spans, first, last))
     return located

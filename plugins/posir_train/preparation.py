@@ -102,9 +102,8 @@ def find_base(folder: Path) -> str:
     except Exception:
         # There is no card, or a mistake in it, which is no reason not to train the model.
         base = None
-    if isinstance(base, list) and base:
-        base = base[0]
-    return base if isinstance(base, str) and base else name_folder(folder)
+    first = base[0] if isinstance(base, list) and base else base
+    return first if isinstance(first, str) and first else name_folder(folder)
 
 
 @dataclass(frozen=True)
@@ -113,7 +112,6 @@ class ModelReader:
 
     tokens: ModelTokenizer
     window: int | None
-    longest: int | None
     extra: int
     """Special tokens, and those of the prompt."""
 
@@ -128,11 +126,11 @@ class ModelReader:
                 f"{name}: its tokenizer does not say where its tokens are in a text. Choose a "
                 "model with a fast one."
             )
-        prompt = next(
-            (model.prompts[name] for name in DOCUMENT_PROMPTS if model.prompts.get(name)), ""
-        )
-        extra = tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
-        return cls(tokenizer, model.max_seq_length, find_capacity(model), extra)
+        extra = tokenizer.special_tokens
+        prompts = [model.prompts.get(name) for name in DOCUMENT_PROMPTS]
+        if prompt := next(filter(None, prompts), None):
+            extra += tokenizer.count(prompt)
+        return cls(tokenizer, model.max_seq_length, extra)
 
     def reads_evidence(self, source: TokenizedExample) -> bool:
         """Tell whether all of the evidence is within the window."""
@@ -142,22 +140,14 @@ class ModelReader:
         """Raise PosirError if the model does not read the evidence of some questions; it says how
         many, and what to do.
         """
-        beyond = [source for source in sources if not self.reads_evidence(source)]
-        if not beyond:
-            return
-        needed = max(source.last for source in beyond) + self.extra
-        advice = f"Give --set window={needed}"
-        if self.longest is not None and needed > self.longest:
-            advice = (
-                f"They need one of {needed:,}, and the model reads {self.longest:,} at most: "
-                "train another model"
+        beyond = [source.last for source in sources if not self.reads_evidence(source)]
+        if beyond:
+            raise PosirError(
+                f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} "
+                f"is beyond the model's window of {self.window:,} tokens, where it cannot learn to "
+                f"find it. Give --set window={max(beyond) + self.extra}, leave these questions out "
+                "with --set drop_beyond=true, or cut windows with `posir compose`."
             )
-        raise PosirError(
-            f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} "
-            f"is beyond the model's window of {self.window:,} tokens, where it cannot learn to "
-            f"find it. {advice}, leave these questions out with --set drop_beyond=true, or cut "
-            "windows with `posir compose`."
-        )
 
 
 def build_pairs(
@@ -179,15 +169,12 @@ def build_pairs(
         if count < 2:
             return text
         start = int(count * rng.uniform(0, 0.5))
-        first, _ = tokens[start]
-        _, last = tokens[start + count // 2 - 1]
-        return text[int(first) : int(last)]
+        return text[tokens[start, 0] : tokens[start + count // 2 - 1, 1]]
 
-    firsts = list[str]()
-    seconds = list[str]()
-    for text, tokens in zip(texts, tokenizer.find_tokens(texts), strict=True):
-        firsts.append(sample(text, tokens))
-        seconds.append(sample(text, tokens))
+    tokens = tokenizer.find_tokens(texts)
+    pairs = [(sample(*text), sample(*text)) for text in zip(texts, tokens, strict=True)]
+    firsts = [first for first, _ in pairs]
+    seconds = [second for _, second in pairs]
     negative = 0 if objective == "pads-published" else -1
     labels = [1] * len(texts) + [negative] * len(texts)
     shifted = [*seconds[1:], seconds[0]]
@@ -197,10 +184,10 @@ def build_pairs(
 class PadsLoss(torch.nn.Module):
     """torch's CosineEmbeddingLoss of the embeddings of two columns."""
 
-    def __init__(self, model: SentenceTransformer, margin: float = 0.0) -> None:
+    def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
         self.model = model
-        self.loss = torch.nn.CosineEmbeddingLoss(margin=margin)
+        self.loss = torch.nn.CosineEmbeddingLoss()
 
     def forward(self, sentence_features: Iterable[dict[str, Tensor]], labels: Tensor) -> Tensor:
         """Return the mean loss of a batch of pairs with labels 1, -1 or 0."""
@@ -219,19 +206,21 @@ def cut_negatives(example: Example) -> tuple[str, str] | None:
     is before and after it, or two halves of the longer one if the other has almost no words.
     """
     text = example.document.text
-    start = example.start
-    end = example.end
     parts = [
-        text[slice(*span)]
+        span.of(text)
         for span in find_parts(text, len(Position))
-        if span[1] <= start or span[0] >= end
+        if span.end <= example.start or span.start >= example.end
     ]
-    if len(parts) != len(Position) - 1:
-        parts = [text[:start].strip(), text[end:].strip()]
-    if any(count_words(part) < MIN_WORDS for part in parts):
+    if len(parts) != 2:
+        parts = [text[: example.start].strip(), text[example.end :].strip()]
+    if not _are_long(parts):
         longer = max(parts, key=len)
-        parts = [longer[slice(*span)] for span in find_parts(longer, 2)]
-    return (parts[0], parts[1]) if all(count_words(part) >= MIN_WORDS for part in parts) else None
+        parts = [span.of(longer) for span in find_parts(longer, 2)]
+    return (parts[0], parts[1]) if _are_long(parts) else None
+
+
+def _are_long(parts: Sequence[str]) -> bool:
+    return all(count_words(part) >= MIN_WORDS for part in parts)
 
 
 def filter_by_margin(
@@ -254,19 +243,17 @@ def filter_by_margin(
     ]
     size = BLOCK * len(Position)
     batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
-    scores = np.zeros((len(rerankers), len(usable), len(Position)))
+    scores: list[Scores] = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
-        for number, reranker in enumerate(rerankers):
-            scored = list[Scores]()
-            for _, batch_scores in reranker.score_batches(batches):
-                scored.append(batch_scores)
-                advance(len(batch_scores) // len(Position))
-            if scored:
-                scores[number] = np.concatenate(scored).reshape(-1, len(Position))
+        for reranker in rerankers:
+            for _, of_batch in reranker.score_batches(batches):
+                scores.append(of_batch)
+                advance(len(of_batch) // len(Position))
+    by_reranker = np.concatenate([*scores, []]).reshape(len(rerankers), -1, len(Position))
     return [
         example
         for number, example in enumerate(usable)
-        if compute_margin(scores[:, number], example.position) >= margin
+        if compute_margin(by_reranker[:, number], example.position) >= margin
     ]
 
 
@@ -281,9 +268,9 @@ class PreparedData:
     """Name and size, such as `PosIR-Mini: 120 questions about 12 articles (begin 40, middle 40, end
     40)`.
     """
-    articles: frozenset[str]
+    articles: set[str]
     """Those that are trained on."""
-    notes: tuple[str, ...]
+    notes: Sequence[str]
     held_out: Examples
 
 
@@ -306,23 +293,23 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    articles = frozenset[str]()
+    articles = set[str]()
     if settings.texts is None:
         _, held_out = split_by_article(data, settings.held_out, settings.division)
+        name = data.name
         documents = [
             document for document in data.corpus if document.article not in held_out.articles
         ]
-        source = data.name
         texts = {document.text for document in documents}
-        articles = frozenset(document.article for document in documents)
+        articles = {document.article for document in documents}
     else:
         held_out = data
-        source = display_name(settings.texts)
+        name = display_name(settings.texts)
         passages = open_data(settings.texts).read_texts()
         texts = {passage.text for passage in passages if isinstance(passage, Passage)}
     kept = sorted(text for text in texts if text.strip())
     dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
-    description = f"{source}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
+    description = f"{name}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
     return PreparedData(dataset, None, description, articles, (), held_out)
 
 
@@ -340,7 +327,8 @@ def _form_pairs(
         examples = filter_by_margin(examples, rerankers, settings.margin)
         count = pluralize(total - len(examples), "question")
         notes.append(f"left out: {count} with a margin below {settings.margin:g}")
-    columns: dict[str, list[str]] = {}
+    # The order of the columns is that of the loss.
+    columns: dict[str, list[str]] = {"anchor": [], "positive": []}
     if settings.hard_negatives:
         parts = {example: cut_negatives(example) for example in examples}
         negatives = {example: texts for example, texts in parts.items() if texts}
@@ -351,8 +339,9 @@ def _form_pairs(
         examples = list(negatives)
         columns["negative_1"] = [first for first, _ in negatives.values()]
         columns["negative_2"] = [second for _, second in negatives.values()]
-    texts = [example.document.text for example in examples]
-    lengths = list(map(len, texts))
+    columns["anchor"] = [example.question for example in examples]
+    columns["positive"] = [example.document.text for example in examples]
+    lengths = list(map(len, columns["positive"]))
     rows = draw_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
     drawn = [examples[row] for chosen in rows.values() for row in chosen]
     if len(drawn) < len(examples):
@@ -360,22 +349,15 @@ def _form_pairs(
             f"drawn: {len(drawn):,} of {pluralize(len(examples), 'question')}, from "
             f"{pluralize(len(rows), 'length bin')} (budget {settings.budget})"
         )
-    questions = [example.question for example in examples]
+    articles = {example.document.article for example in drawn}
+    positions = Counter(example.position.title for example in drawn)
+    counted = ", ".join(f"{place.title} {positions[place.title]:,}" for place in Position)
+    about = pluralize(len(articles), "article")
     return PreparedData(
-        Dataset.from_dict({"anchor": questions, "positive": texts, **columns}),
+        Dataset.from_dict(columns),
         BatchPlan(tuple(examples), rows, settings.weights, settings.per_article),
-        _describe_questions(name, drawn),
-        frozenset(example.document.article for example in drawn),
-        tuple(notes),
+        f"{name}: {pluralize(len(drawn), 'question')} about {about} ({counted})",
+        articles,
+        notes,
         held_out,
-    )
-
-
-def _describe_questions(name: str, examples: Sequence[Example]) -> str:
-    articles = {example.document.article for example in examples}
-    counts = Counter(example.position for example in examples)
-    counted = ", ".join(f"{position.title} {counts[position]:,}" for position in Position)
-    return (
-        f"{name}: {pluralize(len(examples), 'question')} about "
-        f"{pluralize(len(articles), 'article')} ({counted})"
     )

@@ -7,7 +7,8 @@ from __future__ import annotations
 import shlex
 import tempfile
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,12 +21,20 @@ from scipy.stats import sem, t
 from posir_compare.comparison import FORMATS, compare_pairs
 from posir_compare.pairing import Pair
 from posir_compare.runs import ModelRun
-from posir_significance import messages
-from posir_significance.analysis import GroupAnalysis, analyze
+from posir_significance.analysis import analyze
 from posir_significance.changes import compare_gains
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric
 from posir_significance.intervals import estimate_difference
+from posir_significance.messages import (
+    describe_mean_change,
+    describe_model_window,
+    describe_trainings,
+    label_change,
+    title_training,
+    warn_of_collapse,
+    warn_of_loss,
+)
 from posir_significance.observations import Observations, subtract_observations
 from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError
@@ -73,11 +82,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
 #: nDCG@10 of the evidence at each position.
-THIRDS = {
-    Position.BEGIN: Metric.NDCG_AT_10_BEGIN,
-    Position.MIDDLE: Metric.NDCG_AT_10_MIDDLE,
-    Position.END: Metric.NDCG_AT_10_END,
-}
+THIRDS = (Metric.NDCG_AT_10_BEGIN, Metric.NDCG_AT_10_MIDDLE, Metric.NDCG_AT_10_END)
 #: How far the cosine of unrelated texts may rise before the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
@@ -95,7 +100,6 @@ SEEDS_NOTE = (
     "After - before on the same held-out articles. Of a seed: the interval is for new articles. "
     "Over seeds: the mean, and its interval for new seeds on these articles, by Student's t."
 )
-TRAINED = "The trained model"
 #: How a trained model is deployed; what was trained is in its weights alone.
 DEPLOYMENT = (
     "Deployment: the folder is an ordinary model of sentence-transformers, for "
@@ -117,8 +121,11 @@ def compare_measurements(
         after: The trained model.
         task: The data of a forgetting check; empty for held-out articles.
     """
-    pair = Pair(_as_run("before", before, task), _as_run("after", after, task), task)
-    ndcg, *effects = compare_pairs([pair], [ALL]).rows
+    runs = [
+        ModelRun(name, (SubsetResult(name, "", task, "", measured.values, {}, Path(name)),))
+        for name, measured in (("before", before), ("after", after))
+    ]
+    ndcg, *effects = compare_pairs([Pair(runs[0], runs[1], task)], [ALL]).rows
     first, second = (Observations.from_ranks(measured.values.ranks) for measured in (before, after))
     paired = subtract_observations(first, second)
     thirds = [
@@ -130,7 +137,7 @@ def compare_measurements(
             b=estimate_mean(*select_third(second, position)),
             subject=ndcg.subject,
         )
-        for position, metric in THIRDS.items()
+        for position, metric in zip(Position, THIRDS, strict=True)
     ]
     cosine = ChangeRow(Metric.UNRELATED_COSINE, None, subject=ndcg.subject)
     risen = after.unrelated_cosine - before.unrelated_cosine
@@ -140,12 +147,6 @@ def compare_measurements(
         b = Estimate(after.unrelated_cosine)
         cosine = replace(cosine, a=a, b=b, estimate=Difference(risen))
     return [ndcg, *thirds, *effects, cosine]
-
-
-def _as_run(label: str, measured: Measurement, task: str) -> ModelRun:
-    """Return a measurement as a run with one result."""
-    result = SubsetResult(label, "", task, "", measured.values, {}, Path(label))
-    return ModelRun(label, (result,))
 
 
 def record_change(change: ChangeRow) -> dict[str, Any]:
@@ -165,70 +166,53 @@ def record_change(change: ChangeRow) -> dict[str, Any]:
 
 def describe_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Describe the window of each model and what is truncated."""
-    sentences = (
-        messages.describe_model_window(label, decide(_analyze(measured)))
-        for label, measured in zip(labels, (before, after), strict=True)
-    )
+    findings = [decide(analyze(measured.values).overall) for measured in (before, after)]
+    sentences = map(describe_model_window, labels, findings)
     return [sentence for sentence in sentences if sentence]
-
-
-def _analyze(measured: Measurement) -> GroupAnalysis:
-    return analyze(measured.values).overall
 
 
 def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
     """Warn of collapsed embeddings, and of lower nDCG@10."""
-    collapses = [
-        messages.warn_of_collapse(change.a, change.b)
-        for change in changes
-        if change.metric is Metric.UNRELATED_COSINE and change.a and change.b
-        if change.b.value - change.a.value > COLLAPSE
-    ]
-    losses = [
-        messages.warn_of_loss(change)
-        for change in changes
-        if change.metric is Metric.NDCG_AT_10 and change.state is ChangeState.WORSE
-    ]
-    return [*collapses, *losses]
+    warnings = []
+    for change in changes:
+        if change.metric is Metric.UNRELATED_COSINE and change.a and change.b:
+            if change.b.value - change.a.value > COLLAPSE:
+                warnings.append(warn_of_collapse(change.a, change.b))
+        elif change.metric is Metric.NDCG_AT_10 and change.state is ChangeState.WORSE:
+            warnings.append(warn_of_loss(change))
+    return warnings
 
 
 def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
     """Return a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and
     position effects change.
     """
-    paragraphs = []
-    for task in dict.fromkeys(change.subject.task for change in changes):
-        decided = [
-            change
-            for change in changes
-            if change.subject.task == task and change.state and change.estimate
-        ]
-        if decided:
-            paragraphs.append(messages.describe_trainings(task, decided))
-    return paragraphs
+    decided = defaultdict[str, list[ChangeRow]](list)
+    for change in changes:
+        if change.state and change.estimate:
+            decided[change.subject.task].append(change)
+    return [describe_trainings(task, rows) for task, rows in decided.items()]
 
 
 def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
     """Tabulate the scores before and after training."""
     rows = []
     for change in changes:
-        is_cosine = change.metric is Metric.UNRELATED_COSINE
-        format_score = format_psi if is_cosine else FORMATS[change.metric]
+        score = FORMATS[change.metric]
+        difference = format_points
+        if change.metric is Metric.UNRELATED_COSINE:
+            score = format_psi
+            difference = format_psi_difference
         row = (
-            messages.title_training(change),
-            format_estimate(change.a, format_score),
-            format_estimate(change.b, format_score),
-            format_estimate(change.estimate, _find_format(change.metric)),
-            messages.label_change(change),
+            title_training(change),
+            format_estimate(change.a, score),
+            format_estimate(change.b, score),
+            format_estimate(change.estimate, difference),
+            label_change(change),
         )
         rows.append(row)
     headings = ("Score", "Before", "After", "After - before", "Change")
     return Table(build_columns(headings, headings[1:4]), tuple(rows), title)
-
-
-def _find_format(metric: Metric) -> Callable[[float | None], str]:
-    """Return the format of a difference."""
-    return format_psi_difference if metric is Metric.UNRELATED_COSINE else format_points
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
@@ -239,7 +223,8 @@ def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
     # What no task is named.
     if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
-    if (task := find_retrieval_task(name)) is None:
+    task = find_retrieval_task(name)
+    if task is None:
         raise PosirError(
             f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose "
             "one, such as SciFact; `posir tasks` lists some."
@@ -250,7 +235,7 @@ def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
 def check_forgetting(
     data: Dataset | AbsTaskRetrieval,
     models: tuple[SentenceTransformer, SentenceTransformer],
-    labels: tuple[str, str],
+    labels: Sequence[str],
     trained_on: Collection[str],
 ) -> tuple[list[ChangeRow], list[str]]:
     """Compare the base model and the trained one, by their labels, on the data of a forgetting
@@ -267,13 +252,15 @@ def check_forgetting(
         note = f"Forgetting check {name}: a task of mteb, whose queries count as independent."
         return [compare_queries(name, before, after)], [note]
     first, second = (measure(model, data) for model in models)
-    named = [name_articles(subset, subset.read().evidence) for subset in data.subsets]
-    articles = {name for names in named for name in names}
-    questions = pluralize(sum(map(len, named)), "question")
+    named = [
+        name for subset in data.subsets for name in name_articles(subset, subset.read().evidence)
+    ]
+    articles = set(named)
     common = len(articles.intersection(trained_on))
-    warning = f" {common} of these were trained on." if common else ""
+    questions = pluralize(len(named), "question")
+    note = f"{questions} about {pluralize(len(articles), 'article')}."
     notes = [
-        f"{questions} about {pluralize(len(articles), 'article')}.{warning}",
+        f"{note} {common} of these were trained on." if common else note,
         *describe_windows(first, second, labels),
     ]
     return (
@@ -304,10 +291,8 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
         for split, results in predictions[subset].items():
             relevant = task.dataset[subset][split]["relevant_docs"]
             scores = score_each_query(results, relevant, (1, 10))["ndcg_at_10"]
-            gains |= {
-                f"{subset}/{split}/{query}": score
-                for query, score in zip(relevant, scores, strict=True)
-            }
+            queries = [f"{subset}/{split}/{query}" for query in relevant]
+            gains.update(zip(queries, scores, strict=True))
     return gains
 
 
@@ -330,7 +315,7 @@ def compare_queries(
 def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     """Describe what a model was trained on and measured with."""
     held_out = trained.data.held_out
-    tasks = " ".join(f"-t {name}" for name in list_tasks(trained.held_out))
+    tasks = "-t " + " -t ".join(list_tasks(trained.held_out))
     sampled = f"Objective: {settings.objective}; positions of the evidence play no part in it."
     if settings.objective == "retrieval":
         shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
@@ -368,7 +353,7 @@ class TrainingReport(Result):
 
     folder: Path
     """The trained model, with its report in `training/`."""
-    changes: tuple[ChangeRow, ...]
+    changes: Sequence[ChangeRow]
     """Each score of the base model and of the trained model, on held-out articles first, then on
     the data of `guard`.
     """
@@ -383,7 +368,7 @@ def build_report(
     """Compare the trained model with the base model on held-out articles and on the data of
     forgetting checks.
     """
-    labels = (display_name(settings.model), TRAINED)
+    labels = (display_name(settings.model), "The trained model")
     changes = compare_measurements(trained.before, trained.after)
     forgetting_notes: list[str] = []
     if forgetting_checks:
@@ -393,20 +378,19 @@ def build_report(
             changes += checked
             forgetting_notes += remarks
     windows = describe_windows(trained.before, trained.after, labels)
-    notes = (
-        *find_warnings(changes),
-        *(f"Held-out articles: {note}" for note in windows),
-        *forgetting_notes,
-        *trained.data.notes,
-        *describe(settings, trained),
-    )
     is_retrieval = settings.objective == "retrieval"
     method = f"on {settings.positions}" if is_retrieval else f"with {settings.objective}"
     return present_training(
         f"{labels[0]}, trained {method}",
         folder,
         changes,
-        notes,
+        (
+            *find_warnings(changes),
+            *(f"Held-out articles: {note}" for note in windows),
+            *forgetting_notes,
+            *trained.data.notes,
+            *describe(settings, trained),
+        ),
         measured=(trained.before, trained.after),
         settings=settings.to_json(),
         footer=f"{folder}: the trained model, of step {trained.steps:,}. To repeat the figures "
@@ -419,20 +403,21 @@ def present_training(
     title: str,
     folder: Path,
     changes: Sequence[ChangeRow],
-    notes: Sequence[str],
+    notes: tuple[str, ...],
     *,
-    measured: tuple[Measurement, Measurement],
+    measured: Sequence[Measurement],
     settings: Mapping[str, Any],
     footer: str,
     commands: Sequence[str],
 ) -> TrainingReport:
     """Present a training: sentences, the table, and the pictures before and after."""
-    strips = []
-    for name, measurement in zip(("before", "after"), measured, strict=True):
-        group = _analyze(measurement)
-        strips.append(build_strip(decide(group), group, name))
+    groups = [analyze(measurement.values).overall for measurement in measured]
+    strips = [
+        build_strip(decide(group), group, name)
+        for name, group in zip(("before", "after"), groups, strict=True)
+    ]
     rows = [record_change(change) for change in changes]
-    table = replace(build_table(changes, title), notes=tuple(notes))
+    table = replace(build_table(changes, title), notes=notes)
     return TrainingReport(
         title=title,
         rows=rows,
@@ -447,7 +432,7 @@ def present_training(
         footer=[footer],
         commands=commands,
         folder=folder,
-        changes=tuple(changes),
+        changes=changes,
     )
 
 
@@ -456,22 +441,21 @@ def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset)
     results = str(folder / WORK / "results")
     tasks = [part for name in list_tasks(held_out) for part in ("-t", name)]
     # mteb knows no other pooling, window or prompt of the base model.
-    altered = settings.model_dump(
-        include={"revision", "pooling", "window", "query_prompt"}, exclude_none=True
-    )
-    models = [str(folder)] if altered else [settings.model, str(folder)]
-    variable = f"POSIR_DATA={shlex.quote(str(folder / HELD_OUT))}"
-    runs = [
-        f"{variable} {shlex.join(['mteb', 'run', *tasks, '-m', model, '--output-folder', results])}"
-        for model in models
-    ]
-    return [*runs, shlex.join(["posir", "report" if altered else "compare", results])]
+    altered = {"revision", "pooling", "window", "query_prompt"}
+    is_altered = bool(settings.model_dump(include=altered, exclude_none=True))
+    data = shlex.quote(str(folder / HELD_OUT))
+    runs = []
+    for model in [str(folder)] if is_altered else [settings.model, str(folder)]:
+        command = ["mteb", "run", *tasks, "-m", model, "--output-folder", results]
+        runs.append(f"POSIR_DATA={data} {shlex.join(command)}")
+    return [*runs, shlex.join(["posir", "report" if is_altered else "compare", results])]
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
     """Compare trainings that differ in their seed alone: the changes by each, and their means with
     95% intervals for new seeds.
     """
+    seeds = [f"seed_{seed}" for seed in reports]
     rows = []
     cells = []
     sentences = []
@@ -479,19 +463,19 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
         first = changes[0]
         differences = [change.estimate for change in changes]
         values = [difference.value for difference in differences if difference]
-        mean = _average(values) if len(values) == len(changes) else None
+        mean = None
+        if len(values) == len(changes):
+            ends = t.interval(0.95, len(values) - 1, np.mean(values), sem(values))
+            mean = Estimate(float(np.mean(values)), (float(ends[0]), float(ends[1])))
         if mean and first.state:
-            sentences.append(messages.describe_mean_change(first, mean, len(values)))
-        by_seed = {
-            f"seed_{seed}": difference
-            for seed, difference in zip(reports, differences, strict=True)
-        }
+            sentences.append(describe_mean_change(first, mean, len(values)))
         check = first.subject.task or None
-        rows.append({"score": first.metric, "forgetting_check": check, "mean": mean, **by_seed})
-        format_value = _find_format(first.metric)
-        estimates = [*differences, mean]
-        formatted = (format_estimate(estimate, format_value) for estimate in estimates)
-        cells.append((messages.title_training(first), *formatted))
+        row = {"score": first.metric, "forgetting_check": check, "mean": mean}
+        rows.append(row | dict(zip(seeds, differences, strict=True)))
+        is_cosine = first.metric is Metric.UNRELATED_COSINE
+        form = format_psi_difference if is_cosine else format_points
+        estimates = [format_estimate(estimate, form) for estimate in (*differences, mean)]
+        cells.append((title_training(first), *estimates))
     headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
     return Result(
         title=next(iter(reports.values())).title,
@@ -503,29 +487,19 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
     )
 
 
-def _average(values: Sequence[float]) -> Estimate:
-    """Return the mean with its 95% interval by Student's t."""
-    mean = float(np.mean(values))
-    half = float(t.ppf(0.975, len(values) - 1) * sem(values))
-    return Estimate(mean, (mean - half, mean + half))
-
-
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     """Write the report into the work folder, and into the model card with its curve before and
     after training.
     """
     work_folder = report.folder / WORK
-    files = {
-        "report.json": report.to_json(),
-        "report.md": report.to_markdown(),
-        "report.html": report.to_html(),
-    }
-    for name, text in files.items():
-        write_text(work_folder / name, text)
+    write_text(work_folder / "report.json", report.to_json())
+    write_text(work_folder / "report.md", report.to_markdown())
+    write_text(work_folder / "report.html", report.to_html())
     strips = report.strips()
     Picture(draw_strips(strips)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
-    table = to_markdown(build_table(report.changes, report.title))
+    # With its notes: warnings, and what the model was trained on and measured with.
+    (table,) = report.parts[0].tables
     notes = map(escape_prose, report.notes)
-    card = "\n\n".join([*report.sentences, image, table, DEPLOYMENT, *notes])
+    card = "\n\n".join([*report.sentences, image, to_markdown(table), DEPLOYMENT, *notes])
     add_to_card(report.folder, card, model.model_card_data.base_model)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import IntEnum
@@ -13,8 +15,6 @@ from pydantic import AfterValidator, Field, model_validator
 from posir_tasks.base.settings_file import Section
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-
-ALLOWED = "begin, middle, end, uniform, or three weights such as 2,1,1"
 
 
 class Position(IntEnum):
@@ -50,39 +50,39 @@ class PositionWeights:
         """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; ValueError
         for anything else.
         """
-        named = {
-            position.title: tuple(float(position == other) for other in Position)
-            for position in Position
-        }
-        named["uniform"] = (1.0, 1.0, 1.0)
+        named = {"begin": "1,0,0", "middle": "0,1,0", "end": "0,0,1", "uniform": "1,1,1"}
         try:
-            begin, middle, end = named.get(text) or tuple(map(float, text.split(",")))
+            weights = [float(weight) for weight in named.get(text, text).split(",")]
         except ValueError:
-            raise ValueError(f"{text!r} is not allowed. Use {ALLOWED}.") from None
-        total = begin + middle + end
-        if not (min(begin, middle, end) >= 0 and 0 < total < float("inf")):
+            weights = []
+        total = sum(weights)
+        if len(weights) != len(Position) or min(weights) < 0 or not 0 < total < math.inf:
             raise ValueError(
-                f"{text!r}: weights must be at least 0, and one of them above 0. Use {ALLOWED}."
+                f"{text!r} is not allowed. Use begin, middle, end, uniform, or three weights such "
+                "as 2,1,1, not all 0."
             )
-        return cls((begin / total, middle / total, end / total), text)
+        begin, middle, end = (weight / total for weight in weights)
+        return cls((begin, middle, end), text)
 
-    def apportion(self, filled: Mapping[Position, int], places: int) -> dict[Position, int]:
+    def apportion(self, filled: Mapping[Position, int], places: int) -> Counter[Position]:
         """Divide places among the positions: with those already filled, they have their shares
         (Webster's method).
         """
-        added = dict.fromkeys(Position, 0)
+        total = Counter(filled)
         for _ in range(places):
-            quotients = {
-                position: (filled.get(position, 0) + added[position] + 0.5) / self.shares[position]
-                for position in self.needed
-            }
-            added[min(quotients, key=quotients.__getitem__)] += 1
-        return added
+            quotients = {place: (total[place] + 0.5) / self.shares[place] for place in self.needed}
+            total[min(quotients, key=quotients.__getitem__)] += 1
+        return total - Counter(filled)
 
     @property
     def needed(self) -> tuple[Position, ...]:
         """The positions with a weight above 0."""
         return tuple(position for position in Position if self.shares[position])
+
+
+def check_positions(text: str) -> str:
+    """Raise ValueError if a text is not that of `PositionWeights`."""
+    return PositionWeights.parse(text).name
 
 
 def display_name(name: str) -> str:
@@ -125,18 +125,19 @@ QuestionBudget: TypeAlias = Literal["equal", "most"]
 Objective: TypeAlias = Literal["retrieval", "pads", "pads-published"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0)]
+Seed = Annotated[int, Field(ge=0)]
+Reference = Annotated[str, Field(min_length=1)]
 
 
 class TrainingSettings(Section):
     """Everything that a training run is asked for, but for its folder."""
 
-    model: Annotated[str, Field(min_length=1)]
+    model: Reference
     """The model to train: a registered one or a local folder."""
-    data: Annotated[str, Field(min_length=1)]
+    data: Reference
     """A task, or any file, folder or Hub dataset of questions with evidence."""
-    positions: Annotated[str, AfterValidator(lambda text: PositionWeights.parse(text).name)] = (
-        "uniform"
-    )
+    positions: Annotated[str, AfterValidator(check_positions)] = "uniform"
     """begin, middle, end, uniform, or three weights such as 2,1,1."""
     revision: str | None = None
     """Revision of the model."""
@@ -166,9 +167,9 @@ class TrainingSettings(Section):
         "CachedMultipleNegativesSymmetricRankingLoss",
     ] = "MultipleNegativesRankingLoss"
     """Name of the loss in sentence-transformers."""
-    scale: Annotated[float, Field(gt=0)] = 20.0
+    scale: Positive = 20.0
     """Factor of the cosines in the loss: 1 / temperature."""
-    epochs: Annotated[float, Field(gt=0)] = 3.0
+    epochs: Positive = 3.0
     """Passes over the data."""
     max_steps: Count | None = None
     """Steps in place of epochs."""
@@ -176,7 +177,7 @@ class TrainingSettings(Section):
     """Questions or, of PADS, pairs of samples per step."""
     mini_batch_size: Count = 32
     """Questions at a time of a Cached loss, and texts at a time of measurements."""
-    learning_rate: Annotated[float, Field(gt=0)] = 2e-5
+    learning_rate: Positive = 2e-5
     """The highest one."""
     warmup: Annotated[float, Field(ge=0)] = 0.1
     """Share of the steps, or from 1 their number."""
@@ -190,9 +191,9 @@ class TrainingSettings(Section):
         "inverse_sqrt",
     ] = "linear"
     """Schedule of the learning rate, by transformers' names."""
-    seed: Annotated[int, Field(ge=0)] = 42
+    seed: Seed = 42
     """Seed of all random numbers."""
-    split_seed: Annotated[int, Field(ge=0)] | None = None
+    split_seed: Seed | None = None
     """Seed of the division into training and held-out articles; null for `seed`."""
     held_out: Share = 0.2
     """Share of the articles to measure with."""
@@ -260,14 +261,12 @@ class TrainingSettings(Section):
         """Return the settings that the trained model depends on as plain JSON; paths are reduced to
         their last name.
         """
-        names = {"model": display_name(self.model), "data": display_name(self.data)}
-        names |= {"texts": display_name(self.texts)} if self.texts is not None else {}
-        rerankers = [display_name(name) for name in self.rerankers]
-        return (
-            self.model_dump(mode="json", exclude=set(self.INDEPENDENT))
-            | names
-            | {"rerankers": rerankers}
-        )
+        return self.model_dump(mode="json", exclude=set(self.INDEPENDENT)) | {
+            "model": display_name(self.model),
+            "data": display_name(self.data),
+            "texts": self.texts and display_name(self.texts),
+            "rerankers": list(map(display_name, self.rerankers)),
+        }
 
 
 class ComposeSettings(Section):
@@ -280,7 +279,7 @@ class ComposeSettings(Section):
     tokens: Annotated[int, Field(ge=9)] = 126
     """Tokens of a composed document."""
     positions: Annotated[
-        str, AfterValidator(lambda text: text if text == EACH else PositionWeights.parse(text).name)
+        str, AfterValidator(lambda text: text if text == EACH else check_positions(text))
     ] = EACH
     """each: every question with its evidence in each third, in three domains NAME_1 to NAME_3; or
     begin, middle, end, uniform or three weights: every question once, in one domain.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import math
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
@@ -91,11 +92,12 @@ class PositionTrainer(SentenceTransformerTrainer):
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
     """Train from a checkpoint, None for the beginning; one of the last step is loaded."""
-    state = (
-        TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME)) if checkpoint else None
-    )
-    if state is None or state.global_step < state.max_steps:
-        trainer.train(resume_from_checkpoint=str(checkpoint) if checkpoint else None)
+    if checkpoint is None:
+        trainer.train()
+        return
+    state = TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+    if state.global_step < state.max_steps:
+        trainer.train(resume_from_checkpoint=str(checkpoint))
         return
     # From the last step, transformers would take a further one unless an epoch ends there.
     trainer.state = state
@@ -172,23 +174,20 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
         raise PosirError(f"Training stopped: {reason} {kept}") from error
 
 
-def _is_disk_full(error: BaseException, folder: Path) -> bool:
+def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
     """Tell whether an error is one of a full disk; PyTorch and safetensors do not keep the
     system's error number.
     """
-    if isinstance(error, OSError) and error.errno is not None:
-        return error.errno in DISK_FULL
-    if any(
-        f"{text} {number}" in str(error) for text in ("os error", "code:") for number in DISK_FULL
-    ):
-        return True
-    existing = next(path for path in (folder, *folder.parents) if path.exists())
-    return "write" in str(error).lower() and shutil.disk_usage(existing).free < ALMOST_FULL
+    number = getattr(error, "errno", None)
+    if number is None and (stated := re.search(r"(?:os error|code:) (\d+)", str(error))):
+        number = int(stated[1])
+    output = checkpoints.parents[1]
+    return number in DISK_FULL or shutil.disk_usage(output).free < ALMOST_FULL
 
 
-#: Names of the scores that checkpoints are compared by.
 #: Documents of each length that are rotated for each checkpoint.
 CHECKPOINT_SAMPLE = 50
+#: Names of the scores that checkpoints are compared by.
 METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
 #: The file that makes a folder a model of sentence-transformers; it is written last.
 MODULES_FILE = "modules.json"
@@ -291,16 +290,15 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
     file = output / RECORD
     if not resume:
         if any(output.iterdir()):
-            unfinished = " Continue it with --resume, or choose" if file.exists() else " Choose"
-            raise PosirError(f"{output}: not empty.{unfinished} another --output.")
+            raise PosirError(
+                f"{output}: not empty. Continue an unfinished run with --resume, or choose another "
+                "--output."
+            )
     elif file.exists():
         requested = _record_settings(settings, data)
         recorded = read_json(file)
-        changed = sorted(
-            name
-            for name in requested.keys() | recorded.keys()
-            if requested.get(name) != recorded.get(name)
-        )
+        names = sorted(requested.keys() | recorded.keys())
+        changed = [name for name in names if requested.get(name) != recorded.get(name)]
         if changed:
             raise PosirError(
                 f"{output}: cannot be continued, since it was started with other values of "
@@ -343,11 +341,9 @@ def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size
-    epoch = (
-        len(data.plan.form_batches(size, settings.seed, 0))
-        if data.plan
-        else math.ceil(len(data.dataset) / size)
-    )
+    epoch = math.ceil(len(data.dataset) / size)
+    if data.plan:
+        epoch = len(data.plan.form_batches(size, settings.seed, 0))
     return max(1, math.ceil(epoch * settings.epochs))
 
 

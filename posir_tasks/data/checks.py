@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import Any, TypeAlias
@@ -41,8 +40,6 @@ UNREADABLE = (
 MAX_EXAMPLES = 5
 #: Key of the number of documents without text in a result.
 DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
-#: What a task does with rows that it cannot use.
-LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True)
@@ -61,14 +58,12 @@ class DataProblem:
 
     def __str__(self) -> str:
         field = f" field '{self.field}':" if self.field else ""
+        text = f"{self.file}:{field} {self.message}"
         if not self.rows:
-            return f"{self.file}:{field} {self.message}"
-        listed = [str(row) for row in self.rows]
-        if self.examples:
-            pairs = zip(self.rows, self.examples, strict=True)
-            listed = [f"{row} ({example})" for row, example in pairs]
-        rows = f"{pluralize(self.count, 'row')}, first: {', '.join(listed)}"
-        return f"{self.file}:{field} {self.message}; {rows}"
+            return text
+        pairs = zip(self.rows, self.examples, strict=True)
+        listed = ", ".join(f"{row} ({example})" for row, example in pairs)
+        return f"{text}; {pluralize(self.count, 'row')}, first: {listed}"
 
 
 class ProblemsError(DataError):
@@ -121,7 +116,8 @@ class Rule:
     """Key of the number of tolerated rows in a result."""
     description: str
     """Tolerated rows in the plural, read after a number: `documents have no text`."""
-    outcome: str = LEFT_OUT
+    outcome: str = ""
+    """What a task does with the rows; it leaves them out if empty."""
     left_out: pl.Expr | None = None
     """The rows that a task leaves out, which alone it counts, if they are not all that break the
     rule.
@@ -170,7 +166,7 @@ def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
         "is empty; every text must have content",
         f"{nouns}_without_text",
         f"{nouns} have no text",
-        "kept" if keep else LEFT_OUT,
+        "kept" if keep else "",
         is_problem=not keep,
     )
 
@@ -191,17 +187,17 @@ class CheckedTable:
 
     def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
         # One pass for all rules, most of which hold.
-        present = set(self.frame.columns)
-        applied = [
-            rule
-            for rule in rules
+        present = {*self.frame.columns}
+        applied = {
+            str(number): rule
+            for number, rule in enumerate(rules)
             if present.issuperset([rule.field, *rule.invalid.meta.root_names()])
-        ]
+        }
         if not applied:
             return []
-        broken = [rule.invalid.fill_null(True).any() for rule in applied]
-        names = [expression.alias(str(number)) for number, expression in enumerate(broken)]
-        return [*compress(applied, self.frame.select(names).row(0))]
+        broken = {name: rule.invalid.fill_null(True).any() for name, rule in applied.items()}
+        found = self.frame.select(**broken).row(0, named=True)
+        return [rule for name, rule in applied.items() if found[name]]
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
         """Return the table without the rows that cannot be used, and what breaks each rule; a row
@@ -215,9 +211,10 @@ class CheckedTable:
             count = int(broken.sum())
             if not count:
                 continue
-            sentence = f"{count:,} of {frame.height:,} {rule.description}: {rule.outcome}"
+            outcome = rule.outcome or "left out"
+            sentence = f"{count:,} of {frame.height:,} {rule.description}: {outcome}"
             tolerated.append(ToleratedRows(rule.key, count, sentence))
-            if rule.outcome == LEFT_OUT:
+            if not rule.outcome:
                 frame = frame.filter(~broken)
         return CheckedTable(self.file, frame), tolerated
 
@@ -257,16 +254,23 @@ def read_valid_columns(
         return pl.DataFrame(), list(error.problems)
     problems = []
     for name, dtype in required.items():
-        message = f"missing column; the file has {', '.join(names) or 'none'}."
-        if name in present:
-            message = f"is {present[name]}, must be {dtype}."
         if name not in fitting:
+            message = f"missing column; the file has {', '.join(names) or 'none'}."
+            if name in present:
+                message = f"is {present[name]}, must be {dtype}."
             problems.append(DataProblem(str(file), name, message))
     for name in fitting:
-        for problem in _check_range(frame[name], required[name], str(file)):
-            problems.append(problem)
+        column = frame[name]
+        try:
+            frame = frame.with_columns(column.cast(required[name]))
+        except pl.exceptions.InvalidOperationError:
+            cast = column.cast(required[name], strict=False).to_list()
+            pairs = zip(column.to_list(), cast, strict=True)
+            lost = pl.lit(pl.Series([value != kept for value, kept in pairs]))
+            table = CheckedTable(str(file), frame)
+            problems += table.check_rows(lost, name, f"does not fit {required[name]}")
             frame = frame.drop(name)
-    return frame.cast({name: required[name] for name in frame.columns}), problems
+    return frame, problems
 
 
 def _is_parquet(file: Path) -> bool:
@@ -348,38 +352,18 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     return frame
 
 
-def _check_range(column: pl.Series, required: PolarsDataType, file: str) -> Iterator[DataProblem]:
-    """Yield a problem if a number of a column is out of range for the required type."""
-    try:
-        column.cast(required)
-    except pl.exceptions.InvalidOperationError:
-        cast = column.cast(required, strict=False).to_list()
-        values = enumerate(column.to_list())
-        wrong = [(row, value) for row, value in values if value != cast[row]]
-        rows = tuple(row for row, _ in wrong[:MAX_EXAMPLES])
-        examples = tuple(short_repr(value) for _, value in wrong[:MAX_EXAMPLES])
-        message = f"does not fit {required}"
-        yield DataProblem(file, column.name, message, len(wrong), rows, examples)
-
-
 def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
     """Return whether one type represents another: integers of any size, lists or arrays of
     compatible values, numbers, text.
     """
-    if isinstance(required, pl.Struct):
-        if not isinstance(present, pl.Struct):
-            return False
-        fields = {field.name: field.dtype for field in present.fields}
+    if isinstance(required, pl.Struct) and isinstance(present, pl.Struct):
+        types = present.to_schema()
         return all(
-            field.name in fields and _is_compatible(fields[field.name], field.dtype)
-            for field in required.fields
+            _is_compatible(types.get(name, pl.Null()), dtype)
+            for name, dtype in required.to_schema().items()
         )
-    if isinstance(required, pl.List):
-        if not isinstance(present, pl.List | pl.Array):
-            return False
+    if isinstance(required, pl.List) and isinstance(present, pl.List | pl.Array):
         return _is_compatible(present.inner, required.inner)
     if required == pl.Int64:
         return present.is_integer()
-    if required == pl.Float64:
-        return present.is_numeric()
-    return present == required
+    return present.is_numeric() if required == pl.Float64 else present == required

@@ -17,7 +17,7 @@ import numpy as np
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData
+from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData, find_rows
 from posir_tasks.data.formats.passages import RepeatedTexts
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
@@ -45,7 +45,7 @@ class Copies:
 
     groups: tuple[tuple[str, ...], ...]
     """Ids of the documents of each text that several have, one of them relevant at least."""
-    relevant: Collection[str]
+    relevant: set[str]
     """Ids of all relevant documents."""
 
     def __bool__(self) -> bool:
@@ -53,49 +53,51 @@ class Copies:
 
     def describe(self) -> str:
         """Return a sentence with the counts and what to do."""
-        copied = sum(name in self.relevant for group in self.groups for name in group)
+        copied = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
-        relevant = pluralize(len(self.relevant), "relevant document")
-        verb = "has" if copied == 1 else "have"
-        copies = pluralize(surplus, "copy", "copies")
-        first = " and ".join(sanitized(name) for name in self.groups[0][:2])
+        first = " and ".join(map(sanitized, self.groups[0][:2]))
         return (
-            f"{copied:,} of {relevant} {verb} the text of another document in the corpus, white "
-            f"space aside ({copies}, first {first}): no model can tell copies apart, and ties are "
-            "ordered by id. --merge-copies of posir import and posir score makes copies one "
-            "document."
+            f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} "
+            f"{'has' if copied == 1 else 'have'} the text of another document in the corpus, white "
+            f"space aside ({pluralize(surplus, 'copy', 'copies')}, first {first}): no model can "
+            "tell copies apart, and ties are ordered by id. --merge-copies of posir import and "
+            "posir score makes copies one document."
         )
 
 
 def list_relevant(judgments: Judgments) -> set[str]:
     """Return the ids of all relevant documents."""
-    return {name for row in judgments.grades.values() for name, grade in row.items() if grade > 0}
+    return {name for names in judgments.list_relevant().values() for name in names}
 
 
 def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
     """Find the copies of relevant documents, in one pass over the corpus; blank texts are no
     copies.
     """
-    wanted = {*relevant}
-    if not wanted:
-        return Copies((), wanted)
-    groups = [group for group in _group_texts(corpus, wanted) if not wanted.isdisjoint(group)]
-    return Copies(tuple(groups), wanted)
+    names = {*relevant}
+    groups = [group for group in _group_texts(corpus, names) if not names.isdisjoint(group)]
+    return Copies(tuple(groups), names)
 
 
 def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...]]:
     """Return the ids of documents with one text, where several have it; only texts that begin as
     one of `among` count.
     """
+    if not among:
+        return []
     names = corpus["id"][:]
-    openings = np.fromiter(map(_hash_opening, _iterate_texts(corpus)), np.int64, len(names))
+    openings = []
+    for text in _iterate_texts(corpus):
+        words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
+        # The value differs between processes.
+        openings.append(hash(tuple(words)) if words else BLANK)
     values, numbers, counts = np.unique(openings, return_inverse=True, return_counts=True)
     is_wanted = np.zeros(len(values), np.bool_)
-    is_wanted[numbers[[row for row, name in enumerate(names) if name in among]]] = True
+    is_wanted[numbers[find_rows(names, among)]] = True
     rows = np.flatnonzero((is_wanted & (counts > 1) & (values != BLANK))[numbers])
     by_text: dict[bytes, list[str]] = defaultdict(list)
-    for row, text in zip(rows.tolist(), _iterate_texts(corpus.select(rows)), strict=True):
-        by_text[digest_words(text)].append(names[row])
+    for name, text in _select_texts(corpus, rows).items():
+        by_text[digest_words(text)].append(name)
     return [tuple(group) for group in by_text.values() if len(group) > 1]
 
 
@@ -104,10 +106,9 @@ def _iterate_texts(corpus: Dataset) -> Iterator[str]:
         yield from (text or "" for text in batch["text"])
 
 
-def _hash_opening(text: str) -> int:
-    """Return a hash of the first words of a text, which differs between processes."""
-    words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
-    return hash(tuple(words)) if words else BLANK
+def _select_texts(corpus: Dataset, rows: Iterable[int]) -> dict[str, str]:
+    selected = corpus.select(rows)
+    return dict(zip(selected["id"][:], _iterate_texts(selected), strict=True))
 
 
 def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, str]:
@@ -123,10 +124,9 @@ def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, st
 
 def describe_merged(originals: Mapping[str, str]) -> str:
     """Return how many copies became one document with another, given the document of each."""
-    copy, document = next(iter(originals.items()))
     copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
-    first = f"{sanitized(copy)} into {sanitized(document)}"
+    first = " into ".join(map(sanitized, next(iter(originals.items()))))
     return f"{copies} of {documents} merged, first {first}."
 
 
@@ -141,9 +141,8 @@ def merge_copies(
     Returns:
         Data and judgments, and the document of each copy by the id of the copy.
     """
-    originals = choose_originals(
-        data.corpus, list_relevant(judgments) | {*data.evidence.document_ids}
-    )
+    relevant = list_relevant(judgments) | {*data.evidence.document_ids}
+    originals = choose_originals(data.corpus, relevant)
     if not originals:
         return data, judgments, originals
     rows = [row for row, name in enumerate(data.corpus["id"][:]) if name not in originals]
@@ -158,23 +157,23 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     """Count the questions whose text is asked of several documents; a question with several places
     is one.
     """
-    asked = [
+    pairs = [
         (text, document)
         for name, text, document, _ in data.list_questions()
         if name not in data.places and name not in data.unsuited
     ]
-    counted = count_repeated_texts(asked, data.corpus)
+    counted = count_repeated_texts(pairs, data.corpus)
     several = len({place.query for place in data.places.values()})
     return replace(counted, questions=counted.questions + several)
 
 
-def count_repeated_texts(asked: Iterable[tuple[str, str]], corpus: Dataset) -> RepeatedTexts:
+def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: Dataset) -> RepeatedTexts:
     """Count the questions whose text is asked of documents with different texts, given text and
     document of each.
     """
     documents: dict[str, set[str]] = defaultdict(set)
     counts = Counter[str]()
-    for text, document in asked:
+    for text, document in pairs:
         folded = " ".join(text.split()).casefold()
         documents[folded].add(document)
         counts[folded] += 1
@@ -213,27 +212,22 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
     if not data.has_spans or not len(evidence.characters):
         return moved
     copied = {name for name in evidence.document_ids if name in originals}
-    texts = _select_texts(data.corpus, copied | {originals[name] for name in copied})
+    needed = copied | {originals[name] for name in copied}
+    rows = find_rows(data.corpus["id"][:], needed)
+    texts = _select_texts(data.corpus, rows)
     starts = evidence.starts.copy()
     ends = evidence.ends.copy()
     characters = evidence.characters.copy()
     for row, name in enumerate(evidence.document_ids):
-        if name not in originals:
-            continue
-        text = texts[name]
-        original = texts[originals[name]]
         # Places in a translation are those of the original's columns.
-        if text != original and characters[row] == len(text):
+        if name not in originals or characters[row] != len(texts[name]):
+            continue
+        original = texts[originals[name]]
+        if texts[name] != original:
             span = Span(int(starts[row]), int(ends[row]))
-            starts[row], ends[row] = move_span(span, text, original)
+            starts[row], ends[row] = move_span(span, texts[name], original)
             characters[row] = len(original)
     return replace(moved, starts=starts, ends=ends, characters=characters)
-
-
-def _select_texts(corpus: Dataset, names: Collection[str]) -> dict[str, str]:
-    rows = [row for row, name in enumerate(corpus["id"][:]) if name in names]
-    selected = corpus.select(rows)
-    return dict(zip(selected["id"][:], _iterate_texts(selected), strict=True))
 
 
 def move_span(span: Span, text: str, other: str) -> Span:
@@ -251,22 +245,22 @@ def _join_places(data: PositionData) -> PositionData:
     """
     evidence = data.evidence
     names = [*evidence.query_ids]
-    spans = map(Span, evidence.starts.tolist(), evidence.ends.tolist())
-    stated = []
-    rows = dict[str, int]()
-    for row, (name, document, span) in enumerate(
-        zip(names, evidence.document_ids, spans, strict=True)
-    ):
-        if place := data.places.get(name):
-            rows[name] = row
-            stated.append(PlacedEvidence(name, place.query, document, span, place.grade))
+    rows = {name: row for row, name in enumerate(names)}
+    placed = []
+    for name, row in rows.items():
+        if name not in data.places:
+            continue
+        place = data.places[name]
+        span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
+        document = evidence.document_ids[row]
+        placed.append(PlacedEvidence(name, place.query, document, span, place.grade))
     places = dict[str, Place]()
-    left = {*range(len(names))} - {*rows.values()}
+    left = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()
-    for query, merged in merge_places(stated).items():
+    for query, merged in merge_places(placed).items():
         for kept in merged:
             row = rows[kept.name]
-            left.add(row)
+            left.append(row)
             ends[row] = kept.span.end
             if len(merged) > 1:
                 places[kept.name] = Place(query, kept.grade)

@@ -7,9 +7,9 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from itertools import repeat
+from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,8 +32,14 @@ if TYPE_CHECKING:
 CONTENT_BYTES = 8
 #: Places of queries that have one each.
 NO_PLACES: Mapping[str, Place] = {}
+NO_COLUMNS: Mapping[str, Any] = {}
 #: Rows whose texts are joined to be hashed.
 BATCH_ROWS = 10_000
+
+
+def find_rows(ids: Iterable[str], names: Container[str]) -> list[int]:
+    """Find the rows whose id is among the names."""
+    return [row for row, name in enumerate(ids) if name in names]
 
 
 @dataclass(frozen=True)
@@ -96,21 +102,21 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
         PosirError: `by` is no column of the queries, or a query lacks it.
     """
     column = judgments.columns.get(by, {})
-    if column and (missing := [query for query in judgments.grades if query not in column]):
-        raise PosirError(
-            f"--clusters {by}: query {missing[0]} has no such field. Each judged query needs one."
-        )
-    if column:
-        return {query: column[query] for query in judgments.grades}
-    if by == TOPIC:
+    if by == TOPIC and not column:
         return {query: query for query in judgments.grades}
-    if by != DOCUMENT:
-        known = ", ".join((DOCUMENT, TOPIC, *judgments.columns))
-        raise PosirError(f"--clusters {by}: the queries have no such field. Choose from {known}.")
-    best = {
-        query: [name for name, grade in documents.items() if grade == max(documents.values()) > 0]
-        for query, documents in judgments.grades.items()
-    }
+    if by != DOCUMENT or column:
+        missing = [query for query in judgments.grades if query not in column]
+        if missing:
+            names = ", ".join((DOCUMENT, TOPIC, *judgments.columns))
+            raise PosirError(
+                f"--clusters {by}: query {missing[0]} has no such field; each judged query needs "
+                f"one. Choose from {names}."
+            )
+        return {query: column[query] for query in judgments.grades}
+    best = {}
+    for query, grades in judgments.grades.items():
+        top = max(grades.values(), default=0)
+        best[query] = [name for name, grade in grades.items() if grade == top > 0]
     shared = Counter(name for names in best.values() for name in names)
     return {
         query: max(names, key=lambda name: (shared[name], name), default=query)
@@ -186,23 +192,23 @@ class PositionData:
         from datasets import Dataset
 
         relevant = [document for _, document, _ in questions.values()]
-        lengths = tokens or {
-            name: max(1, estimate_tokens(documents[name])) for name in dict.fromkeys(relevant)
-        }
-        spans = np.array([span for _, _, span in questions.values()], np.int64).reshape(-1, 2)
+        lengths = tokens or {}
+        if tokens is None:
+            lengths = {name: max(1, estimate_tokens(documents[name])) for name in {*relevant}}
+        rows = [*questions.values()]
+        spans = np.array([span for _, _, span in rows], np.int64).reshape(-1, 2)
         evidence = Evidence(
-            query_ids=list(questions),
+            query_ids=[*questions],
             document_ids=relevant,
             starts=spans[:, 0],
             ends=spans[:, 1],
-            characters=np.array([len(documents[document]) for document in relevant], np.int64),
-            tokens=np.array([lengths[document] for document in relevant], np.int64),
-            clusters=tuple(titles.get(document, "") for document in relevant) if titles else (),
+            characters=np.array([len(documents[name]) for name in relevant], np.int64),
+            tokens=np.array([lengths[name] for name in relevant], np.int64),
+            clusters=tuple(titles.get(name, "") for name in relevant) if titles else (),
         )
-        corpus = Dataset.from_dict({"id": list(documents), "text": list(documents.values())})
-        queries = Dataset.from_dict(
-            {"id": list(questions), "text": [text for text, _, _ in questions.values()]}
-        )
+        corpus = Dataset.from_dict({"id": [*documents], "text": [*documents.values()]})
+        texts = [text for text, _, _ in rows]
+        queries = Dataset.from_dict({"id": [*questions], "text": texts})
         return cls(corpus, queries, evidence, revision)
 
     @property
@@ -214,38 +220,34 @@ class PositionData:
         """Return the data without the queries that cannot be evaluated, which are then among what
         is skipped.
         """
-        if not self.unsuited:
-            return self
-        rows = [
-            row for row, name in enumerate(self.evidence.query_ids) if name not in self.unsuited
-        ]
-        skipped = (
+        skipped = [
             SkippedText(name, "questions without a known position", reason)
             for name, reason in self.unsuited.items()
-        )
-        return replace(self.select(rows), skipped=(*self.skipped, *skipped), unsuited={})
+        ]
+        return replace(self._drop(self.unsuited, skipped), unsuited={})
 
     def drop_places(self) -> PositionData:
         """Return the data without the queries that have several places of evidence, which are then
         among what is skipped.
         """
-        queries = Counter(place.query for place in self.places.values())
-        skipped = (
+        queries = dict.fromkeys(place.query for place in self.places.values())
+        skipped = [
             SkippedText(name, "questions with several places of evidence") for name in queries
-        )
-        if queries:
-            return replace(self.divide_places()[0], skipped=(*self.skipped, *skipped))
-        return self
+        ]
+        return replace(self._drop(self.places, skipped), places={})
+
+    def _drop(self, names: Collection[str], skipped: Iterable[SkippedText]) -> PositionData:
+        if not names:
+            return self
+        rows = [row for row, name in enumerate(self.evidence.query_ids) if name not in names]
+        return replace(self.select(rows), skipped=(*self.skipped, *skipped))
 
     def divide_places(self) -> tuple[PositionData, PositionData]:
         """Return the data with the queries that have one place of evidence, and with a row for each
         place of the others.
         """
-        single = list[int]()
-        several = list[int]()
-        for row, name in enumerate(self.evidence.query_ids):
-            (several if name in self.places else single).append(row)
-        return replace(self.select(single), places={}) if several else self, self.select(several)
+        single = replace(self._drop(self.places, ()), places={})
+        return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
     def select(self, rows: list[int]) -> PositionData:
         """Return the data with these queries only, and the complete corpus."""
@@ -263,40 +265,28 @@ class PositionData:
             return []
         lengths = dict(zip(self.corpus["id"], map(len, self.corpus["text"]), strict=True))
         evidence = self.evidence
-        stated = evidence.characters.tolist() or [lengths[name] for name in evidence.document_ids]
+        characters = [lengths[name] for name in evidence.document_ids]
+        counted = evidence.characters.tolist() or characters
         spans = list[Span]()
-        for name, start, end, length in zip(
-            evidence.document_ids,
-            evidence.starts.tolist(),
-            evidence.ends.tolist(),
-            stated,
-            strict=True,
-        ):
-            if (start, end) == NO_SPAN:
-                spans.append(Span(0, 0))
+        bounds = zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
+        for span, length, size in zip(starmap(Span, bounds), counted, characters, strict=True):
+            if span == NO_SPAN:
+                spans.append(NO_SPAN)
                 continue
-            characters = lengths[name]
-            first, last = (
-                place if length == characters else round(place / length * characters)
-                for place in (start, end)
-            )
-            first = min(max(first, 0), max(characters - 1, 0))
-            spans.append(Span(first, min(max(last, first + 1), characters)))
+            start, end = (round(place / (length or 1) * size) for place in span)
+            start = min(max(start, 0), max(size - 1, 0))
+            spans.append(Span(start, min(max(end, start + 1), size)))
         return spans
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
         """Yield id and text of each query, the id of its document, and where in it the evidence is;
         None if that is unknown.
         """
-        spans = self.place_spans() or repeat(None)
-        documents = self.evidence.document_ids
-        return zip(
-            self.evidence.query_ids,
-            self.queries["text"][:],
-            documents,
-            spans,
-            strict=self.has_spans,
-        )
+        unknown: list[Span | None] = [None] * len(self.evidence)
+        spans = self.place_spans() or unknown
+        ids = self.evidence.query_ids
+        texts = self.queries["text"][:]
+        return zip(ids, texts, self.evidence.document_ids, spans, strict=True)
 
 
 def digest_data(
@@ -325,19 +315,16 @@ def digest_queries(
     return digest_texts(queries, columns)
 
 
-def digest_texts(texts: Dataset, columns: Mapping[str, Any] | None = None) -> str:
+def digest_texts(texts: Dataset, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
     """Return a digest of the columns `id` and `text`, and others beside them, equal for the same
     rows in any order.
     """
     frame = texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
-    others = [pl.Series(name, values) for name, values in (columns or {}).items() if len(values)]
+    others = [pl.Series(name, values) for name, values in columns.items() if len(values)]
+    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(others)
     content = hashlib.blake2b(digest_size=CONTENT_BYTES)
-    for column in (
-        frame.select(pl.col("id", "text").cast(pl.String).fill_null(""))
-        .with_columns(others)
-        .sort("id")
-    ):
+    for column in frame.sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())
         is_text = column.dtype == pl.String
         # Texts after their lengths, so that no other texts give the same bytes.

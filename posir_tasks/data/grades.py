@@ -28,8 +28,6 @@ def read_grade(value: object) -> float:
     """Read a grade as a file states it: a number, or the text of one; it is the gain of its
     document.
 
-    A whole number becomes an integer, so that 1, 1.0 and 1e0 are the same judgment.
-
     Raises:
         ValueError: The value is not a finite number of at most `MAX_GRADE`.
     """
@@ -51,14 +49,6 @@ class CollectedGrades:
     contradictions: tuple[Pair, ...] = ()
     """Pairs with different grades, in the order of their queries and documents."""
 
-    def list_by_document(self) -> dict[str, dict[str, float]]:
-        """Return document id to query id to grade."""
-        by_document: dict[str, dict[str, float]] = defaultdict(dict)
-        for query, grades in self.by_query.items():
-            for document, grade in grades.items():
-                by_document[document][query] = grade
-        return dict(by_document)
-
     def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
         """Yield the judgments that do not count, one for each pair."""
         for query, document in self.contradictions:
@@ -66,12 +56,13 @@ class CollectedGrades:
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
-    """Collect rows of query, document and grade; of a pair with several grades the highest counts,
-    in any order of rows.
+    """Collect rows of query, document and grade, whole numbers as integers; of a pair with several
+    grades the highest counts, in any order of rows.
     """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
     contradictions = set[Pair]()
-    for query, document, grade in rows:
+    for query, document, value in rows:
+        grade = int(value) if float(value).is_integer() else value
         earlier = by_query[query].setdefault(document, grade)
         if earlier != grade:
             contradictions.add((query, document))

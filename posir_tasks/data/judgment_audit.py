@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from posir_tasks.base.wording import pluralize, sanitized
@@ -11,6 +11,22 @@ from posir_tasks.data.grades import Pair
 
 if TYPE_CHECKING:
     from posir_tasks.data.data import Judgments
+
+#: What is said of each kind of misfits.
+SENTENCES = {
+    "missing_documents": "{count} of {relevant} {is_} not in the corpus (first {first}): no system "
+    "can find what the corpus lacks.",
+    "unanswerable": "{count} of {queries} can only be scored 0, since none of their relevant "
+    "documents is in the corpus (first {first}).",
+    "contradictions": "{count} of the pairs of query and document {is_} judged several times with "
+    "different grades (first {first}): the highest counts.",
+    "without_relevant": "{count} of {queries} {has} no relevant document (first {first}): scored 0 "
+    "for every system.",
+    "without_text": "{count} of {queries} {has} no text in the data (first {first}), so that no "
+    "retriever can be asked.",
+    "left_out": "{count} of the queries {has} no text or no judgment (first {first}): not scored, "
+    "as in mteb.",
+}
 
 
 @dataclass(frozen=True)
@@ -36,14 +52,6 @@ class Misfits:
 
     def __add__(self, other: Misfits) -> Misfits:
         return Misfits(self.count + other.count, self.first or other.first)
-
-    def __bool__(self) -> bool:
-        return bool(self.count)
-
-    @property
-    def example(self) -> str:
-        """The first of them, for a sentence."""
-        return f"first {sanitized(self.first)}"
 
 
 @dataclass(frozen=True)
@@ -75,34 +83,23 @@ class JudgmentAudit:
         documents nor of queries.
         """
         relevant = judgments.list_relevant()
-        audit = cls(
+        pairs = [(query, name) for query, names in relevant.items() for name in names]
+        missing = [pair for pair in pairs if documents is not None and pair[1] not in documents]
+        found = {query for query, _ in {*pairs} - {*missing}}
+        texts = relevant if documents is None else judgments.queries
+        return cls(
             queries=len(relevant),
-            relevant=sum(map(len, relevant.values())),
+            relevant=len(pairs),
+            missing_documents=Misfits.from_pairs(missing),
+            unanswerable=Misfits.from_names(
+                dict.fromkeys(query for query, _ in missing if query not in found)
+            ),
             contradictions=Misfits.from_pairs(judgments.contradictions),
             without_relevant=Misfits.from_names(
                 query for query, names in relevant.items() if not names
             ),
+            without_text=Misfits.from_names(query for query in relevant if query not in texts),
             left_out=Misfits.from_names(judgments.left_out),
-        )
-        if documents is None:
-            return audit
-        missing = {
-            query: [name for name in names if name not in documents]
-            for query, names in relevant.items()
-        }
-        pairs = ((query, name) for query, names in missing.items() for name in names)
-        lost = (
-            query
-            for query, names in missing.items()
-            if names and len(names) == len(relevant[query])
-        )
-        return replace(
-            audit,
-            missing_documents=Misfits.from_pairs(pairs),
-            unanswerable=Misfits.from_names(lost),
-            without_text=Misfits.from_names(
-                query for query in relevant if query not in judgments.queries
-            ),
         )
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
@@ -111,44 +108,15 @@ class JudgmentAudit:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of misfit."""
-        queries = pluralize(self.queries, "query", "queries")
-        if self.missing_documents:
-            relevant = pluralize(self.relevant, "relevant document")
-            verb = "is" if self.missing_documents.count == 1 else "are"
-            yield (
-                f"{self.missing_documents.count:,} of {relevant} {verb} not in the corpus "
-                f"({self.missing_documents.example}): no system can find what the corpus lacks."
-            )
-        if self.unanswerable:
-            yield (
-                f"{self.unanswerable.count:,} of {queries} can only be scored 0, since none of "
-                f"their relevant documents is in the corpus ({self.unanswerable.example})."
-            )
-        if self.contradictions:
-            pairs = pluralize(
-                self.contradictions.count,
-                "pair of query and document is",
-                "pairs of query and document are",
-            )
-            yield (
-                f"{pairs} judged several times with different grades "
-                f"({self.contradictions.example}): the highest counts."
-            )
-        if self.without_relevant:
-            lacking = "has no" if self.without_relevant.count == 1 else "have no"
-            yield (
-                f"{self.without_relevant.count:,} of {queries} {lacking} relevant document "
-                f"({self.without_relevant.example}): scored 0 for every system."
-            )
-        if self.without_text:
-            lacking = "has no" if self.without_text.count == 1 else "have no"
-            yield (
-                f"{self.without_text.count:,} of {queries} {lacking} text in the data "
-                f"({self.without_text.example}), so that no retriever can be asked."
-            )
-        if self.left_out:
-            omitted = pluralize(self.left_out.count, "query has", "queries have")
-            yield (
-                f"{omitted} no text or no judgment ({self.left_out.example}): not scored, as in "
-                "mteb."
-            )
+        for kind, sentence in SENTENCES.items():
+            misfits = getattr(self, kind)
+            is_single = misfits.count == 1
+            if misfits.count:
+                yield sentence.format(
+                    count=f"{misfits.count:,}",
+                    first=sanitized(misfits.first),
+                    is_="is" if is_single else "are",
+                    has="has" if is_single else "have",
+                    queries=pluralize(self.queries, "query", "queries"),
+                    relevant=pluralize(self.relevant, "relevant document"),
+                )

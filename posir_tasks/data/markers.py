@@ -51,9 +51,10 @@ FALSE = frozenset({"false", "0", "0.0", "no"})
 
 def states_no_answer(fields: Mapping[str, object]) -> bool:
     """Return whether the fields of a question say that it has no answer."""
-    negative = {str(fields[name]).strip().lower() for name in NEGATIVE if name in fields}
-    positive = {str(fields[name]).strip().lower() for name in POSITIVE if name in fields}
-    return bool(negative & TRUE or positive & FALSE)
+    for names, marks in ((NEGATIVE, TRUE), (POSITIVE, FALSE)):
+        if any(str(fields.get(name)).strip().lower() in marks for name in names):
+            return True
+    return False
 
 
 def is_token(text: str | None) -> bool:
@@ -72,20 +73,18 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     if answer.text is None or is_token(answer.text):
         return answer.text is not None
     bare = answer.text.strip()
-    is_word = bare.lower().rstrip(".") in WORDS
     is_prefix = bare in PREFIXES
-    if not (is_word or is_prefix):
+    if not is_prefix and bare.lower().rstrip(".") not in WORDS:
         return False
-    if bare not in document:
+    count = document.count(bare)
+    # The only place is the one that counts.
+    start = document.find(bare) if answer.start is None else max(0, answer.start)
+    if count == 0:
         return True
-    start = answer.start
-    if start is None:
-        # The only place is the one that counts.
-        start = document.find(bare) if document.count(bare) == 1 else None
-    if start is None:
+    if count > 1 and answer.start is None:
         return False
-    before = document[: max(0, start)]
-    after = document[max(0, start) + len(bare) :]
+    before = document[:start]
+    after = document[start + len(bare) :]
     if is_prefix:
         return not before.strip() or not after.strip()
     return not after.strip() and SENTENCE_END.search(before) is not None

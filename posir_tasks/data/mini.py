@@ -53,14 +53,11 @@ def read_documents() -> Iterator[MarkedDocument]:
 
 def read_mini() -> PositionData:
     """Read PosIR-Mini: all domains are one corpus."""
-    documents = list(read_documents())
-    questions = {
-        f"{document.id}/{number}": (question, document.id, span)
-        for document in documents
-        for number, (question, span) in enumerate(
-            zip(document.questions, document.spans, strict=True), start=1
-        )
-    }
-    return PositionData.from_questions(
-        {document.id: document.text for document in documents}, questions, revision=REVISION
-    )
+    texts = dict[str, str]()
+    questions = dict[str, tuple[str, str, Span]]()
+    for document in read_documents():
+        texts[document.id] = document.text
+        pairs = zip(document.questions, document.spans, strict=True)
+        for number, (question, span) in enumerate(pairs, start=1):
+            questions[f"{document.id}/{number}"] = (question, document.id, span)
+    return PositionData.from_questions(texts, questions, revision=REVISION)

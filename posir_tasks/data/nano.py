@@ -17,7 +17,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.data.data import PositionData, digest_data
+from posir_tasks.data.data import PositionData, digest_data, find_rows
 from posir_tasks.data.declared import DISTRACTORS, QUESTIONS
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.evidence import TWELFTHS, Evidence
@@ -29,7 +29,8 @@ def share_questions(domain: str, domains: Sequence[str]) -> int:
     """Return how many questions a domain has: of PosIR's the same for each, whichever are there;
     custom ones share as many.
     """
-    return round(QUESTIONS / len(DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}))
+    sharing = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
+    return round(QUESTIONS / len(sharing))
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
@@ -41,27 +42,20 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
     alone. Questions that a third lacks are of the others.
     """
     columns = {
+        "order": [digest(SEED, name).hex() for name in evidence.query_ids],
         "third": evidence.twelfths() // (TWELFTHS // 3),
         "tokens": evidence.tokens,
         "id": evidence.query_ids,
     }
-    order = [digest(SEED, name).hex() for name in evidence.query_ids]
-    questions = (
-        pl.DataFrame({"order": order, **columns})
-        .with_row_index("row")
-        .sort("tokens", "order", "id")
-    )
+    questions = pl.DataFrame(columns).with_row_index("row").sort("tokens", "order", "id")
     place = pl.int_range(pl.len()).over("third")
-    size = pl.len().over("third")
-    turns = (
-        questions.with_columns(place=place, size=size).sort("place", "third").with_row_index("turn")
-    )
+    questions = questions.with_columns(place=place, size=pl.len().over("third"))
+    turns = questions.sort("place", "third").with_row_index("turn")
     share = (pl.col("turn") < count).sum().over("third")
-    stretches = turns.with_columns(
-        share=share, stretch=pl.col("place") * share // pl.col("size")
-    ).filter(pl.col("share") > 0)
-    drawn = stretches.sort("order", "id").unique(["third", "stretch"], keep="first")
-    return sorted(drawn["row"].to_list())
+    stretches = turns.with_columns(stretch=pl.col("place") * share // pl.col("size"))
+    chosen = stretches.filter(share > 0).sort("order", "id")
+    chosen = chosen.unique(["third", "stretch"], keep="first")
+    return sorted(chosen["row"].to_list())
 
 
 class DomainSample(BaseModel):
@@ -89,9 +83,8 @@ class DomainSample(BaseModel):
         """
         documents = {*chosen.document_ids}
         for question, document in chosen.positives().items():
-            documents.update(
-                [name for name in candidates[question] if name != document][:DISTRACTORS]
-            )
+            others = [name for name in candidates[question] if name != document]
+            documents.update(others[:DISTRACTORS])
         digests = digest_data(data.corpus, data.queries, data.evidence, data.places)
         return cls(
             share=share, data=digests, questions=chosen.query_ids, documents=sorted(documents)
@@ -99,11 +92,9 @@ class DomainSample(BaseModel):
 
     def apply(self, data: PositionData) -> PositionData:
         """Return the questions and documents of the sample, in the order of the domain's data."""
-        questions = {*self.questions}
-        documents = {*self.documents}
-        rows = [row for row, name in enumerate(data.evidence.query_ids) if name in questions]
-        kept = [row for row, name in enumerate(data.corpus["id"][:]) if name in documents]
-        return replace(data.select(rows), corpus=data.corpus.select(kept), places={})
+        rows = find_rows(data.evidence.query_ids, {*self.questions})
+        corpus = data.corpus.select(find_rows(data.corpus["id"][:], {*self.documents}))
+        return replace(data.select(rows), corpus=corpus, places={})
 
 
 def find_lists(task: str, domain: str) -> list[Path]:
@@ -133,9 +124,5 @@ def read_sample(task: str, domain: str, data: PositionData, share: int) -> Domai
         if (sample.share, sample.data) == (share, digests):
             return sample
     if files:
-        was, now = (" and ".join(digests.values()) for digests in (sample.data, digests))
-        raise DataError(
-            f"{files[0]}: the list was selected from other data (digests {was}, now {now}). "
-            f"{advice}"
-        )
+        raise DataError(f"{files[0]}: the list was selected from other data. {advice}")
     return None

@@ -25,6 +25,10 @@ MIN_EXACT = 0.95
 MIN_SHIFTED = 3
 
 
+#: Characters that tools drop at the beginning of a text.
+LEADING_SPACE = " \t\r\n\v\f\u00a0\u3000\ufeff"
+
+
 @dataclass(frozen=True)
 class Counting:
     """A way of counting offsets in a text."""
@@ -38,26 +42,29 @@ class Counting:
     """1 if the end of a span is its last unit, 0 if it is the next one."""
 
     def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
-        """Return an answer with its span in code points from 0; raise ValueError if the document
-        has no such span.
+        """Return an answer with its span in code points from 0; as it is if the document has no
+        such span, or if the reader found it.
         """
-        start, end = (
-            None if place is None else self.to_characters(document, place - self.first + shift)
-            for place, shift in ((answer.start, 0), (answer.end, self.included))
-        )
+        if answer.start is None or answer.is_located:
+            return answer
+        end = answer.end
+        try:
+            start = self.to_characters(document, answer.start - self.first)
+            if end is not None:
+                end = self.to_characters(document, end - self.first + self.included)
+        except ValueError:
+            return answer
         return replace(answer, start=start, end=end)
 
     def is_exact(self, answer: StatedAnswer, document: str) -> bool:
         """Return whether the text of an answer is where its span says."""
         assert answer.text is not None
-        try:
-            converted = self.convert(answer, document)
-        except ValueError:
-            return False
+        converted = self.convert(answer, document)
         start = converted.start
-        if start is None or start < 0 or not document.startswith(answer.text, start):
+        if converted is answer or start is None or start < 0:
             return False
-        return converted.end in (None, start + len(answer.text))
+        is_there = document.startswith(answer.text, start)
+        return is_there and converted.end in (None, start + len(answer.text))
 
 
 @lru_cache(maxsize=2)
@@ -87,27 +94,8 @@ def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
     raise ValueError("is outside the text")
 
 
-@lru_cache(maxsize=2)
-def _list_folded(document: str) -> list[int]:
-    """Return the places of the characters that are left if runs of white space are one character,
-    and the end.
-    """
-    pairs = zip(f"x{document}", document, strict=False)
-    kept = [
-        place for place, (last, this) in enumerate(pairs) if not (last.isspace() and this.isspace())
-    ]
-    return [*kept, len(document)]
-
-
-def _from_folded(document: str, offset: int) -> int:
-    places = _list_folded(document)
-    if not 0 <= offset < len(places):
-        raise ValueError("is outside the text")
-    return places[offset]
-
-
 def _from_visible(document: str, offset: int) -> int:
-    return offset + len(document) - len(document.lstrip(" \t\r\n\v\f\u00a0\u3000\ufeff"))
+    return offset + len(document) - len(document.lstrip(LEADING_SPACE))
 
 
 CHARACTERS = Counting("Unicode code points", lambda _, offset: offset)
@@ -119,21 +107,21 @@ UNITS = (
     Counting(r"code points with \r\n as one", partial(_from_lines, end="\r\n", length=1)),
     Counting(r"code points with \n as two", partial(_from_lines, end="\n", length=2)),
     Counting("code points after leading white space", _from_visible),
-    Counting("code points with runs of white space as one", _from_folded),
 )
 
 
 def _list_countings() -> Iterator[Counting]:
     for first, included, unit in product((0, 1), (0, 1), UNITS):
         title = unit.title + " from 1" * first + ", to the last one" * included
-        yield replace(unit, title=title, first=first, included=included)
+        is_plain = first == included == 0
+        yield unit if is_plain else replace(unit, title=title, first=first, included=included)
 
 
 #: In order of preference.
 COUNTINGS = tuple(_list_countings())
 
 
-def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
+def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
     """Return the way in which the offsets of answers in documents count, given all of a file with
     text and start.
 
@@ -143,29 +131,22 @@ def recognize_counting(stated: Sequence[tuple[StatedAnswer, str]]) -> tuple[Coun
     Returns:
         The way, how many answers are exact in it, and how many are if offsets are code points.
     """
-    characters = sum(CHARACTERS.is_exact(*row) for row in stated)
+    characters = sum(CHARACTERS.is_exact(*row) for row in answers)
     best = CHARACTERS
     exact = characters
-    for counting in COUNTINGS[1:] if characters < len(stated) else ():
-        if len(stated) < MIN_SHIFTED and (counting.first or counting.included):
+    for counting in COUNTINGS[1:] if characters < len(answers) else ():
+        if len(answers) < MIN_SHIFTED and (counting.first or counting.included):
             break
-        needed = max(exact + 1, MIN_EXACT * len(stated))
-        if (count := _count_exact(counting, stated, needed)) >= needed:
+        allowed = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
+        missed = 0
+        for row in answers:
+            missed += not counting.is_exact(*row)
+            if missed > allowed:
+                break
+        else:
             best = counting
-            exact = count
+            exact = len(answers) - missed
     return best, exact, characters
-
-
-def _count_exact(
-    counting: Counting, stated: Sequence[tuple[StatedAnswer, str]], needed: float
-) -> int:
-    """Return how many answers are exact, or fewer than are needed if there are not as many."""
-    missed = 0
-    for row in stated:
-        missed += not counting.is_exact(*row)
-        if len(stated) - missed < needed:
-            return 0
-    return len(stated) - missed
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
@@ -176,22 +157,19 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     for text, question in _iterate_questions(items):
         answer = question.answer
         # Of an answer that is not in its document, no offset is exact.
-        if (
-            answer
-            and answer.start is not None
-            and (answer.text or "").strip()
-            and str(answer.text) in text
-        ):
+        if answer is None or answer.start is None or not (answer.text or "").strip():
+            continue
+        if str(answer.text) in text:
             by_file[question.file].append((answer, text))
     countings = dict[str, Counting]()
     notes = list[str]()
-    for file, stated in by_file.items():
-        counting, exact, characters = recognize_counting(stated)
+    for file, answers in by_file.items():
+        counting, exact, characters = recognize_counting(answers)
         if counting is not CHARACTERS:
             countings[file] = counting
             notes.append(
                 f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} "
-                f"of {pluralize(len(stated), 'answer')} are where the file says, else "
+                f"of {pluralize(len(answers), 'answer')} are where the file says, else "
                 f"{characters:,}. --no-repair takes offsets as they are."
             )
     if not countings:
@@ -211,20 +189,10 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
     questions = []
     for question in passage.questions:
         counting = countings.get(question.file, CHARACTERS)
-        answer = question.answer and _convert_answer(counting, question.answer, passage.text)
-        others = tuple(_convert_answer(counting, other, passage.text) for other in question.others)
+        answer = question.answer and counting.convert(question.answer, passage.text)
+        others = tuple(counting.convert(other, passage.text) for other in question.others)
         questions.append(replace(question, answer=answer, others=others))
     return replace(passage, questions=questions)
-
-
-def _convert_answer(counting: Counting, answer: StatedAnswer, text: str) -> StatedAnswer:
-    """Return a converted answer; one that the reader found, or that has no such span, stays as it
-    is and is checked later.
-    """
-    try:
-        return answer if answer.is_located else counting.convert(answer, text)
-    except ValueError:
-        return answer
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
@@ -238,8 +206,9 @@ def describe_unchecked(items: Iterable[Item]) -> str:
     )
     if not unchecked:
         return ""
+    spans = pluralize(len(answers), "span")
     return (
-        f"{unchecked:,} of {pluralize(len(answers), 'span')} {'is' if unchecked == 1 else 'are'} "
-        "stated without the text of the answer and cannot be verified: they are read as Unicode "
-        "code points from 0, with an exclusive end."
+        f"{unchecked:,} of {spans} {'is' if unchecked == 1 else 'are'} stated without the text of "
+        "the answer and cannot be verified: they are read as Unicode code points from 0, with an "
+        "exclusive end."
     )

@@ -7,7 +7,7 @@ nothing else shows it.
 
 import math
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -55,10 +55,7 @@ class PairAgreement:
     length_correlation: float | None
     """Correlation of the logarithms of lengths in characters; None if too few or too similar."""
     lengths: int
-    same_question_counts: float | None
-    """Share of the documents with as many questions in both languages; None if the questions of one
-    are unknown.
-    """
+    """Number of lengths that are compared."""
 
     @property
     def is_mispaired(self) -> bool:
@@ -67,19 +64,18 @@ class PairAgreement:
             return 2 * self._matched < len(self.matches)
         if self.length_correlation is None:
             return False
-        return math.atanh(self.length_correlation) + CERTAINTY / math.sqrt(
-            self.lengths - 3
-        ) < math.atanh(MIN_CORRELATION)
+        margin = CERTAINTY / math.sqrt(self.lengths - 3)
+        return math.atanh(self.length_correlation) + margin < math.atanh(MIN_CORRELATION)
 
     @property
     def mismatched_run(self) -> list[str]:
         """Ids of the longest run of consecutive documents that share more with another."""
-        runs = groupby(self.matches, lambda match: match[1])
-        return max(
-            ([name for name, _ in run] for is_match, run in runs if not is_match),
-            key=len,
-            default=[],
-        )
+        longest = list[str]()
+        for is_match, run in groupby(self.matches, lambda match: match[1]):
+            names = [name for name, _ in run]
+            if not is_match and len(names) > len(longest):
+                longest = names
+        return longest
 
     @property
     def _matched(self) -> int:
@@ -88,18 +84,14 @@ class PairAgreement:
     def __str__(self) -> str:
         parts = []
         if self.matches:
-            compared = f"for {self._matched:,} of {len(self.matches):,} documents"
             parts.append(
-                f"{compared}, the one of the same id is that which shares most numbers and names"
+                f"for {self._matched:,} of {len(self.matches):,} documents, the one of the same id "
+                "is that which shares most numbers and names"
             )
         if self.length_correlation is not None:
             parts.append(
                 f"lengths correlate by {self.length_correlation:.2f}, those of translations by "
                 "more than 0.9"
-            )
-        if self.same_question_counts is not None:
-            parts.append(
-                f"{100 * self.same_question_counts:.0f}% have as many questions in both languages"
             )
         return "; ".join(parts)
 
@@ -108,28 +100,17 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     """Compare documents of two languages that share an id.
 
     Args:
-        pairs: A row for each id: `id`, `text` and `characters` of the document, `other_text` in the
-            other language, and the numbers of questions, `questions` and `other_questions`. `text`
-            and `other_questions` may be null.
+        pairs: A row for each id: `id`, `text` and `characters` of the document, and `other_text` in
+            the other language. `text` may be null.
     """
-    correlation = correlate_lengths(
-        pairs["characters"].to_numpy(), pairs["other_text"].str.len_chars().to_numpy()
-    )
-    counted = pairs.filter(pl.col("other_questions").is_not_null())
-    sample = pairs.filter(pl.col("text").is_not_null()).gather_every(
-        -(-len(pairs) // MAX_COMPARED) or 1
-    )
+    lengths = pairs["other_text"].str.len_chars().to_numpy()
+    correlation = correlate_lengths(pairs["characters"].to_numpy(), lengths)
+    distance = max(1, -(-len(pairs) // MAX_COMPARED))
+    sample = pairs.drop_nulls("text").gather_every(distance)
     matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
-    return PairAgreement(
-        tuple(
-            (name, is_match)
-            for name, is_match in zip(sample["id"], matches, strict=True)
-            if is_match is not None
-        ),
-        correlation,
-        len(pairs),
-        None if counted.is_empty() else (counted["questions"] == counted["other_questions"]).mean(),  # type: ignore[arg-type]
-    )
+    compared = zip(sample["id"], matches, strict=True)
+    found = tuple((name, is_match) for name, is_match in compared if is_match is not None)
+    return PairAgreement(found, correlation, len(pairs))
 
 
 def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
@@ -149,28 +130,25 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
     Shared tokens count by how rare they are in both languages; those in more than a tenth of the
     texts do not.
     """
-    mine = [find_tokens(text) for text in texts]
-    theirs = [find_tokens(text) for text in others]
-    counts, other_counts = (
-        Counter(token for tokens in side for token in tokens) for side in (mine, theirs)
-    )
-    most = max(2, len(texts) // 10)
-    weights = {
-        token: 1 / (count * other_counts[token])
-        for token, count in counts.items()
-        if count <= most and 0 < other_counts[token] <= most
-    }
-    places: dict[str, list[int]] = {token: [] for token in weights}
-    for place, tokens in enumerate(theirs):
-        for token in tokens & weights.keys():
-            places[token].append(place)
+    limit = max(2, len(texts) // 10)
+    sides = [[find_tokens(text) for text in texts], [find_tokens(text) for text in others]]
+    places: list[dict[str, list[int]]] = []
+    for side in sides:
+        found = defaultdict(list)
+        for place, tokens in enumerate(side):
+            for token in tokens:
+                found[token].append(place)
+        places.append({token: rows for token, rows in found.items() if len(rows) <= limit})
     matches: list[bool | None] = []
-    for place, tokens in enumerate(mine):
+    for place, tokens in enumerate(sides[0]):
         shared: dict[int, float] = defaultdict(float)
-        for token in tokens & weights.keys():
-            for other in places[token]:
-                shared[other] += weights[token]
-        matches.append(shared[place] >= max(shared.values()) - 1e-9 if shared else None)
+        for token in tokens & places[0].keys() & places[1].keys():
+            rows = places[1][token]
+            weight = 1 / (len(places[0][token]) * len(rows))
+            for other in rows:
+                shared[other] += weight
+        best = max(shared.values(), default=0.0)
+        matches.append(shared[place] >= best - 1e-9 if best else None)
     return matches
 
 
@@ -178,7 +156,5 @@ def find_tokens(text: str) -> set[str]:
     """Return the numbers and Latin words of a text; numbers in any script's digits, words without
     case.
     """
-    return {
-        str(int(token)) if token.isdecimal() else token.casefold()
-        for token in SHARED_TOKEN.findall(text)
-    }
+    tokens = SHARED_TOKEN.findall(text)
+    return {str(int(token)) if token.isdecimal() else token.casefold() for token in tokens}

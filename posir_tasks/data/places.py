@@ -34,17 +34,13 @@ def merge_places(places: Iterable[PlacedEvidence]) -> dict[str, list[PlacedEvide
         pair = place.query, place.document
         grades[pair] = max(place.grade, grades.get(pair, place.grade))
         merged = by_query[place.query]
-        if merged and _overlap(merged[-1], place):
-            start, end = merged[-1].span
-            merged[-1] = replace(merged[-1], span=Span(start, max(end, place.span.end)))
-        else:
-            merged.append(place)
-    return {
-        query: [replace(place, grade=grades[query, place.document]) for place in merged]
-        for query, merged in by_query.items()
-    }
-
-
-def _overlap(before: PlacedEvidence, after: PlacedEvidence) -> bool:
-    is_same = before.span == after.span
-    return before.document == after.document and (is_same or after.span.start < before.span.end)
+        if merged and merged[-1].document == place.document:
+            last = merged[-1].span
+            if place.span.start < last.end or place.span == last:
+                span = Span(last.start, max(last.end, place.span.end))
+                merged[-1] = replace(merged[-1], span=span)
+                continue
+        merged.append(place)
+    for query, merged in by_query.items():
+        merged[:] = [replace(place, grade=grades[query, place.document]) for place in merged]
+    return by_query

@@ -8,7 +8,7 @@ Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et 
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -45,7 +45,6 @@ from posir_tasks.data.posir_rules import (
     check_not_empty,
     check_places,
     check_tables,
-    count_translated,
     find_doubts,
     tolerate_tables,
 )
@@ -55,6 +54,7 @@ from posir_tasks.values.evidence import Evidence, Place
 
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
+LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
 #: The file of those queries that have several places of evidence, if there are any; the others know
 #: nothing of them.
 PLACES_FILE = "places.parquet"
@@ -117,42 +117,25 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     """Return the problems of a domain, which `posir validate` refuses, and warnings; DataError
     without the Hub.
     """
-    tables, problems = _read_tables(repository, key)
+    tables, places, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
         tables = replace(tables, originals=originals if originals.height else None)
-    places, place_problems = _read_places(repository, key)
-    problems += place_problems
     problems += check_not_empty(tables, places)
     problems += check_tables(tables)
     problems += check_places(places, tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
     doubts = find_doubts(tables)
-    if not place_problems:
-        doubts += _find_repeats(tables, places)
-    if count := count_translated(tables):
-        doubts.append(
-            f"{count:,} of {tables.queries.frame.height:,} queries have the pos_char_length of the "
-            "English document of the same id, and not of their own; a run takes positions from the "
-            "columns, and places in the text from their share of it"
-        )
+    if tables.complete and "corpus-id" in places.frame.columns:
+        documents = Dataset.from_polars(tables.corpus.frame.select("text", id="_id"))
+        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+        pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
+        repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
+        copies = find_copies(documents, relevant)
+        doubts += [copies.describe()] if copies else []
+        doubts += [repeated] if repeated else []
     return problems, [f"{key}: {sentence}" for sentence in doubts]
-
-
-def _find_repeats(tables: PosirTables, places: CheckedTable) -> Iterator[str]:
-    """Yield a sentence on copies of relevant documents, and one on questions with a text that
-    several documents share.
-    """
-    if not tables.complete:
-        return
-    documents = Dataset.from_polars(tables.corpus.frame.select("text", id="_id"))
-    relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
-    if copies := find_copies(documents, relevant):
-        yield copies.describe()
-    asked = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
-    if repeated := count_repeated_texts(asked.iter_rows(), documents).warning:
-        yield repeated
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
@@ -162,25 +145,23 @@ def _join_positives(tables: PosirTables) -> pl.DataFrame:
     )
 
 
-def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
+def _read_tables(
+    repository: Repository, key: SubsetKey
+) -> tuple[PosirTables, CheckedTable, list[DataProblem]]:
+    """Return the tables of a domain, the places of queries that have several, no rows if there is
+    no such file, and what is wrong with the columns.
+    """
     corpus_file, qrels_file, queries_file = key.files
     corpus, problems = _read_table(repository, corpus_file, CORPUS)
-    qrels, qrels_problems = _read_table(repository, qrels_file, QRELS)
     queries, queries_problems = _read_table(repository, queries_file, QUERIES, TITLES)
-    same_language = key.language == key.corpus_language
-    tables = PosirTables(corpus, queries, qrels, same_language=same_language)
-    return tables, [*problems, *queries_problems, *qrels_problems]
-
-
-def _read_places(
-    repository: Repository, key: SubsetKey
-) -> tuple[CheckedTable, Sequence[DataProblem]]:
-    """Return the places of queries that have several, no rows if there is no such file, and what is
-    wrong with its columns.
-    """
+    qrels, qrels_problems = _read_table(repository, qrels_file, QRELS)
+    problems = [*problems, *queries_problems, *qrels_problems]
+    places = CheckedTable(key.places, pl.DataFrame(schema=PLACES))
     if key.places in repository.paths(key.places.rpartition("/")[0]):
-        return _read_table(repository, key.places, PLACES, TITLES)
-    return CheckedTable(key.places, pl.DataFrame(schema=PLACES)), []
+        places, place_problems = _read_table(repository, key.places, PLACES, TITLES)
+        problems += place_problems
+    same_language = key.language == key.corpus_language
+    return PosirTables(corpus, queries, qrels, same_language=same_language), places, problems
 
 
 def _read_table(
@@ -200,14 +181,18 @@ def _inspect_pairing(
     """Check that documents of two languages with one id are translations; texts that are on the Hub
     are not downloaded.
     """
-    own = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
-    judged = _read_local(repository, f"{key.corpus_language}/{key.domain}/{FILES[1]}", QRELS)
-    agreement = compare_documents(_pair_documents(tables, own, judged))
+    corpus = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
+    documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
+    pairs = documents.agg(characters=pl.col("pos_char_length").first())
+    others = tables.corpus.frame.select(id="_id", other_text="text")
+    pairs = pairs.join(others, on="id", maintain_order="left")
+    texts = corpus.unique("_id", keep="first").select("text", id="_id")
+    agreement = compare_documents(pairs.join(texts, on="id", how="left", maintain_order="left"))
     height = tables.corpus.frame.height
     warnings = []
-    if not own.is_empty() and own.height != height:
+    if corpus.height not in (0, height):
         warnings.append(
-            f"{key}: {own.height:,} documents in {key.language}, {height:,} in "
+            f"{key}: {corpus.height:,} documents in {key.language}, {height:,} in "
             f"{key.corpus_language}"
         )
     if agreement.is_mispaired:
@@ -223,23 +208,6 @@ def _inspect_pairing(
             f"translations of those of the same id; {agreement}. {ADVICE}."
         )
     return [], warnings
-
-
-def _pair_documents(tables: PosirTables, own: pl.DataFrame, judged: pl.DataFrame) -> pl.DataFrame:
-    """Return the relevant documents of queries as `compare_documents` takes them, given the corpus
-    in the language of the queries and the qrels in that of the corpus.
-    """
-    documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
-    pairs = documents.agg(characters=pl.col("pos_char_length").first(), questions=pl.len())
-    others = judged.filter(pl.col("score") > 0).group_by(id="corpus-id")
-    texts = tables.corpus.frame.select(id="_id", other_text="text")
-    pairs = pairs.join(texts, on="id", maintain_order="left")
-    for further in (
-        own.unique("_id", keep="first").select("text", id="_id"),
-        others.agg(other_questions=pl.col("query-id").n_unique()),
-    ):
-        pairs = pairs.join(further, on="id", how="left", maintain_order="left")
-    return pairs
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
@@ -270,14 +238,14 @@ def read_domain(
             translations of each other, or no query can be evaluated.
     """
     key = SubsetKey(language, corpus_language, domain)
-    tables, problems = _read_tables(repository, key)
-    places, place_problems = _read_places(repository, key)
+    tables, places, problems = _read_tables(repository, key)
     # The column is optional: of another type, it is not that of the layout.
-    problems = [problem for problem in (*problems, *place_problems) if problem.field != TITLE]
+    problems = [problem for problem in problems if problem.field != TITLE]
     raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
     kept, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
-    if (kept.queries.frame.is_empty() and places.frame.is_empty()) or kept.corpus.frame.is_empty():
+    has_queries = kept.queries.frame.height or places.frame.height
+    if not has_queries or kept.corpus.frame.is_empty():
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
         raise DataError("\n".join(lines if kept.same_language else [*lines, f"{ADVICE}."]))
     if not kept.same_language:
@@ -297,7 +265,8 @@ def read_domain(
         tolerated=count_tolerated(tolerated),
         places={name: Place(query, read_grade(grade)) for name, query, grade in columns},
     )
-    if repeated := count_repeated(data).warning:
+    repeated = count_repeated(data).warning
+    if repeated:
         warnings.append(f"{key}: {repeated}")
     return replace(data, warnings=tuple(warnings))
 
@@ -350,14 +319,9 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
-        if languages:
-            has = f"It has {', '.join(sorted(languages))}."
-        else:
-            has = "It has no data in the PosIR layout."
-        files = ", ".join(FILES)
         raise DataError(
-            f"{repository.location}: no {language} data; expected {language}/<domain>/ with "
-            f"{files}. {has}"
+            f"{repository.location}: no {language} data; expected {LAYOUT}. It has "
+            f"{', '.join(sorted(languages)) or 'no language'}."
         )
     return domains
 
@@ -366,20 +330,12 @@ def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
     """Return what `find_layout` does; raise PosirError if there is no such folder, or it has no
     data in the PosIR layout.
     """
-    if not path.is_dir():
-        if path.exists():
-            problem = "is a file; `posir import` converts other formats"
-        else:
-            problem = "no such folder"
-        raise PosirError(
-            f"{path}: {problem}. Give a folder in the PosIR layout, <language>/<domain>/."
-        )
-    layout = find_layout(path)
+    layout = find_layout(path) if path.is_dir() else None
     if layout is None:
+        problem = "has no data" if path.exists() else "no such folder. Give one with data"
         raise PosirError(
-            f"{path}: no data in the PosIR layout, <language>/<domain>/{{{','.join(FILES)}}}. "
-            "Give the folder that holds the folders of the languages, or the folder of a "
-            "language or a domain; `posir import` converts other formats."
+            f"{path}: {problem} in the PosIR layout, {LAYOUT}. Give the folder of all languages, "
+            "of one language or of one domain; `posir import` converts other formats."
         )
     return layout
 
@@ -401,17 +357,16 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
         return None
     root, language, domain = held
     repository = LocalRepository(root)
-    languages = [language]
-    if not language:
-        folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
-        languages = [name for name in folders if not name.startswith(".")]
+    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
+    languages = [name for name in folders if not name.startswith(".")]
+    if language:
+        languages = [language]
     keys = []
     for code in languages:
         domains = [domain] if domain else list_domains(repository, code)
         keys += [SubsetKey(code, code, name) for name in domains]
     if not keys:
-        files = ", ".join(FILES)
-        raise DataError(f"{root}: no domain; expected <language>/<domain>/ with {files}.")
+        raise DataError(f"{root}: no domain; expected {LAYOUT}.")
     english = list_domains(repository, PIVOT.code)
     crossed = [
         replace(key, corpus_language=PIVOT.code)
@@ -433,9 +388,9 @@ def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
         (folder.parent, f"{folder.name}/*/", folder.name, ""),
         (language.parent, f"{language.name}/{folder.name}/", language.name, folder.name),
     ):
-        for name in FILES:
-            if any(_is_of_layout(file) for file in root.glob(pattern + name)):
-                return root, code, domain
+        files = [file for name in FILES for file in root.glob(pattern + name)]
+        if any(map(_is_of_layout, files)):
+            return root, code, domain
     return None
 
 
@@ -486,19 +441,8 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     texts = data.queries["text"][:]
     columns = (evidence.query_ids, texts, spans, evidence.characters, evidence.tokens)
     queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
-    if not evidence.clusters:
-        return queries
     titles = [title or None for title in evidence.clusters]
-    return queries.with_columns(pl.Series(TITLE, titles, pl.String))
-
-
-def _tabulate_places(data: PositionData) -> pl.DataFrame:
-    places = [data.places[name] for name in data.evidence.query_ids]
-    return _tabulate_queries(data).with_columns(
-        pl.Series("query-id", [place.query for place in places], pl.String),
-        pl.Series("corpus-id", data.evidence.document_ids, pl.String),
-        pl.Series("score", [place.grade for place in places], pl.Float64),
-    )
+    return queries.with_columns(pl.Series(TITLE, titles, pl.String)) if titles else queries
 
 
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
@@ -507,19 +451,24 @@ def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
     texts = {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
     corpus = pl.DataFrame(texts, schema=CORPUS)
-    qrels = pl.DataFrame(pairs).cast(pl.String).with_columns(score=pl.lit(1, pl.Int64))
-    tables = dict(zip(FILES, (corpus, qrels, _tabulate_queries(single)), strict=True))
-    checked = {file: CheckedTable(str(folder / file), table) for file, table in tables.items()}
-    corpus_table, qrels_table, queries_table = checked.values()
-    qrels_table = replace(qrels_table, frame=qrels.cast({"score": pl.Float64}))
-    written = PosirTables(corpus_table, queries_table, qrels_table, same_language=True)
-    places = CheckedTable(str(folder / PLACES_FILE), _tabulate_places(several))
-    problems = [*check_not_empty(written, places), *check_tables(written)]
-    raise_problems([*problems, *check_places(places, written)])
-    if places.frame.height:
-        grades = [place.grade for place in several.places.values()]
-        is_whole = all(isinstance(grade, int) for grade in grades)
-        tables[PLACES_FILE] = places.frame.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    qrels = pl.DataFrame({**pairs, "score": [1.0] * len(single.evidence)}, schema=QRELS)
+    queries = _tabulate_queries(single)
+    tables = dict(zip(FILES, (corpus, qrels, queries), strict=True))
+    checked = [CheckedTable(str(folder / file), table) for file, table in tables.items()]
+    written = PosirTables(checked[0], checked[2], checked[1], same_language=True)
+    rows = [data.places[name] for name in several.evidence.query_ids]
+    places = _tabulate_queries(several).with_columns(
+        pl.Series("query-id", [place.query for place in rows], pl.String),
+        pl.Series("corpus-id", several.evidence.document_ids, pl.String),
+        pl.Series("score", [place.grade for place in rows], pl.Float64),
+    )
+    place_table = CheckedTable(str(folder / PLACES_FILE), places)
+    problems = [*check_not_empty(written, place_table), *check_tables(written)]
+    raise_problems([*problems, *check_places(place_table, written)])
+    tables[FILES[1]] = qrels.cast({"score": pl.Int64})
+    if rows:
+        is_whole = all(isinstance(place.grade, int) for place in rows)
+        tables[PLACES_FILE] = places.cast({"score": pl.Int64 if is_whole else pl.Float64})
     return tables
 
 

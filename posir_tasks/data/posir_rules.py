@@ -8,7 +8,7 @@ search with, or no document to find.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -31,10 +31,6 @@ from posir_tasks.data.pairing import ADVICE
 #: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
 MAX_LENGTH = 2**31 - 1
 
-#: Fix of an empty or a reversed span.
-AFTER = "end must be after start"
-SINGLE_PLACE = "has one place; a query with one place is a row of queries.parquet"
-GRADE_LIMITS = f"must be above 0 and at most {MAX_GRADE:,}"
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
 QRELS: Schema = {"query-id": pl.String, "corpus-id": pl.String, "score": pl.Float64}
 QUERIES: Schema = {
@@ -90,7 +86,7 @@ class PosirTables:
 
 
 def _has_columns(table: CheckedTable, columns: Schema) -> bool:
-    return set(columns) <= set(table.frame.columns)
+    return columns.keys() <= {*table.frame.columns}
 
 
 @dataclass(frozen=True)
@@ -133,11 +129,9 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = tables.queries.frame
     if not tables.has_qrels:
         return queries
-    by_query = tables.positives.group_by("query-id", maintain_order=True)
+    by_query = tables.positives.group_by(_id="query-id", maintain_order=True)
     positives = by_query.agg(relevant=pl.len(), document=pl.col("corpus-id").first())
-    queries = queries.join(
-        positives, left_on="_id", right_on="query-id", how="left", maintain_order="left"
-    )
+    queries = queries.join(positives, on="_id", how="left", maintain_order="left")
     queries = queries.with_columns(pl.col("relevant").fill_null(0))
     if not (tables.complete and tables.same_language):
         return queries
@@ -193,7 +187,7 @@ def _require_spans() -> list[Rule]:
         Rule(
             field,
             two & (start == end),
-            f"is empty; {AFTER}",
+            "is empty; end must be after start",
             "queries_with_empty_span",
             "queries have an empty pos_char_span",
             kept,
@@ -201,7 +195,7 @@ def _require_spans() -> list[Rule]:
         Rule(
             field,
             two & (start > end),
-            f"is reversed; {AFTER}",
+            "is reversed; end must be after start",
             "queries_with_reversed_span",
             "queries have a pos_char_span whose end is before its start",
             kept,
@@ -282,6 +276,16 @@ def _require_pairs() -> list[Rule]:
             "positions are read from the columns; where in the text the evidence is follows from "
             "its share of the length",
         ),
+        Rule(
+            "pos_char_length",
+            pl.col("translated"),
+            "",
+            "translated_queries",
+            "queries have the pos_char_length of the English document of the same id, and not of "
+            "their own",
+            "a run takes positions from the columns, and places in the text from their share of it",
+            is_problem=False,
+        ),
     ]
 
 
@@ -301,16 +305,14 @@ STEPS = (
 )
 
 
-def _list_corpus_keys() -> Iterator[str]:
-    needed = {"has_document", "characters"}
-    for step in STEPS:
-        for rule in step.rules:
-            if step.table == "corpus" or needed & {*rule.invalid.meta.root_names()}:
-                yield rule.key
-
-
 #: Keys of the numbers in a result whose rules need the corpus.
-CORPUS_KEYS = frozenset(_list_corpus_keys())
+CORPUS_KEYS = frozenset(
+    rule.key
+    for step in STEPS
+    for rule in step.rules
+    if step.table == "corpus"
+    or not {"has_document", "characters"}.isdisjoint(rule.invalid.meta.root_names())
+)
 
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
@@ -339,23 +341,17 @@ def find_doubts(tables: PosirTables) -> list[str]:
         rules = [rule for rule in step.rules if not rule.is_problem]
         tolerated = step.run(tables).tolerate(rules)[1]
         doubts += [rows.sentence for rows in tolerated]
-    return [*doubts, *_audit_judgments(tables).describe()]
+    grades = _collect_judgments(tables)
+    texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
+    judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
+    audit = JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
+    return [*doubts, *audit.describe()]
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
     """Collect the grades of qrels that have every column, without malformed rows."""
     rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
     return collect_grades(rows.iter_rows())
-
-
-def _audit_judgments(tables: PosirTables) -> JudgmentAudit:
-    """Compare the judgments of tables, which have every column, with the ids of queries and
-    documents.
-    """
-    grades = _collect_judgments(tables)
-    texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
-    judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
-    return JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
 
 
 def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
@@ -378,36 +374,33 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
         ("_id", pl.col("_id").is_in(ids), f"is an id in {file}, too"),
         ("query-id", query.is_null(), "is missing"),
         ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one place"),
-        ("query-id", pl.len().over("query-id") == 1, SINGLE_PLACE),
+        (
+            "query-id",
+            pl.len().over("query-id") == 1,
+            "has one place; a query with one place is a row of queries.parquet",
+        ),
         ("text", several_texts, "differs between the places of one query"),
-        ("score", ~((score > 0) & (score <= MAX_GRADE)), GRADE_LIMITS),
+        (
+            "score",
+            ~((score > 0) & (score <= MAX_GRADE)),
+            f"must be above 0 and at most {MAX_GRADE:,}",
+        ),
         ("score", several_scores, "differs between the places in one document"),
     ):
         problems += places.check_rows(invalid, field, message)
     return problems
 
 
-def count_translated(tables: PosirTables) -> int:
-    """Return how many queries have the length of the English document of the same id, and not of
-    their own.
-    """
-    queries = _annotate_queries(tables)
-    return int(queries["translated"].sum()) if "translated" in queries.columns else 0
-
-
 def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
     """Return a problem for a corpus or queries without rows, which no task can evaluate."""
-    problems = []
-    if tables.corpus.frame.is_empty() and _has_columns(tables.corpus, CORPUS):
-        problems.append(_report_no_rows(tables.corpus, "document"))
-    has_no_query = tables.queries.frame.is_empty() and places.frame.is_empty()
-    if has_no_query and _has_columns(tables.queries, QUERIES):
-        problems.append(_report_no_rows(tables.queries, "query"))
-    return problems
-
-
-def _report_no_rows(table: CheckedTable, row: str) -> DataProblem:
-    return DataProblem(table.file, None, f"has no rows; at least one {row} is needed")
+    needed = [(tables.corpus, CORPUS)]
+    if places.frame.is_empty():
+        needed.append((tables.queries, QUERIES))
+    return [
+        DataProblem(table.file, None, "has no rows; at least one is needed")
+        for table, columns in needed
+        if table.frame.is_empty() and _has_columns(table, columns)
+    ]
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:

@@ -5,6 +5,7 @@ them.
 import random
 from collections.abc import Iterable
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from posir_tasks.data.checks import (
     require_texts,
 )
 from posir_tasks.data.data import PositionData
-from posir_tasks.data.repository import DATA_SUFFIXES, PARQUET, Repository
+from posir_tasks.data.repository import DATA_SUFFIXES, Repository
 from posir_tasks.values.evidence import POSITIONS, Evidence
 
 SQUAD: dict[str, PolarsDataType] = {
@@ -85,33 +86,28 @@ def read_squad(repository: Repository) -> PositionData:
     """
     frames = []
     answered = pl.col("answer_start").list.len() > 0
-    for split in ("train", "validation"):
-        for file in _fetch_split(repository, split):
-            frame = read_columns(file, SQUAD, TITLE).unnest("answers")
-            table = CheckedTable(str(file), frame)
-            start = pl.col("answer_start").list.get(0, null_on_oob=True)
-            outside = answered.fill_null(False) & ~start.is_between(
-                0, pl.col("context").str.len_chars(), closed="left"
-            )
-            message = "is outside its context; 0 <= answer_start < characters of the context"
-            texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
-            raise_problems(
-                [*table.check(texts), *table.check_rows(outside, "answer_start", message)]
-            )
-            frames.append(frame)
+    start = pl.col("answer_start").list.get(0, null_on_oob=True)
+    is_inside = start.is_between(0, pl.col("context").str.len_chars(), closed="left")
+    message = "is outside its context; 0 <= answer_start < characters of the context"
+    texts = [require_texts(field, "rows", keep=False) for field in ("context", "question")]
+    files = (_fetch_split(repository, split) for split in ("train", "validation"))
+    for file in chain.from_iterable(files):
+        frame = read_columns(file, SQUAD, TITLE).unnest("answers")
+        table = CheckedTable(str(file), frame)
+        outside = table.check_rows(answered.fill_null(False) & ~is_inside, "answer_start", message)
+        raise_problems([*table.check(texts), *outside])
+        frames.append(frame)
     rows = pl.concat(frames, how="diagonal")
     raise_problems(CheckedTable(repository.location, rows).check(require_ids("id", "questions")))
-    title = pl.col("title") if "title" in rows.columns else pl.lit("")
-    contexts = rows.select("context", title.fill_null("").alias("article")).unique(
-        "context", keep="first", maintain_order=True
-    )
-    contexts = contexts.with_row_index("row").select(
-        pl.format("c{}", "row").alias("document"), "context", "article"
-    )
+    has_titles = "title" in rows.columns
+    title = pl.col("title").fill_null("") if has_titles else pl.lit("")
+    contexts = rows.select("context", article=title)
+    contexts = contexts.unique("context", keep="first", maintain_order=True).with_row_index("row")
+    contexts = contexts.select("context", "article", document=pl.format("c{}", "row"))
     queries = _assign_last(rows.filter(answered), contexts, "context")
     starts = queries["answer_start"].list.get(0).to_numpy()
     revision = repository.revision(repository.paths())
-    articles = tuple(queries["article"].to_list()) if "title" in rows.columns else ()
+    articles = tuple(queries["article"].to_list()) if has_titles else ()
     return _build_data(contexts, "context", queries, revision, starts=starts, clusters=articles)
 
 
@@ -130,19 +126,6 @@ def sample_tiny_squad(data: PositionData) -> PositionData:
     return data.select(_shuffle(len(data.evidence))[:TINY_SQUAD_QUERIES])
 
 
-def read_fineweb(repository: Repository) -> PositionData:
-    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise
-    DataError without files.
-
-    It is the split `train` in Parquet, or else all files of JSON objects, which `datasets` reads as
-    well.
-    """
-    paths = list_fineweb_files(repository)
-    if not any(path.endswith(PARQUET) for path in paths):
-        return read_fineweb_raw(repository)
-    return _build_fineweb(repository, _fetch_split(repository, "train"), paths)
-
-
 def list_fineweb_files(repository: Repository) -> list[str]:
     """Return the paths of the data files of FineWeb-PosQ: Parquet, or else JSON objects."""
     return repository.paths() or list_raw_files(repository)
@@ -150,11 +133,21 @@ def list_fineweb_files(repository: Repository) -> list[str]:
 
 def list_raw_files(repository: Repository) -> list[str]:
     """Return the paths of all data files of a release of FineWeb-PosQ, in any format."""
-    return [
-        path
-        for path in repository.paths(suffixes=DATA_SUFFIXES)
-        if path.split("/")[-1] not in NO_DATA
-    ]
+    paths = repository.paths(suffixes=DATA_SUFFIXES)
+    return [path for path in paths if path.split("/")[-1] not in NO_DATA]
+
+
+def read_fineweb(repository: Repository) -> PositionData:
+    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise
+    DataError without files.
+
+    It is the split `train` in Parquet, or else all files of JSON objects, which `datasets` reads as
+    well.
+    """
+    paths = repository.paths()
+    if not paths:
+        return read_fineweb_raw(repository)
+    return _build_fineweb(repository, _fetch_split(repository, "train"), paths)
 
 
 def read_fineweb_raw(repository: Repository) -> PositionData:
@@ -170,7 +163,7 @@ def read_fineweb_raw(repository: Repository) -> PositionData:
             f"{repository.location}: no file train-*.parquet, and none of JSON objects, *.json or "
             "*.jsonl."
         )
-    return _build_fineweb(repository, [repository.fetch(path) for path in paths], paths)
+    return _build_fineweb(repository, map(repository.fetch, paths), paths)
 
 
 def _build_fineweb(
@@ -184,19 +177,16 @@ def _build_fineweb(
         tolerated += broken
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
-    passages = passages.select(pl.format("p{}", "row").alias("document"), "content")
+    passages = passages.select("content", document=pl.format("p{}", "row"))
     queries = _assign_last(rows.filter(IS_QUESTION & ~NO_CLASS), passages, "content")
-    queries = queries.with_columns(pl.format("q{}", "row").alias("id"))
+    queries = queries.with_columns(id=pl.format("q{}", "row"))
+    warnings = tuple(part.sentence for part in tolerated)
     if queries.is_empty():
-        reasons = "".join(f"\n{part.sentence}" for part in tolerated)
-        raise DataError(f"{repository.location}: no question can be evaluated.{reasons}")
+        problem = f"{repository.location}: no question can be evaluated."
+        raise DataError("\n".join([problem, *warnings]))
     labels = tuple(queries["span_class"].to_list())
     data = _build_data(passages, "content", queries, repository.revision(paths), labels=labels)
-    return replace(
-        data,
-        tolerated=count_tolerated(tolerated),
-        warnings=tuple(rows.sentence for rows in tolerated),
-    )
+    return replace(data, tolerated=count_tolerated(tolerated), warnings=warnings)
 
 
 def _read_fineweb_rows(file: Path) -> pl.DataFrame:
@@ -204,11 +194,10 @@ def _read_fineweb_rows(file: Path) -> pl.DataFrame:
     dtype = read_column_types(file, ["span_class"]).get("span_class")
     labels = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String
     frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
+    label = pl.col("span_class")
     if isinstance(dtype, pl.List):
-        frame = frame.with_columns(pl.col("span_class").list.join("+"))
-    return frame.with_columns(
-        pl.col("span_class").str.replace_many([*FIRST_NAMES], [*FIRST_NAMES.values()])
-    )
+        label = label.list.join("+")
+    return frame.with_columns(label.str.replace_many(FIRST_NAMES))
 
 
 def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
@@ -229,7 +218,7 @@ def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
 
 
 def _shuffle(count: int) -> list[int]:
-    order = list(range(count))
+    order = [*range(count)]
     random.Random(TINY_SEED).shuffle(order)
     return order
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 import logging
 import unicodedata
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from reprlib import repr as short_repr
@@ -16,22 +16,17 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.data.checks import (
-    DOCUMENTS_WITHOUT_TEXT,
-    MAX_EXAMPLES,
-    ToleratedRows,
-    count_tolerated,
-)
+from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import PositionData
 from posir_tasks.data.formats.passages import (
-    NO_ANSWER,
-    UNANSWERABLE,
+    Cause,
     Item,
     Passage,
     PassageQuestion,
     SkippedText,
     StatedAnswer,
+    UnusableError,
     derive_document_ids,
     skip_question,
 )
@@ -54,10 +49,6 @@ REPAIR_DISTANCE = 5
 OTHER_FORM = (
     "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 )
-DUPLICATE = "is an exact duplicate"
-PLACE_UNKNOWN = "has several places of evidence, of which one is not known"
-#: Why a question about a document without text is left out.
-BLANK_DOCUMENT = "its relevant document has no text"
 NON_JOINER = "\u200c"
 #: Characters that texts of one language use for each other: Arabic for Persian letters and digits,
 #: cedillas for commas below.
@@ -96,67 +87,54 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Fo
     """
     listed = [answer for answer in (question.answer, *question.others) if answer]
     if is_unanswered(listed, document):
-        raise ValueError(UNANSWERABLE)
+        raise UnusableError(Cause.UNANSWERABLE)
     problems = list[ValueError]()
     for answer in listed:
         if marks_no_answer(answer, document):
             continue
         try:
-            return FoundAnswer(
-                answer, *find_span(answer, document, repair=repair), is_other=bool(problems)
-            )
+            span, is_moved = find_span(answer, document, repair=repair)
+            return FoundAnswer(answer, span, is_moved, is_other=bool(problems))
         except ValueError as error:
             problems.append(error)
     raise problems[0]
 
 
 def resolve_span(answer: StatedAnswer, document: str) -> Span:
-    """Return the span of a stated answer, or of its only occurrence; raise ValueError if there is
-    none.
+    """Return the span of a stated answer, or of its only occurrence; raise UnusableError if there
+    is none.
     """
     text = answer.text
     start = answer.start
     end = answer.end
     if text is None:
-        return _within_document(start, end, document)
+        if start is None or end is None:
+            raise UnusableError(Cause.NO_POSITION)
+        span = Span(start, end)
+        if not 0 <= start < end <= len(document) or not span.of(document).strip():
+            within = f"its document of {len(document)} characters"
+            problem = f"its span {start} to {end} is blank or not within {within}"
+            raise UnusableError(Cause.OUTSIDE, problem)
+        return span
     if not text.strip():
-        raise ValueError(UNANSWERABLE)
+        raise UnusableError(Cause.UNANSWERABLE)
     if start is None:
         if end is not None:
-            raise ValueError(NO_ANSWER)
+            raise UnusableError(Cause.NO_POSITION)
         starts = find_occurrences(text, document)
         if len(starts) != 1:
-            if not starts and _differs_in_form(text, document):
-                advice = OTHER_FORM
-            else:
-                advice = "; state its start"
-            if starts:
-                occurs = f"occurs {len(starts)} times in its document"
-            else:
-                occurs = "does not occur in its document"
-            raise ValueError(f"its answer {short_repr(text)} {occurs}{advice}")
-        return Span(starts[0], starts[0] + len(text))
-    if end not in (None, start + len(text)):
-        raise ValueError(
-            f"its span {start} to {end} is not as long as its answer {short_repr(text)}"
-        )
-    if start < 0 or document[start : start + len(text)] != text:
-        raise ValueError(_describe_mismatch(text, start, document))
-    return Span(start, start + len(text))
-
-
-def _within_document(start: int | None, end: int | None, document: str) -> Span:
-    if start is None:
-        raise ValueError(NO_ANSWER)
-    if end is None:
-        raise ValueError("states the start of its answer but neither its end nor its text")
-    if not 0 <= start < end <= len(document):
-        raise ValueError(
-            f"its span {start} to {end} is not within its document of {len(document)} characters"
-        )
-    if not document[start:end].strip():
-        raise ValueError(f"its span {start} to {end} is blank")
-    return Span(start, end)
+            times = f"its answer {short_repr(text)} occurs {len(starts)} times in its document"
+            is_in_other_form = not starts and _differs_in_form(text, document)
+            advice = OTHER_FORM if is_in_other_form else "; state its start"
+            raise UnusableError(Cause.AMBIGUOUS, times + advice)
+        start = starts[0]
+    span = Span(start, start + len(text))
+    if end not in (None, span.end):
+        problem = f"its span {start} to {end} is not as long as its answer {short_repr(text)}"
+        raise UnusableError(Cause.OUTSIDE, problem)
+    if start < 0 or span.of(document) != text:
+        raise _describe_mismatch(text, start, document)
+    return span
 
 
 def repair_span(answer: str, start: int, document: str) -> Span:
@@ -170,19 +148,20 @@ def repair_span(answer: str, start: int, document: str) -> Span:
     ValueError.
     """
     bare = answer.strip()
-    for text, stated in ((answer, start), (bare, start + answer.index(bare))):
+    for text, place in ((answer, start), (bare, start + answer.index(bare))):
         starts = find_occurrences(
-            text, document, max(0, stated - REPAIR_DISTANCE), stated + REPAIR_DISTANCE
+            text, document, max(0, place - REPAIR_DISTANCE), place + REPAIR_DISTANCE
         )
         if len(starts) > 1:
-            raise ValueError(
-                f"its answer {short_repr(text)} occurs {len(starts)} times near character {stated}"
+            raise UnusableError(
+                Cause.AMBIGUOUS,
+                f"its answer {short_repr(text)} occurs {len(starts)} times near character {place}",
             )
         if starts:
             return Span(starts[0], starts[0] + len(text))
     spelled = _find_spellings(answer, start, document)
     if len(spelled) != 1:
-        raise ValueError(_describe_mismatch(answer, start, document))
+        raise _describe_mismatch(answer, start, document)
     return spelled[0]
 
 
@@ -238,25 +217,17 @@ def _differs_in_form(text: str, document: str) -> bool:
     return unicodedata.normalize("NFC", text) in unicodedata.normalize("NFC", document)
 
 
-def _describe_mismatch(text: str, start: int, document: str) -> str:
+def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
     starts = find_occurrences(text, document)
-    near = [nearby for nearby in starts if abs(nearby - start) <= REPAIR_DISTANCE]
-    if len(near) == 1:
-        elsewhere = f"; it is at {near[0]}, and --repair moves it there"
-    elif len(_find_spellings(text, start, document)) == 1:
-        elsewhere = (
-            "; its document spells it otherwise (letters, spaces, invisible characters), which "
-            "--repair accepts"
-        )
-    elif starts:
-        elsewhere = (
-            f"; the nearest match is at {min(starts, key=lambda candidate: abs(candidate - start))}"
-        )
+    nearest = min(starts, key=lambda place: abs(place - start), default=None)
+    if nearest is not None:
+        elsewhere = f"; the nearest match is at {nearest}"
     elif _differs_in_form(text, document):
         elsewhere = OTHER_FORM
     else:
         elsewhere = " or anywhere else in its document"
-    return f"its answer {short_repr(text)} is not at character {start}{elsewhere}"
+    problem = f"its answer {short_repr(text)} is not at character {start}{elsewhere}"
+    return UnusableError(Cause.ELSEWHERE, problem)
 
 
 @dataclass
@@ -288,68 +259,49 @@ class ImportedData:
     def take(self, data: PositionData) -> ImportedData:
         """Return this with the documents, questions and places of data that were made from it."""
         corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
-        spans = map(Span, data.evidence.starts.tolist(), data.evidence.ends.tolist())
-        rows = zip(
-            data.evidence.query_ids,
-            data.queries["text"][:],
-            data.evidence.document_ids,
-            spans,
-            strict=True,
-        )
-        questions = {name: (text, document, span) for name, text, document, span in rows}
+        rows = data.list_questions()
+        questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
         titles = {name: title for name, title in self.titles.items() if name in corpus}
         return replace(
             self, documents=corpus, questions=questions, places=dict(data.places), titles=titles
         )
 
-    def tolerate_blank(self) -> list[ToleratedRows]:
-        """Return the documents without text, which stay in the corpus, and a sentence on them;
-        empty if there are none.
-        """
-        blank = [name for name, text in self.documents.items() if not text.strip()]
-        if not blank:
-            return []
-        lacking = pluralize(len(blank), "document has", "documents have")
-        sentence = f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus."
-        return [ToleratedRows(DOCUMENTS_WITHOUT_TEXT, len(blank), sentence)]
-
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
         """Return the skipped questions, and the skipped texts."""
-        questions = [skipped for skipped in self.skipped if skipped.is_question]
-        return questions, [skipped for skipped in self.skipped if not skipped.is_question]
+        questions = [skipped for skipped in self.skipped if skipped.cause]
+        return questions, [skipped for skipped in self.skipped if not skipped.cause]
 
     def to_position_data(
         self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens
     ) -> PositionData:
         """Return questions with their documents as every command takes them."""
-        relevant = progress(
-            [*{document: None for _, document, _ in self.questions.values()}], "Counting tokens"
-        )
-        tokens = {document: max(1, count_tokens(self.documents[document])) for document in relevant}
+        relevant = dict.fromkeys(document for _, document, _ in self.questions.values())
+        tokens = {
+            document: max(1, count_tokens(self.documents[document]))
+            for document in progress([*relevant], "Counting tokens")
+        }
         data = PositionData.from_questions(
             self.documents, self.questions, revision=revision, titles=self.titles, tokens=tokens
         )
-        blank = self.tolerate_blank()
-        moved = (
-            f"Answers to {len(self.repaired):,} of {pluralize(len(self.questions), 'question')} "
-            "are not where the file says: "
-            f"moved to the only match within {REPAIR_DISTANCE} characters."
-        )
-        unsuited = {name: skipped.detail for name, skipped in self.unsuited.items()}
         data = replace(
             data,
-            tolerated=count_tolerated(blank),
             skipped=tuple(self.skipped),
-            unsuited=unsuited,
+            unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
             places=self.places,
         )
-        sentences = [rows.sentence for rows in blank]
-        warnings = [
-            moved if self.repaired else "",
-            *sentences,
-            *self.notes,
-            count_repeated(data).warning,
-        ]
+        warnings = []
+        if self.repaired:
+            questions = pluralize(len(self.questions), "question")
+            warnings.append(
+                f"Answers to {len(self.repaired):,} of {questions} are not where the file says: "
+                f"moved to the only match within {REPAIR_DISTANCE} characters."
+            )
+        blank = [name for name, text in self.documents.items() if not text.strip()]
+        if blank:
+            lacking = pluralize(len(blank), "document has", "documents have")
+            warnings.append(f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus.")
+            data = replace(data, tolerated={DOCUMENTS_WITHOUT_TEXT: len(blank)})
+        warnings += [*self.notes, count_repeated(data).warning]
         # The notes of an import have some of them.
         return replace(data, warnings=tuple(dict.fromkeys(filter(None, warnings))))
 
@@ -361,7 +313,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     out.
     """
     imported = ImportedData()
-    stated = dict[str, PassageQuestion]()
+    by_id = dict[str, PassageQuestion]()
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
     repeated = _find_repeated_ids(passages)
@@ -381,11 +333,11 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
-                asked = replace(question, id=None) if question.id in repeated else question
-                stated[_add_question(imported, asked, document, repair=repair)] = asked
+                renamed = replace(question, id=None) if question.id in repeated else question
+                by_id[_add_question(imported, renamed, document, repair=repair)] = renamed
             except ValueError as error:
-                imported.skipped.append(skip_question(question.file, question.name, str(error)))
-    _join_places(imported, stated)
+                imported.skipped.append(skip_question(question.file, question.name, error))
+    _join_places(imported, by_id)
     if imported.others:
         notes.append(
             f"{pluralize(imported.others, 'question')} of {len(imported.questions):,}: the first "
@@ -404,19 +356,21 @@ def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item],
     return converted, [*notes, *filter(None, [describe_unchecked(read)])]
 
 
-def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) -> None:
+def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -> None:
     """Group questions that are places of one query, given all by id: places that overlap become
     one.
 
     A query of which one place was skipped or is not known cannot be evaluated by position.
     """
-    lost = {(item.file, item.name) for item in imported.skipped if item.detail != DUPLICATE}
+    lost = {
+        (item.file, item.name) for item in imported.skipped if item.cause is not Cause.DUPLICATE
+    }
     by_query: dict[str, list[str]] = defaultdict(list)
-    for name, question in stated.items():
+    for name, question in by_id.items():
         if question.query is not None:
             by_query[question.query].append(name)
     for query, names in by_query.items():
-        questions = [stated[name] for name in names]
+        questions = [by_id[name] for name in names]
         if len({question.text for question in questions}) > 1:
             raise DataError(
                 f"{questions[0].file}: query {query}: its places have different texts; ids must be "
@@ -424,22 +378,22 @@ def _join_places(imported: ImportedData, stated: Mapping[str, PassageQuestion]) 
             )
         is_lost = any((question.file, question.name) in lost for question in questions)
         if is_lost or (len(names) > 1 and not imported.unsuited.keys().isdisjoint(names)):
-            for name, question in zip(names, questions, strict=True):
-                item = skip_question(question.file, question.name, PLACE_UNKNOWN)
+            for name in names:
+                item = skip_question(by_id[name].file, by_id[name].name, Cause.PLACE_UNKNOWN)
                 imported.unsuited[name] = item
-            continue
-        places = []
-        for name, question in zip(names, questions, strict=True):
-            _, document, span = imported.questions[name]
-            places.append(PlacedEvidence(name, query, document, span, question.grade))
-        _keep_places(imported, query, names, merge_places(places)[query])
+        else:
+            _merge_query(imported, query, {name: by_id[name].grade for name in names})
 
 
-def _keep_places(
-    imported: ImportedData, query: str, names: Iterable[str], merged: Sequence[PlacedEvidence]
-) -> None:
-    text = imported.questions[merged[0].name][0]
-    for name in {*names} - {place.name for place in merged}:
+def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]) -> None:
+    """Merge the places of a query, given the grade of each by its id."""
+    text = ""
+    places = []
+    for name, grade in grades.items():
+        text, document, span = imported.questions[name]
+        places.append(PlacedEvidence(name, query, document, span, grade))
+    merged = merge_places(places)[query]
+    for name in grades.keys() - {place.name for place in merged}:
         del imported.questions[name]
     for place in merged:
         imported.questions[place.name] = (text, place.document, place.span)
@@ -458,7 +412,7 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
                 contents[question.id].add(
                     (passage.id or passage.text, question.text, question.answer)
                 )
-    repeated = {name for name, known in contents.items() if len(known) > 1}
+    repeated = {name for name, variants in contents.items() if len(variants) > 1}
     if repeated:
         logger.warning(
             "%s of several questions (first %s): the ids of these questions are derived from "
@@ -476,25 +430,23 @@ def _add_question(
     DataError if the id is another's.
     """
     if not question.text.strip():
-        raise ValueError("its text is empty")
-    if not imported.documents[document].strip():
-        raise ValueError(BLANK_DOCUMENT)
-    if question.answer:
-        match = find_answer(question, imported.documents[document], repair=repair)
-    else:
-        match = None
+        raise UnusableError(Cause.NO_TEXT, "its text is empty")
+    text = imported.documents[document]
+    if not text.strip():
+        raise UnusableError(Cause.BLANK_DOCUMENT)
+    match = find_answer(question, text, repair=repair) if question.answer else None
     span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)
     if imported.questions.setdefault(name, content) is not content:
         if imported.questions[name] == content:
-            raise ValueError(DUPLICATE)
+            raise UnusableError(Cause.DUPLICATE)
         raise DataError(
             f"{question.file}: question {question.name}: another question has the id too; ids "
             "must be unique."
         )
     if match is None:
-        imported.unsuited[name] = skip_question(question.file, question.name, NO_ANSWER)
+        imported.unsuited[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
     elif match.is_moved:
         imported.repaired.append((replace(question, answer=match.answer), span))
     imported.others += match is not None and match.is_other

@@ -83,7 +83,8 @@ class LocalRepository:
         """Return `local-` and a digest of the paths and contents of files; missing ones are
         ignored.
         """
-        files = {path: file for path in paths if (file := self.locate(path)).is_file()}
+        located = {path: self.locate(path) for path in paths}
+        files = {path: file for path, file in located.items() if file.is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
@@ -91,10 +92,10 @@ class LocalRepository:
         """Return the paths of the files of some formats below a folder, sorted, with `/`, relative
         to the repository.
         """
-        head, below = (f"{self.prefix}/", self.root) if self.prefix else ("", self.root / folder)
-        paths = sorted(
-            head + file.relative_to(self.root).as_posix() for file in find_files(below, suffixes)
-        )
+        head = f"{self.prefix}/" if self.prefix else ""
+        below = self.root if self.prefix else self.root / folder
+        files = find_files(below, suffixes)
+        paths = sorted(head + file.relative_to(self.root).as_posix() for file in files)
         return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:
@@ -157,25 +158,19 @@ class HubRepository:
         try:
             # Requested by its name, a branch is recorded in the cache, which then works without a
             # network.
-            file = Path(
-                hf_hub_download(self.repo_id, path, repo_type="dataset", revision=self.requested)
-            )
-            if self.revision() not in file.parts:
-                file = Path(
-                    hf_hub_download(
-                        self.repo_id, path, repo_type="dataset", revision=self.revision()
-                    )
-                )
-            return file
+            for revision in (self.requested, self.revision()):
+                file = hf_hub_download(self.repo_id, path, repo_type="dataset", revision=revision)
+                if self.revision() in Path(file).parts:
+                    break
+            return Path(file)
         except DataError:
             raise
-        except (
-            Exception
-        ) as error:  # the HTTP library's own errors differ between versions of huggingface_hub
-            if isinstance(error, EntryNotFoundError) and not isinstance(
-                error, LocalEntryNotFoundError
-            ):
-                raise DataError(f"{self.location}: there is no file {path}.") from error
+        except LocalEntryNotFoundError as error:
+            raise self.access_error(error) from error
+        except EntryNotFoundError as error:
+            raise DataError(f"{self.location}: there is no file {path}.") from error
+        # The HTTP library's own errors differ between versions of huggingface_hub.
+        except Exception as error:
             raise self.access_error(error) from error
 
     def access_error(self, error: Exception) -> DataError:
@@ -210,9 +205,8 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
         info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
         raise repository.access_error(error) from error
-    except (
-        Exception
-    ) as offline:  # the HTTP library's own errors differ between versions of huggingface_hub
+    # The HTTP library's own errors differ between versions of huggingface_hub.
+    except Exception as offline:
         try:
             cached = snapshot_download(
                 name, repo_type="dataset", revision=requested, local_files_only=True
@@ -223,25 +217,29 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
             raise repository.access_error(offline) from offline
-        return Path(cached).name, tuple(LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES))
+        paths = LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES)
+        return Path(cached).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]
     return str(info.sha), tuple(sorted(name for name in names if name.endswith(DATA_SUFFIXES)))
 
 
 def name_version(subset: str, revision: str) -> str:
     """Return the name of a subset of one revision of data."""
-    return f"{subset}@{revision.removeprefix(f'{LOCAL}-')[:REVISION_DIGITS]}"
+    digits = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
+    return f"{subset}@{digits}"
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
     """Return one text for the revisions of several subsets; those of local data become one
     digest.
     """
-    distinct = {*revisions}
-    local = sorted(revision for revision in distinct if revision.startswith(f"{LOCAL}-"))
+    distinct = sorted({*revisions})
+    local = [revision for revision in distinct if revision.startswith(f"{LOCAL}-")]
     if len(local) > 1:
-        distinct = distinct - {*local} | {f"{LOCAL}-{digest(*local).hex()}"}
-    return ", ".join(sorted(distinct))
+        others = [revision for revision in distinct if revision not in local]
+        both = f"{LOCAL}-{digest(*local).hex()}"
+        distinct = sorted([*others, both])
+    return ", ".join(distinct)
 
 
 def folder_name(repo_id: str) -> str:
@@ -259,8 +257,9 @@ def requested_revision(repo_id: str, pinned: str) -> str:
     """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned
     one.
     """
-    entries = (entry.partition("@") for entry in os.environ.get(REVISIONS_VARIABLE, "").split())
-    return {name: revision for name, _, revision in entries}.get(repo_id) or pinned
+    entries = os.environ.get(REVISIONS_VARIABLE, "").split()
+    pairs = [entry.partition("@") for entry in entries]
+    return {name: revision for name, _, revision in pairs}.get(repo_id) or pinned
 
 
 def check_environment() -> None:

@@ -76,7 +76,7 @@ def build_metadata(
         PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a
             field.
     """
-    defaults = {
+    defaults: dict[str, Any] = {
         "description": f"Position-aware retrieval: {name}. Every query has one relevant document "
         "and the span of its evidence.",
         "type": "Retrieval",
@@ -91,20 +91,20 @@ def build_metadata(
         "prompt": {"query": QUERY_PROMPT},
         "bibtex_citation": "",
     }
-    given = {
+    defaults |= {
         "name": name,
         "dataset": {"path": dataset, "revision": revision},
         "eval_langs": languages,
     }
     try:
-        metadata = PositionTaskMetadata(**{**defaults, **given, **fields})
+        metadata = PositionTaskMetadata(**(defaults | fields))
         check_name_and_languages(metadata)
     except ValidationError as error:
-        wrong = "; ".join(
-            f"field '{'.'.join(map(str, problem['loc']))}': {problem['msg']}"
-            for problem in error.errors()
-        )
-        raise PosirError(f"task '{name}': {wrong}") from error
+        problems = []
+        for problem in error.errors():
+            field = ".".join(map(str, problem["loc"]))
+            problems.append(f"field '{field}': {problem['msg']}")
+        raise PosirError(f"task '{name}': {'; '.join(problems)}") from error
     except ValueError as error:
         raise PosirError(f"task '{name}': {error}") from error
     return metadata

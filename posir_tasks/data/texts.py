@@ -30,22 +30,23 @@ def build_position_data(
     ]
     placed = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
-        starts = find_occurrences(evidence, documents.get(document, "")) if evidence.strip() else []
-        rules = (
-            (not text.strip(), "has no text"),
-            (document not in documents, f"its document '{document}' is not among the documents"),
-            (not evidence.strip(), "has no evidence"),
-            (not starts, f"its evidence {evidence!r} does not occur in document '{document}'"),
-            (
-                len(starts) > 1,
-                f"its evidence {evidence!r} occurs in document '{document}' more than once; quote "
-                "more of it",
-            ),
-        )
-        if broken := [problem for is_broken, problem in rules if is_broken]:
-            problems.append(f"question {number} ({text!r}): {broken[0]}")
+        starts = []
+        if evidence.strip():
+            starts = find_occurrences(evidence, documents.get(document, ""))
+        if not text.strip():
+            problem = "has no text"
+        elif document not in documents:
+            problem = f"its document '{document}' is not among the documents"
+        elif len(starts) != 1:
+            problem = (
+                f"its evidence {evidence!r} occurs {len(starts)} times in document '{document}'; "
+                "quote evidence that occurs once"
+            )
         else:
-            placed[f"q{number}"] = (text, document, Span(starts[0], starts[0] + len(evidence)))
+            span = Span(starts[0], starts[0] + len(evidence))
+            placed[f"q{number}"] = (text, document, span)
+            continue
+        problems.append(f"question {number} ({text!r}): {problem}")
     if problems or not placed:
         raise DataError("\n".join(problems) or "there is no question; a task needs at least one.")
     return PositionData.from_questions(documents, placed, revision=revision)

@@ -16,6 +16,7 @@ from typing import Any
 
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
+from posir_tasks.data.formats.catalog import describe_form
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -24,7 +25,6 @@ from posir_tasks.data.formats.passages import (
     Use,
     describe_skipped,
 )
-from posir_tasks.data.formats.recognition import describe_form
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.presentation import Deferred, Result
 from posir_tasks.display.tables import Table, build_columns

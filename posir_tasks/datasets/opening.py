@@ -240,7 +240,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         path.resolve().name,
         format_.title,
         str(path),
-        partial(format_.read_items, path, options),
+        partial(format_.read, path, options),
         partial(_name_revision, path, files),
         options,
         use=find_use(path, options, format_),
@@ -372,7 +372,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
     """Yield documents and skipped texts; a document without text is skipped, too."""
     for item in items:
         if isinstance(item, SkippedText):
-            if not item.is_question:
+            if not item.cause:
                 yield item
         elif item.text.strip():
             yield item

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeAlias
 
@@ -97,25 +97,19 @@ class TextSplitter:
         """
         try:
             returned = self.split(text)
-            if isinstance(returned, str | bytes | Mapping) or not isinstance(returned, Iterable):
-                items = None
-            else:
-                items = [*returned]
+            is_list = isinstance(returned, Iterable) and not isinstance(
+                returned, str | bytes | Mapping
+            )
+            items = [*returned] if is_list else [returned]
         except (Exception, SystemExit) as error:  # it is the user's own code
             raise PosirError(
                 f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}."
             ) from error
-        if items is None:
-            raise PosirError(
-                f"{self.name}: returned {type(returned).__name__}; it must return a list of texts."
-            )
         chunks = [getattr(item, "text", item) for item in items]
-        for place, chunk in enumerate(chunks):
-            if not isinstance(chunk, str):
-                raise PosirError(
-                    f"{self.name}: item {place} of its list is {type(chunk).__name__}; it must be "
-                    "a text."
-                )
+        wrong = [chunk for chunk in chunks if not isinstance(chunk, str)]
+        if wrong or not is_list:
+            kind = type(wrong[0] if is_list else returned).__name__
+            raise PosirError(f"{self.name}: returned {kind}; it must return a list of texts.")
         chunks = [chunk for chunk in chunks if chunk.strip()]
         if not chunks:
             raise PosirError(
@@ -152,20 +146,23 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
     cannot be called.
     """
     named: dict[str, TextSplitter] = {}
-    for split in (
-        splitters if isinstance(splitters, Iterable) else [] if splitters is None else [splitters]
-    ):
+    if not isinstance(splitters, Iterable):
+        splitters = [] if splitters is None else [splitters]
+    for split in splitters:
         if not callable(split):
             raise PosirError(
                 f"chunkers: {type(split).__name__} cannot be called; give functions that divide a "
                 "text."
             )
         # A method or an instance has the name of its class.
-        own = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
-        base = name = (
-            split.name if isinstance(split, TextSplitter) else getattr(own, "__name__", "")
-        )
+        owner = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
+        splitter = TextSplitter(owner.__name__, split)
+        if isinstance(split, TextSplitter):
+            splitter = split
+        name = splitter.name
+        number = 1
         while name in named:
-            name = f"{base}#{int(name.partition('#')[2] or 1) + 1}"
-        named[name] = TextSplitter(name, split.split if isinstance(split, TextSplitter) else split)
+            number += 1
+            name = f"{splitter.name}#{number}"
+        named[name] = replace(splitter, name=name)
     return [*named.values()]

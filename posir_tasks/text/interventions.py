@@ -7,7 +7,6 @@ divided, the new span quotes the same evidence. A text without evidence has the 
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -39,27 +38,23 @@ def move_evidence(text: str, span: Span, position: float) -> SpannedText:
     without spaces.
     """
     evidence = span.of(text)
-    before = text[: span[0]].rstrip()
-    after = text[span[1] :].lstrip()
     space = "" if is_unspaced(text) else " "
-    rest = space.join(filter(None, (before, after)))
+    parts = [text[: span.start].rstrip(), text[span.end :].lstrip()]
+    rest = space.join(filter(None, parts))
     at = _nearest_border(rest, position * len(rest))
-    head = rest[:at].rstrip()
-    tail = rest[at:].lstrip()
-    lead = head + space if head else ""
-    trail = space + tail if tail else ""
-    return SpannedText(lead + evidence + trail, Span(len(lead), len(lead) + len(evidence)))
+    pieces = [rest[:at].rstrip(), evidence, rest[at:].lstrip()]
+    start = len(pieces[0] + space) if pieces[0] else 0
+    moved = space.join(filter(None, pieces))
+    return SpannedText(moved, Span(start, start + len(evidence)))
 
 
 def _nearest_border(text: str, index: float) -> int:
     """Return the border between words, or end of the text, that is nearest to an index; the first
     of two.
     """
-    if not 0 < index < len(text):
-        return 0 if index <= 0 else len(text)
-    borders = [0, *(start for start, _ in find_words(text)[1:]), len(text)]
-    right = bisect_left(borders, index, hi=len(borders) - 1)
-    return min(borders[max(0, right - 1) : right + 1], key=lambda border: abs(border - index))
+    starts = [word.start for word in find_words(text)[1:]]
+    borders = [0, *starts, len(text)]
+    return min(borders, key=lambda border: abs(border - index))
 
 
 def find_parts(text: str, parts: int = 5) -> list[Span]:
@@ -67,7 +62,8 @@ def find_parts(text: str, parts: int = 5) -> list[Span]:
     few words has fewer.
     """
     words = find_words(text)
-    cuts = sorted({round(part * len(words) / parts) for part in range(parts + 1)})
+    shares = [part * len(words) / parts for part in range(parts + 1)]
+    cuts = sorted({*map(round, shares)})
     return [Span(words[low].start, words[high - 1].end) for low, high in pairwise(cuts)]
 
 
@@ -75,9 +71,8 @@ def find_part(pieces: Sequence[Span], span: Span) -> int:
     """Return the index of the part that holds a span's midpoint; between two parts, of the
     first.
     """
-    return max(
-        (number for number, piece in enumerate(pieces) if piece.start <= span.middle), default=0
-    )
+    begun = [piece for piece in pieces if piece.start <= span.middle]
+    return max(0, len(begun) - 1)
 
 
 def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
@@ -90,18 +85,17 @@ def reverse_parts(text: str, span: Span, parts: int = 5) -> SpannedText:
     pieces = find_parts(text, parts)
     if len(pieces) < 2:
         return SpannedText(text, span)
-    reordered = text[: pieces[0][0]]
+    reordered = text[: pieces[0].start]
     new_span = NO_SPAN
-    home = find_part(pieces, span)
-    for number in reversed(range(len(pieces))):
-        start, end = pieces[number]
-        if number == home and span != NO_SPAN:
-            shift = len(reordered) - start
-            first = min(max(span.start, start), end)
-            new_span = Span(first + shift, max(first, min(span.end, end)) + shift)
-        gap = text[pieces[number - 1][1] : start] if number else ""
-        reordered += text[start:end] + gap
-    return SpannedText(reordered + text[pieces[-1][1] :], new_span)
+    home = pieces[find_part(pieces, span)]
+    gaps = [Span(before.end, after.start).of(text) for before, after in pairwise(pieces)]
+    for piece, gap in zip(reversed(pieces), [*reversed(gaps), ""], strict=True):
+        if piece == home and span != NO_SPAN:
+            shift = len(reordered) - piece.start
+            first = min(max(span.start, piece.start), piece.end)
+            new_span = Span(first + shift, max(first, min(span.end, piece.end)) + shift)
+        reordered += piece.of(text) + gap
+    return SpannedText(reordered + text[pieces[-1].end :], new_span)
 
 
 def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
@@ -112,7 +106,8 @@ def insert_text(text: str, span: Span, inserted: str, at: int) -> SpannedText:
     if start < at < end:
         at = start if at - start <= end - at else end
     shift = len(inserted) if at <= start and span != NO_SPAN else 0
-    return SpannedText(text[:at] + inserted + text[at:], Span(start + shift, end + shift))
+    changed = text[:at] + inserted + text[at:]
+    return SpannedText(changed, Span(start + shift, end + shift))
 
 
 def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
@@ -125,4 +120,5 @@ def remove_text(text: str, span: Span, removed: Span) -> SpannedText:
     def shift(index: int) -> int:
         return index if index <= first else max(first, index - size)
 
-    return SpannedText(text[:first] + text[first + size :], Span(shift(span[0]), shift(span[1])))
+    start, end = map(shift, span)
+    return SpannedText(text[:first] + text[first + size :], Span(start, end))

@@ -15,7 +15,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
-from itertools import chain
 from typing import Any
 
 from posir_tasks.base.errors import PosirError
@@ -117,8 +116,8 @@ def check_code(code: str) -> None:
     problem = _find_problem(*code.partition("-")[::2])
     if problem:
         suggestions = suggest_codes(code)
-        meant = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
-        raise PosirError(f"language {code}: {problem}{meant} {FORMAT}")
+        hint = f"; did you mean {' or '.join(suggestions)}?" if suggestions else "."
+        raise PosirError(f"language {code}: {problem}{hint} {FORMAT}")
 
 
 @cache
@@ -158,27 +157,22 @@ def suggest_codes(text: str) -> list[str]:
     languages = read_codes("639_3_to_language")
     scripts = read_codes("15924_to_script")
     first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
-    stated = rest.title() if rest.title() in scripts else None
+    written = rest.title() if rest.title() in scripts else None
     names = {name.lower(): code for code, name in language_names().items()}
     code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
     code = code if code in languages else names.get(code, code)
-    members = macrolanguages().get(
-        code, (code,) if code in languages and code not in NOT_A_LANGUAGE else ()
-    )
-    published = [known for known in _PUBLISHED if known[:3] == code and stated in (None, known[4:])]
-    suggested = published or [
-        f"{member}-{script}"
-        for member in members
-        if (script := stated or default_script(member) or default_script(code))
-    ]
+    individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
+    suggested = [name for name in _PUBLISHED if name[:3] == code and written in (None, name[4:])]
+    members = macrolanguages().get(code, (code,) if code in individual else ())
+    for member in members if not suggested else ():
+        script = written or default_script(member) or default_script(code)
+        suggested += [f"{member}-{script}"] if script else []
     if suggested:
         return suggested[:MAX_SUGGESTIONS]
-    individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
-    usual = [
-        f"{language}-{script}"
-        for language in sorted(individual)
-        if (script := default_script(language))
-    ]
+    usual = []
+    for language in sorted(individual):
+        script = default_script(language)
+        usual += [f"{language}-{script}"] if script else []
     return get_close_matches(text, [*_PUBLISHED, *usual], MAX_SUGGESTIONS, CLOSE)
 
 
@@ -208,14 +202,12 @@ def default_script(language: str) -> str | None:
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
 
-    published = {known.code[:3]: known.code[4:] for known in LANGUAGES}
+    for code in _PUBLISHED:
+        if code[:3] == language:
+            return code[4:]
     tag = standardize_tag(language)
-    likely = (
-        LIKELY_SUBTAGS[known]
-        for known in (tag, MACROLANGUAGES.get(language, tag))
-        if known in LIKELY_SUBTAGS
-    )
-    return published.get(language) or next((subtags.split("-")[1] for subtags in likely), None)
+    subtags = LIKELY_SUBTAGS.get(tag) or LIKELY_SUBTAGS.get(MACROLANGUAGES.get(language, tag))
+    return str(subtags).split("-")[1] if subtags else None
 
 
 @cache
@@ -250,15 +242,11 @@ def language_names() -> dict[str, str]:
     names = {language.code[:3]: language.name for language in LANGUAGES}
     for macrolanguage, (main, *_) in macrolanguages().items():
         name = _to_letters(_strip(languages[macrolanguage]))
-        if (
-            main not in names
-            and name not in names.values()
-            and name in _to_letters(languages[main])
-        ):
+        is_new = main not in names and name not in names.values()
+        if is_new and name in _to_letters(languages[main]):
             names[main] = name
-    others = [
-        code for code in languages if code not in {*names, *macrolanguages(), *NOT_A_LANGUAGE}
-    ]
+    taken = names.keys() | macrolanguages().keys() | NOT_A_LANGUAGE
+    others = [code for code in languages if code not in taken]
     short = {code: _to_letters(_strip(languages[code])) for code in others}
     uses = Counter([*names.values(), *short.values()])
     for code in others:
@@ -276,11 +264,8 @@ def _strip(name: str) -> str:
 
 def _to_letters(name: str) -> str:
     """Return the words of a name in letters A to Z, each with a capital, without spaces."""
-    plain = "".join(
-        letter
-        for letter in unicodedata.normalize("NFKD", name)
-        if not unicodedata.combining(letter)
-    )
+    decomposed = unicodedata.normalize("NFKD", name)
+    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
     return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
 
 
@@ -308,17 +293,19 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
 
     The codes in the data are listed if the name has no script and CLDR does not know the usual one.
     """
-    if published := next((language for language in LANGUAGES if language.name == name), None):
-        return published
+    for published in LANGUAGES:
+        if published.name == name:
+            return published
     word, _, script = name.partition("-")
-    language = {known: code for code, known in language_names().items()}.get(word)
-    if language is None:
-        return None
-    scripts = [script] if script else [default_script(language)]
-    if scripts == [None]:
-        scripts = [code[4:] for code in list_codes() if code[:3] == language]
-    code = f"{language}-{scripts[0]}" if len(scripts) == 1 else ""
-    return Language(name, code) if code not in _PUBLISHED and is_valid(code) else None
+    for language, word_of_code in language_names().items():
+        if word_of_code != word:
+            continue
+        codes = [f"{language}-{script or default_script(language)}"]
+        if not script and default_script(language) is None:
+            codes = [code for code in list_codes() if code[:3] == language]
+        if len(codes) == 1 and codes[0] not in _PUBLISHED and is_valid(codes[0]):
+            return Language(name, codes[0])
+    return None
 
 
 #: Languages that the detector takes for one another.
@@ -367,10 +354,12 @@ def _score_languages(text: str, count: int) -> dict[str, float]:
 def detect_code(texts: Iterable[str]) -> str:
     """Return the most frequent language of texts, such as `deu-Latn`, `UNKNOWN` without texts."""
     counts = Counter(detect_language(text)[0] for text in texts)
-    language = next((language for language, _ in counts.most_common(1)), None)
-    # Those of the paper are known without mteb's table.
-    published = (code for code in _PUBLISHED if two_letter_code(code) == language)
-    return next(chain(published, suggest_codes(language) if language else ()), UNKNOWN)
+    for language, _ in counts.most_common(1):
+        # Those of the paper are known without mteb's table.
+        published = [code for code in _PUBLISHED if two_letter_code(code) == language]
+        for code in published or suggest_codes(language):
+            return code
+    return UNKNOWN
 
 
 def detect_other_language(text: str, code: str) -> str | None:
@@ -378,16 +367,16 @@ def detect_other_language(text: str, code: str) -> str | None:
     language; None otherwise.
     """
     expected = two_letter_code(code)
-    known = next((group for group in CONFUSED if expected in group), {expected})
+    alike = next((group for group in CONFUSED if expected in group), {expected})
     scores = _score_languages(text, 10)
-    best = max(scores, key=lambda language: scores[language], default=None)
-    if best is None or best in known or known.isdisjoint(detectable_languages()):
+    best = max(scores, key=scores.__getitem__, default=None)
+    if best is None or best in alike or alike.isdisjoint(_list_detectable()):
         return None
-    likely = sum(scores.get(language, 0.0) for language in known)
+    likely = sum(scores.get(language, 0.0) for language in alike)
     return best if scores[best] >= CERTAIN and likely <= RULED_OUT else None
 
 
 @cache
-def detectable_languages() -> frozenset[str]:
-    """Return the detector's codes of the languages that it knows."""
-    return frozenset(candidate["lang"] for candidate in _detector().detect("a", k=200))
+def _list_detectable() -> frozenset[str]:
+    """List the detector's codes of the languages that it knows."""
+    return frozenset(_score_languages("a", 200))

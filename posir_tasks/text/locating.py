@@ -17,7 +17,7 @@ from functools import cached_property
 from rapidfuzz import fuzz
 from rapidfuzz.distance import ScoreAlignment
 
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import Span, UnlocatedError
 
 #: Before the first piece of a text.
 START = Span(-1, 0)
@@ -40,10 +40,9 @@ class Spelling:
     @classmethod
     def build(cls, text: str, spell: Callable[[str], str]) -> Spelling:
         """Spell each character of a text, which may be none or several."""
-        spelled = [
-            (letter, place) for place, character in enumerate(text) for letter in spell(character)
-        ]
-        return cls("".join(letter for letter, _ in spelled), [place for _, place in spelled])
+        spelled = [spell(character) for character in text]
+        places = [place for place, letters in enumerate(spelled) for _ in letters]
+        return cls("".join(spelled), places)
 
     def find(self, piece: str, previous: Span) -> Span | None:
         """Return the place in the text of a piece in this spelling, sought from the previous place
@@ -84,12 +83,16 @@ class TextLocator:
         """
         if start is not None and start >= 0 and self.text.startswith(piece, start):
             return Span(start, start + len(piece))
-        return (
-            _find_next(self.text, piece, previous)
-            or self._bare.find("".join(map(drop_space, piece)), previous)
-            or self._folded.find(folded := "".join(map(_fold, piece)), previous)
-            or ((similar := _align(folded, self._folded.text)) and self._folded.restore(similar))
-        )
+        found = _find_next(self.text, piece, previous)
+        found = found or self._bare.find("".join(map(drop_space, piece)), previous)
+        if found is not None:
+            return found
+        folded = "".join(map(_fold, piece))
+        found = self._folded.find(folded, previous)
+        alignment = None if found else align(folded, self._folded.text, SIMILAR)
+        if alignment and alignment.score > SIMILAR:
+            return self._folded.restore(Span(alignment.dest_start, alignment.dest_end))
+        return found
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
@@ -103,14 +106,15 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
     spans = list[Span | None]()
     previous = START
     for chunk in chunks:
-        spans.append(span := locator.locate(chunk, previous=previous))
+        span = locator.locate(chunk, previous=previous)
+        spans.append(span)
         previous = span or previous
     return spans
 
 
 def locate_once(piece: str, text: str) -> Span:
     """Return the only place of a piece, exactly, or else with white space, hyphens and quotes
-    folded; raise ValueError if it is not there, or several times.
+    folded; raise UnlocatedError if it is not there, or several times.
     """
     count = text.count(piece)
     if count == 1:
@@ -124,7 +128,7 @@ def locate_once(piece: str, text: str) -> Span:
             start = spelling.text.index(folded)
             return spelling.restore(Span(start, start + len(folded)))
     where = "several times" if count else "not"
-    raise ValueError(f"its evidence is {where} in its document")
+    raise UnlocatedError(f"its evidence is {where} in its document")
 
 
 def _fold_breaks(character: str) -> str:
@@ -150,14 +154,6 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
     if start < 0:
         start = text.find(piece)
     return Span(start, start + len(piece)) if start >= 0 else None
-
-
-def _align(piece: str, text: str) -> Span | None:
-    """Return the part of a text that is similar to a piece; None if none is."""
-    alignment = align(piece, text, SIMILAR)
-    if alignment and alignment.score > SIMILAR:
-        return Span(alignment.dest_start, alignment.dest_end)
-    return None
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:

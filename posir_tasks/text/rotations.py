@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
+from itertools import pairwise
 
 import numpy as np
 
@@ -84,15 +85,12 @@ def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]
         Adjacent spans from the first character to the last; one span if the text cannot be divided.
     """
     starts = [span.start for span in find_sentences(text, language)]
-    borders = [0, *starts[1:]]
-    ends = [*borders[1:], len(text)]
     kept = [0]
-    for start, end, following in zip(borders, ends, [*borders[1:], None], strict=True):
-        if following is None or _is_heading(text[start:end]):
-            continue
-        if not any(span.start < following < span.end for span in evidence):
-            kept.append(following)
-    return [Span(start, end) for start, end in zip(kept, [*kept[1:], len(text)], strict=True)]
+    for start, border in pairwise([0, *starts[1:]]):
+        is_within = any(span.start < border < span.end for span in evidence)
+        if not is_within and not _is_heading(text[start:border]):
+            kept.append(border)
+    return [Span(start, end) for start, end in pairwise([*kept, len(text)])]
 
 
 def _is_heading(unit: str) -> bool:
@@ -113,38 +111,25 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
     versions that begin at the same border there is one, so that there are one to `VERSIONS` of
     them.
     """
-    if part is None:
-        rotated = text
-        offset = 0
-        borders = [unit.start for unit in units]
-        versions = [Version(text, 0)]
-    else:
-        rotated = part.of(text)
-        offset = part.start
-        borders = [unit.start - offset for unit in units if part.start <= unit.start < part.end]
-        versions = [Version(rotated.rstrip(), 0, offset)]
+    rotated = text if part is None else part.of(text)
+    offset = 0 if part is None else part.start
+    starts = [unit.start - offset for unit in units]
+    borders = [start for start in starts if 0 <= start < max(1, len(rotated))]
+    versions = [Version(text if part is None else rotated.rstrip(), 0, offset)]
+    # What separates the last unit from the first one behind it.
+    seam = "\n" if "\n" in rotated else " "
+    if rotated[-1:].isspace() or (seam == " " and is_unspaced(rotated)):
+        seam = ""
     used = {0}
     for number in range(1, VERSIONS):
         share = len(rotated) * number / VERSIONS
         border = min(borders, key=lambda start: abs(start - share))
         if border not in used:
             used.add(border)
-            versions.append(_begin_at(rotated, border, number, offset))
+            tail = rotated[border:] + seam
+            version = (tail + rotated[:border]).rstrip()
+            versions.append(Version(version, number, offset, border, len(tail)))
     return versions
-
-
-def _begin_at(text: str, border: int, number: int, offset: int) -> Version:
-    tail = text[border:] + _find_seam(text)
-    return Version((tail + text[:border]).rstrip(), number, offset, border, len(tail))
-
-
-def _find_seam(text: str) -> str:
-    """Return what separates the last unit of a text from the first one behind it."""
-    if text[-1:].isspace():
-        return ""
-    if "\n" in text:
-        return "\n"
-    return "" if is_unspaced(text) else " "
 
 
 def choose_excerpt(

@@ -1,7 +1,8 @@
 """Sentences of a text: in any language, and as one paper's code has them."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import pairwise
 
 from posir_tasks.text.languages import two_letter_code
 from posir_tasks.text.spans import Span
@@ -41,13 +42,12 @@ def find_sentences(text: str, language: str) -> list[Span]:
         # has the same length.
         boundaries = get_sentence_boundaries(two_letter_code(language), WIDE_SPACE.sub(" ", text))
         bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
-    parts = (
-        part
-        for bound in bounds
-        for part in _divide(bound, (end.end() for end in FURTHER_ENDS.finditer(text, *bound)))
-    )
-    pieces = (piece for part in parts for piece in _cut(text, *part))
-    return [span for piece in pieces if (span := piece.stripped(text)).of(text)]
+    pieces = list[Span]()
+    for bound in bounds:
+        ends = [end.end() for end in FURTHER_ENDS.finditer(text, *bound)]
+        for start, end in pairwise([bound.start, *ends, bound.end]):
+            pieces += _cut(text, start, end)
+    return [span for span in (piece.stripped(text) for piece in pieces) if span.of(text)]
 
 
 def _divide_at_spaces(text: str) -> Iterator[Span]:
@@ -58,13 +58,6 @@ def _divide_at_spaces(text: str) -> Iterator[Span]:
             yield Span(start, space.end())
             start = space.end()
     yield Span(start, len(text))
-
-
-def _divide(span: Span, ends: Iterable[int]) -> Iterator[Span]:
-    start = span.start
-    for end in (*ends, span.end):
-        yield Span(start, end)
-        start = end
 
 
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:

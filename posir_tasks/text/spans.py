@@ -5,6 +5,10 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
+class UnlocatedError(ValueError):
+    """Evidence is not in its document, or not once."""
+
+
 class Span(NamedTuple):
     """A half-open range of a text's characters, Unicode code points from 0."""
 
@@ -36,13 +40,13 @@ def find_third(span: Span, characters: int) -> int:
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Return the characters of a span of bytes of UTF-8; raise ValueError if it is outside, empty
-    or divides a character.
+    """Return the characters of a span of bytes of UTF-8; raise UnlocatedError if it is outside,
+    empty or divides a character.
     """
     if not 0 <= start < end <= len(content):
-        raise ValueError("its span of bytes is not within its document")
+        raise UnlocatedError("its span of bytes is not within its document")
     try:
         first = len(content[:start].decode())
         return Span(first, first + len(content[start:end].decode()))
     except UnicodeDecodeError:
-        raise ValueError("its span of bytes divides a character") from None
+        raise UnlocatedError("its span of bytes divides a character") from None

@@ -64,16 +64,12 @@ class EstimatedTokenizer(Tokenizer):
         grouped = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
-            if len(words):
-                sizes = [len(piece.encode()) for piece in split_words(text)]
-                word_of_token = np.searchsorted(
-                    np.cumsum(sizes), np.arange(0, sum(sizes), BYTES_PER_TOKEN), side="right"
-                )
-                last_of_token = np.maximum(
-                    word_of_token, np.append(word_of_token[1:], len(words)) - 1
-                )
-                words = np.stack([words[word_of_token, 0], words[last_of_token, 1]], axis=1)
-            grouped.append(words)
+            sizes = [len(piece.encode()) for piece in split_words(text)]
+            ends = np.cumsum(sizes, dtype=np.int64)
+            tokens = np.arange(0, ends[-1] if len(words) else 0, BYTES_PER_TOKEN)
+            first = np.searchsorted(ends, tokens, side="right")
+            last = np.maximum(first, np.append(first[1:], len(words)) - 1)
+            grouped.append(np.stack([words[first, 0], words[last, 1]], axis=1))
         return grouped
 
 
@@ -114,7 +110,8 @@ class ModelTokenizer(Tokenizer):
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text, encoded in batches."""
-        return [max(1, len(ids)) for batch in self._encode(texts) for ids in batch["input_ids"]]
+        encoded = [ids for batch in self._encode(texts) for ids in batch["input_ids"]]
+        return [max(1, len(ids)) for ids in encoded]
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Return the tokens of each text; raise PosirError if the tokenizer is a slow one."""
@@ -124,17 +121,16 @@ class ModelTokenizer(Tokenizer):
                 f"tokenizer '{name}' does not say where its tokens are in a text. Choose one with "
                 "a fast version."
             )
-        return [
-            np.array([span for span in spans if span[1] > span[0]], np.int64).reshape(-1, 2)
-            for batch in self._encode(texts, return_offsets_mapping=True)
-            for spans in batch["offset_mapping"]
-        ]
+        found = list[TokenSpans]()
+        for batch in self._encode(texts, return_offsets_mapping=True):
+            for offsets in batch["offset_mapping"]:
+                spans = [span for span in offsets if span[1] > span[0]]
+                found.append(np.array(spans, np.int64).reshape(-1, 2))
+        return found
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
-        batches = [
-            list(texts[start : start + BATCH_SIZE]) for start in range(0, len(texts), BATCH_SIZE)
-        ]
-        for batch in progress(batches, "Counting tokens"):
+        for start in progress(range(0, len(texts), BATCH_SIZE), "Counting tokens"):
+            batch = [*texts[start : start + BATCH_SIZE]]
             yield self.tokenizer(batch, **WHOLE, **options)
 
 
@@ -144,13 +140,11 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
     """
     from transformers import PreTrainedTokenizerBase
 
-    tokenizers = (
-        getattr(owner, "tokenizer", None) for owner in (getattr(model, "model", None), model)
-    )
-    return next(
-        (ModelTokenizer(own) for own in tokenizers if isinstance(own, PreTrainedTokenizerBase)),
-        None,
-    )
+    for owner in (getattr(model, "model", None), model):
+        tokenizer = getattr(owner, "tokenizer", None)
+        if isinstance(tokenizer, PreTrainedTokenizerBase):
+            return ModelTokenizer(tokenizer)
+    return None
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:

@@ -45,9 +45,8 @@ def find_words(text: str) -> list[Span]:
     """Return the words of a text: runs without white space; of a text in a script without spaces,
     characters.
     """
-    return [
-        Span(*match.span()) for match in (CHARACTER if is_unspaced(text) else WORD).finditer(text)
-    ]
+    pattern = CHARACTER if is_unspaced(text) else WORD
+    return [Span(*match.span()) for match in pattern.finditer(text)]
 
 
 def count_words(text: str) -> int:
@@ -59,8 +58,9 @@ def split_words(text: str) -> list[str]:
     """Return pieces that join to the text: words with the white space after them, the first one
     also with that before it.
     """
-    borders = [0, *(word.start for word in find_words(text)[1:]), len(text)]
-    return [text[start:end] for start, end in pairwise(borders) if start < end]
+    starts = [word.start for word in find_words(text)[1:]]
+    pieces = [text[start:end] for start, end in pairwise([0, *starts, len(text)])]
+    return [*filter(None, pieces)]
 
 
 def find_terms(text: str) -> list[str]:

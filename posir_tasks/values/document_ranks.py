@@ -85,8 +85,6 @@ class DocumentSet:
     """Third of the document that contains it: 0, 1 or 2, shape (n,); (0,) if the places are
     unknown.
     """
-    half_octaves: Integers
-    """floor(2 log2 L) of each document with L tokens by the data's count, shape (D,)."""
     document_keys: Integers
     """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
     counted_with: CountedWith | None
@@ -411,7 +409,7 @@ Fields: TypeAlias = Mapping[str, tuple[str, ...]]
 #: of documents.
 FIELDS: Fields = {
     RANKS_KEY: ("subset", "documents", "queries", "document_sizes", "cells", "ranks"),
-    READ_RANKS_KEY: ("counted_with", "twelfths", "thirds", "half_octaves"),
+    READ_RANKS_KEY: ("counted_with", "twelfths", "thirds"),
     KEYS_KEY: KEY_NAMES,
 }
 #: The same of places of queries that have several.
@@ -459,7 +457,6 @@ def _read_set(
                 "ranks": ({queries}, len(RANKS)),
                 "twelfths": ({0, queries}, max(Unread) + 1),
                 "thirds": ({0, queries}, 3),
-                "half_octaves": ({len(values["document_sizes"])}, 64),
                 "questions": ({queries}, queries),
                 "weights": ({queries}, PLACE_WEIGHT),
             }
@@ -535,10 +532,6 @@ def _build_set(
     first = [rows[0] for rows in documents]
     complete = evidence.complete(texts) if texts else evidence
     thirds = complete.twelfths() // (TWELFTHS // 3)
-    lengths = complete.tokens
-    if not len(lengths):
-        lengths = np.ones(len(evidence), np.int64)
-    half_octaves = np.floor(2 * np.log2(np.maximum(lengths[first], 1)))
     twelfths = placed.twelfths if placed else empty_integers()
     numbers = np.array([*queries], np.str_)
     _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
@@ -558,7 +551,6 @@ def _build_set(
         ranks=ranks[order],
         twelfths=twelfths[order] if len(twelfths) else twelfths,
         thirds=thirds[order] if len(thirds) else thirds,
-        half_octaves=half_octaves.astype(np.int64),
         document_keys=digest_documents(names, titles, texts),
         counted_with=placed.counted_with if placed else None,
         questions=questions[places].astype(np.int64),

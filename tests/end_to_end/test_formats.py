@@ -289,7 +289,7 @@ def test_a_damaged_compressed_file_is_one_sentence(tmp_path, write, damage):
     file.write_bytes(damage(file.read_bytes()))
     for read in (questions_of_import, texts_of_build, texts_of_inspect):
         with pytest.raises(
-            DataError, match=r"(facts.jsonl?|corpus.jsonl)\.gz: .*not a complete gzip file \("
+            DataError, match=r"(facts.jsonl?|corpus.jsonl)\.gz: .*cannot be read \("
         ):
             read(str(source))
 

@@ -447,7 +447,7 @@ def test_counts_by_the_models_tokenizer_are_accepted(file):
         assert problem.field.startswith("position_scores.all.")
 
 
-@pytest.mark.parametrize("column", ["twelfths", "thirds", "half_octaves"])
+@pytest.mark.parametrize("column", ["twelfths", "thirds"])
 def test_other_places_than_the_data_has_are_refused(file, column):
     def change(scores):
         part = scores["read_ranks"]["sets"][0]

@@ -61,7 +61,6 @@ def separate_documents(profile, subset="default"):
         rank,
         nothing,
         nothing,
-        0 * items,
         keys_of_documents,
         None,
     )

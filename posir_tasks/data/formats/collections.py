@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,20 +33,21 @@ from posir_tasks.data.checks import CheckedTable, raise_problems
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.documents import read_text_file
 from posir_tasks.data.formats.passages import (
-    UNANSWERABLE,
+    Cause,
     Claim,
     Claims,
-    Item,
+    Items,
     Passage,
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    UnusableError,
     add_claims,
     settle_claims,
     skip_question,
 )
-from posir_tasks.data.formats.records import Row, error_context, read_rows
-from posir_tasks.data.grades import GRADE_RULE, CollectedGrades, collect_grades, read_grade
+from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
+from posir_tasks.data.grades import GRADE_RULE, collect_grades, read_grade
 from posir_tasks.data.markers import states_no_answer
 from posir_tasks.text.sentences import find_sentences
 
@@ -71,21 +71,14 @@ QUERY_FORM = (
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 
-def is_beir_folder(folder: Path) -> bool:
-    """Return whether a folder has a corpus and queries as BEIR has them."""
-    return all(find_compressed(folder / name).is_file() for name in (CORPUS, QUERIES))
-
-
-def read_beir_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:  # noqa: ARG001
+def read_beir_texts(folder: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     """Yield the documents of a BEIR folder; a title is not part of the text."""
-    file = find_compressed(folder / CORPUS)
-    for place, row in read_rows(file, CORPUS_FORM):
-        if isinstance(row, SkippedText):
-            yield row
-            continue
-        with error_context(file, place, CORPUS_FORM):
-            name = _read_id(row)
-            yield Passage(CORPUS, place, row.text("text"), id=name, title=row.text("title", ""))
+    return read_items(find_compressed(folder / CORPUS), CORPUS_FORM, _read_document)
+
+
+def _read_document(row: Row, place: str) -> Items:
+    title = row.text("title", "")
+    yield Passage(CORPUS, place, row.text("text"), id=_read_id(row), title=title)
 
 
 def _read_id(row: Row) -> str:
@@ -95,13 +88,13 @@ def _read_id(row: Row) -> str:
     return name
 
 
-def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
+def read_beir(folder: Path, options: ReadOptions) -> Items:
     """Yield a BEIR folder's documents with the questions of a split, one for each place of a
     query's evidence in each of its relevant documents.
     """
     qrels = _find_qrels(folder, options)
     judged = _read_qrels(qrels)
-    grades = _collect_grades(judged)
+    grades = collect_grades(judged.select(COLUMNS).iter_rows())
     spans: dict[tuple[str, str], Spans] = defaultdict(list)
     positive = judged.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
     for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
@@ -115,19 +108,16 @@ def read_beir(folder: Path, options: ReadOptions) -> Iterator[Item]:
     for name, row in queries.items():
         relevant = {key: grade for key, grade in grades.by_query.get(name, {}).items() if grade > 0}
         if not relevant:
-            reason = f"has no relevant document in {qrels}; every query needs at least one"
             # It may be of another split.
-            yield replace(skip_question(file, name, reason), is_expected=True)
+            yield skip_question(file, name, Cause.NOT_RELEVANT)
         for document, grade in relevant.items():
             find = partial(list_evidence, row, document, spans[name, document])
             claim = Claim(file, name, row.text("text"), find, grade)
             claims.setdefault(document, []).append(claim)
     for name, documents in grades.by_query.items():
         if name not in queries and max(documents.values()) > 0:
-            yield skip_question(str(qrels), name, f"its text is not in {QUERIES}")
-    corpus = str(find_compressed(folder / CORPUS))
-    for item in settle_claims(read_beir_texts(folder, options), claims, CORPUS):
-        yield replace(item, file=corpus) if isinstance(item, Passage) else item
+            yield skip_question(str(qrels), name, Cause.NO_TEXT)
+    yield from settle_claims(read_beir_texts(folder, options), claims, CORPUS)
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
@@ -154,27 +144,24 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
     """Return the qrels of a split, by default of `test`, or the first in alphabetical order; raise
     DataError without any.
     """
-    splits = sorted(path.stem for path in (folder / QRELS).glob("*.tsv"))
-    if not options.split and not splits:
-        raise DataError(f"{folder / QRELS}: no qrels; expected {QRELS}/{SPLIT}.tsv.")
-    split = options.split or (SPLIT if SPLIT in splits else splits[0])
-    file = folder / QRELS / f"{split}.tsv"
-    if not file.is_file():
-        available = ", ".join(splits) or "none"
-        raise DataError(f"{file}: missing. Available splits: {available}; choose one with --split.")
-    return file
+    folder = folder / QRELS
+    splits = sorted(path.stem for path in folder.glob("*.tsv"))
+    default = splits[0] if splits and SPLIT not in splits else SPLIT
+    return folder / f"{choose_split(folder, options.split, splits, default)}.tsv"
 
 
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return the judgments of a split, those of irrelevant and unknown documents included."""
     queries, _ = _read_queries(folder)
-    grades = _collect_grades(_read_qrels(_find_qrels(folder, options)))
+    judged = _read_qrels(_find_qrels(folder, options))
+    grades = collect_grades(judged.select(COLUMNS).iter_rows())
     columns: dict[str, dict[str, str]] = defaultdict(dict)
     texts = dict[str, str]()
     for name in grades.by_query:
         if name not in queries:
             continue
-        if (text := queries[name].text("text")).strip():
+        text = queries[name].text("text")
+        if text.strip():
             texts[name] = text
         fields, metadata = _list_fields(queries[name])
         for key, value in {**fields, **metadata}.items():
@@ -198,31 +185,24 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
     spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
     frame = frame.with_columns(spans)
-    grades = pl.Series("grade", map(_find_grade, frame["score"]), pl.Float64)
+    grades = list[float | None]()
+    for value in frame["score"]:
+        try:
+            grades.append(read_grade(value))
+        except ValueError:
+            grades.append(None)
+    score = pl.Series("score", grades, pl.Float64)
     table = CheckedTable(str(file), frame)
     problems = []
     for name in COLUMNS:
         problems += table.check_rows(pl.col(name).is_null(), name, "is missing")
-    is_malformed = pl.col("score").is_not_null() & grades.is_null()
+    is_malformed = pl.col("score").is_not_null() & score.is_null()
     problems += table.check_rows(is_malformed, "score", GRADE_RULE)
     for name in SPAN:
         lost = pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
         problems += table.check_rows(lost, name, "must be an integer")
     raise_problems(problems)
-    return frame.with_columns(score=grades).cast(dict.fromkeys(SPAN, pl.Int64))
-
-
-def _find_grade(stated: str | None) -> float | None:
-    """Return a grade; None if it is malformed."""
-    with suppress(ValueError):
-        return read_grade(stated)
-    return None
-
-
-def _collect_grades(qrels: pl.DataFrame) -> CollectedGrades:
-    # The frame has floats, of which whole numbers are integers.
-    rows = qrels.select(COLUMNS).iter_rows()
-    return collect_grades((query, document, read_grade(score)) for query, document, score in rows)
+    return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
 
 
 def list_evidence(
@@ -231,14 +211,15 @@ def list_evidence(
     """List every place of a query's evidence in a relevant document, once, or None if none is
     stated; raise ValueError if a field is wrong.
     """
-    stated = _list_fields(query)
+    sources = _list_fields(query)
     distinct = dict.fromkeys(spans)
     texts = dict[str, None]()
-    for fields in stated:
+    for fields in sources:
         if states_no_answer(fields):
-            raise ValueError(UNANSWERABLE)
-        if span := _read_span(fields):
-            distinct[span] = None
+            raise UnusableError(Cause.UNANSWERABLE)
+        row = Row(fields)
+        if row.has("pos_char_span"):
+            distinct[row.span("pos_char_span")] = None
         for key in TEXT_FIELDS:
             texts |= dict.fromkeys(_list_texts(fields.get(key), document, key))
     if len(distinct) == 1 and len(texts) == 1:
@@ -247,18 +228,8 @@ def list_evidence(
     else:
         answers = [StatedAnswer(None, *span) for span in distinct]
         answers += map(StatedAnswer, texts)
-    answers += _list_sentences(stated[1].get(document), text)
+    answers += _list_sentences(sources[1].get(document), text)
     return answers or [None]
-
-
-def _read_span(fields: Mapping[str, Any]) -> tuple[int, int] | None:
-    row = Row(fields)
-    if not row.has("pos_char_span"):
-        return None
-    span = row.items("pos_char_span")
-    if len(span) != 2 or not all(type(place) is int for place in span):
-        raise ValueError("'pos_char_span' is not valid: must be two integers, start and end")
-    return span[0], span[1]
 
 
 def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
@@ -284,15 +255,15 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
     for row in annotations if isinstance(annotations, list) else ():
         listed = row.get("sentences") if isinstance(row, Mapping) else ()
         numbers.update(number for number in listed or () if isinstance(number, int))
-    if not numbers:
-        return
-    sentences = find_sentences(document, LANGUAGE)
-    last = max(numbers)
+    sentences = find_sentences(document, LANGUAGE) if numbers else []
+    last = max(numbers, default=-1)
     if last >= len(sentences):
         raise ValueError(f"names sentence {last} of its document, which has {len(sentences)}")
     firsts = sorted(number for number in numbers if number - 1 not in numbers)
-    lasts = sorted(number for number in numbers if number + 1 not in numbers)
-    for first, last in zip(firsts, lasts, strict=True):
+    for first in firsts:
+        last = first
+        while last + 1 in numbers:
+            last += 1
         yield StatedAnswer.from_span((sentences[first].start, sentences[last].end))
 
 
@@ -304,37 +275,33 @@ EXPECTED = (
 )
 
 
-def is_chunking_folder(folder: Path) -> bool:
-    """Return whether a folder has questions and corpora as the chunking evaluation has them."""
-    return (folder / CORPORA).is_dir() and any((folder / name).is_file() for name in QUESTIONS)
+def _find_questions(folder: Path) -> Path:
+    return next(folder / name for name in QUESTIONS if (folder / name).is_file())
 
 
-def _read_questions(folder: Path) -> tuple[Path, dict[str, dict[str, str]]]:
-    """Return the file of the questions, and its rows by the ids `q1`, `q2`, ..."""
-    file = next(folder / name for name in QUESTIONS if (folder / name).is_file())
+def _read_questions(file: Path) -> dict[str, dict[str, str]]:
+    """Return the rows of questions by the ids `q1`, `q2`, ..."""
     rows = read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED)
-    return file, {f"q{number}": row for number, row in enumerate(rows, start=1)}
+    return {f"q{number}": row for number, row in enumerate(rows, start=1)}
 
 
-def read_chunking(folder: Path, options: ReadOptions) -> Iterator[Item]:
+def read_chunking(folder: Path, options: ReadOptions) -> Items:
     """Yield the corpora of a folder, with a question for each excerpt."""
-    file, rows = _read_questions(folder)
+    file = _find_questions(folder)
     claims = Claims()
-    for name, row in rows.items():
+    for name, row in _read_questions(file).items():
+        placed = []
         with error_context(file, f"question {name[1:]}", EXPECTED):
             parts = Row({"references": parse_json(row["references"], "references")})
-            answers = [
-                StatedAnswer(
-                    part.text("content"), part.integer("start_index"), part.integer("end_index")
-                )
-                for part in parts.rows("references")
-            ]
-        placed = ((row["corpus_id"], answer) for answer in answers)
+            for part in parts.rows("references"):
+                start = part.integer("start_index")
+                answer = StatedAnswer(part.text("content"), start, part.integer("end_index"))
+                placed.append((row["corpus_id"], answer))
         yield from add_claims(claims, str(file), name, row["question"], placed)
     yield from settle_claims(read_chunking_texts(folder, options), claims, f"{CORPORA}/")
 
 
-def read_chunking_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:
+def read_chunking_texts(folder: Path, options: ReadOptions) -> Items:
     """Yield the corpora of a folder."""
     for file in find_files(folder / CORPORA, ""):
         for item in read_text_file(file, replace(options, root=folder)):
@@ -343,7 +310,7 @@ def read_chunking_texts(folder: Path, options: ReadOptions) -> Iterator[Item]:
 
 def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  # noqa: ARG001
     """Return each question with its corpus as the only relevant document."""
-    rows = _read_questions(folder)[1]
+    rows = _read_questions(_find_questions(folder))
     return Judgments(
         {name: row["question"] for name, row in rows.items()},
         {name: {row["corpus_id"]: 1} for name, row in rows.items()},

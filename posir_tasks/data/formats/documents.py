@@ -7,6 +7,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from importlib import import_module
 from io import BytesIO
 from pathlib import Path
@@ -27,9 +28,11 @@ from posir_tasks.base.untrusted import decode, find_encoding
 from posir_tasks.base.wording import sanitized
 from posir_tasks.data.formats.passages import (
     Item,
+    Items,
     Passage,
     ReadOptions,
     SkippedText,
+    read_text,
 )
 
 #: Bytes of a file in which a zero byte marks it as binary.
@@ -51,34 +54,27 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
         library = import_module("pypdf")
     except ImportError as error:
         raise DataError("`pip install pypdf`, or convert it: `pdftotext FILE.pdf`") from error
+    scanned = []
     try:
         with _collect_losses() as losses, limit_seconds(PDF, len(content)):
             reader = library.PdfReader(BytesIO(content))
             texts = _extract_texts(reader.pages, len(content))
-            scanned = [
-                number
-                for number, (page, text) in enumerate(zip(reader.pages, texts, strict=True), 1)
-                if not text.strip() and _has_pictures(page)
-            ]
-            stated = reader.root_object["/Pages"].get("/Count")
+            for number, page in enumerate(reader.pages):
+                resources = page.get("/Resources")
+                has_pictures = resources is not None and "/XObject" in resources.get_object()
+                if has_pictures and not texts[number].strip():
+                    scanned.append(number + 1)
+            count = reader.root_object["/Pages"].get("/Count")
+        if isinstance(count, int) and count > len(texts):
+            losses.append(f"{len(texts)} of its {count} pages are found")
+        problem = f"a part cannot be read ({sanitized(losses[0])})" if losses else ""
     except LimitError as error:
         raise DataError(error.problem) from error
     except Exception as error:  # a damaged or encrypted file may raise anything
-        raise DataError(
-            f"cannot be read ({summarize_error(error)}); convert it: `pdftotext FILE.pdf`"
-        ) from error
-    if isinstance(stated, int) and stated > len(texts):
-        losses.append(f"{len(texts)} of its {stated} pages are found")
-    if losses:
-        raise DataError(
-            f"a part cannot be read ({sanitized(losses[0])}); convert it: `pdftotext FILE.pdf`"
-        )
+        problem = f"cannot be read ({summarize_error(error)})"
+    if problem:
+        raise DataError(f"{problem}; convert it: `pdftotext FILE.pdf`")
     return "\n".join(texts), scanned
-
-
-def _has_pictures(page: Any) -> bool:
-    resources = page.get("/Resources")
-    return resources is not None and "/XObject" in resources.get_object()
 
 
 @contextmanager
@@ -135,29 +131,30 @@ def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
-def read_text_file(file: Path, options: ReadOptions) -> Iterator[Item]:
+def read_text_file(file: Path, options: ReadOptions) -> Items:
     """Yield the text of a file, or why it has none; its id is its name without the suffix."""
     yield _read_text(file, options.name(file), decode)
 
 
-def _read_text(file: Path, name: str, decode_file: Callable[[bytes], str]) -> Item:
+def _read_text(file: Path, name: str, decode_content: Callable[[bytes], str]) -> Item:
     content = read_decompressed(file)
     if is_binary(content):
         return SkippedText(name, "binary", file=name)
     try:
-        text = decode_file(content)
+        text = decode_content(content)
     except UnicodeDecodeError as error:
         return SkippedText(name, NOT_UTF8, describe_bad_byte(error), name)
     return _name_text(text, name)
 
 
 def _name_text(text: str, name: str) -> Item:
-    if not text.strip():
-        return SkippedText(name, "empty", file=name)
-    return Passage(name, "", text, id=Path(name).with_suffix("").as_posix())
+    item = read_text(name, "", text, name)
+    if isinstance(item, Passage):
+        return replace(item, id=Path(name).with_suffix("").as_posix())
+    return item
 
 
-def read_html_file(file: Path, options: ReadOptions) -> Iterator[Item]:
+def read_html_file(file: Path, options: ReadOptions) -> Items:
     """Yield the text of a page, or why it has none."""
     from posir_tasks.data.formats.pages import decode_page, extract_text
 
@@ -174,7 +171,7 @@ def read_html_file(file: Path, options: ReadOptions) -> Iterator[Item]:
     yield item
 
 
-def read_pdf_file(file: Path, options: ReadOptions) -> Iterator[Item]:
+def read_pdf_file(file: Path, options: ReadOptions) -> Items:
     """Yield the text of a PDF file, or why it has none."""
     name = options.name(file)
     try:

@@ -12,19 +12,20 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from posir_tasks.base.digests import digest
-from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import find_files, split_suffix
 from posir_tasks.data.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.data.formats.passages import (
-    UNANSWERABLE,
-    Item,
+    Cause,
+    Items,
     Passage,
     ReadOptions,
     SkippedText,
     StatedAnswer,
+    UnusableError,
     list_places,
     skip_question,
 )
@@ -32,24 +33,19 @@ from posir_tasks.data.formats.records import (
     FOLDER,
     FieldError,
     Row,
-    error_context,
+    choose_split,
     has_fields,
-    read_rows,
+    read_items,
 )
 from posir_tasks.text.languages import two_letter_code
 from posir_tasks.text.locating import locate_once
-from posir_tasks.text.spans import Span, to_characters
+from posir_tasks.text.spans import Span, UnlocatedError, to_characters
 from posir_tasks.values.document_keys import digest_documents
 
 #: Suffixes of files of rows.
 ROWS = (".jsonl", ".parquet")
 #: Annotators who have to give an answer, where there are several.
 AGREEING = 2
-DISAGREEING = f"fewer than {AGREEING} of its annotators give an answer"
-REVISED = (
-    "is about another revision or copy of its page, and its evidence is not once in the one that "
-    "is kept"
-)
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
 
 
@@ -96,60 +92,55 @@ class PageForm:
     def list_files(self, path: Path) -> list[Path]:
         """List the files in this form: the path itself, or those below it that are not hidden."""
         files = [path] if path.is_file() else find_files(path, "")
-        return [file for file in files if self._accepts(file, path)]
-
-    def _accepts(self, file: Path, path: Path) -> bool:
-        is_hidden = any(part.startswith(".") for part in file.relative_to(path).parts)
-        has_suffix = split_suffix(file)[1] in self.kinds
-        return has_suffix and not is_hidden and has_fields(file, *self.marks)
+        return [
+            file
+            for file in files
+            if split_suffix(file)[1] in self.kinds
+            and not any(part.startswith(".") for part in file.relative_to(path).parts)
+            and has_fields(file, *self.marks)
+        ]
 
     def accepts(self, path: Path) -> bool:
         """Return whether a file, or a file of a folder, is in this form."""
         return bool(self.list_files(path))
 
-    def read(self, path: Path, options: ReadOptions) -> Iterator[Item]:
+    def read(self, path: Path, options: ReadOptions) -> Items:
         """Yield the pages of a file or folder, each with its question if that can be used.
 
         Raises:
             DataError: A field is malformed, or the data has no such split.
         """
-        if self.splits and options.split not in (None, *self.splits):
-            allowed = " and ".join(self.splits)
-            raise DataError(f"--split {options.split}: {self.title} has {allowed}.")
+        if self.splits:
+            choose_split(self.title, options.split, self.splits, self.splits[0])
         pages = _Pages()
         for file in self.list_files(path):
-            for place, row in read_rows(file, self.expected):
-                if isinstance(row, SkippedText):
-                    yield row
-                else:
-                    yield from self._read_row(row, file, place, options, pages)
+            read = partial(self._read_row, file=file, options=options, pages=pages)
+            yield from read_items(file, self.expected, read)
 
     def _read_row(
-        self, row: Row, file: Path, place: str, options: ReadOptions, pages: _Pages
-    ) -> Iterator[Item]:
-        with error_context(file, place, self.expected):
-            page = self.read_page(row, file, options)
-            name = row.identifier(self.id, f"{file.name} {place}")
-            question = row.text(self.question)
+        self, row: Row, place: str, file: Path, options: ReadOptions, pages: _Pages
+    ) -> Items:
+        page = self.read_page(row, file, options)
+        name = row.identifier(self.id, f"{file.name} {place}")
+        question = row.text(self.question)
         if page is None:
             return
         if not page.text.strip():
             yield SkippedText(f"{file.name}:{place}", "empty", file=str(file))
             return
-        if pages.is_new_copy(page):
+        kept, is_new_copy = pages.keep(page)
+        if is_new_copy:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
-        kept = pages.keep(page)
         answers = list[StatedAnswer]()
-        with error_context(file, place, self.expected):
-            try:
-                answers = place_spans(self.find_evidence(row, page, options), page.text, kept.text)
-            except FieldError:
-                raise
-            except ValueError as error:
-                yield skip_question(str(file), name, str(error))
-        asked = list_places(str(file), name, question, dict.fromkeys(answers))
+        try:
+            answers = place_spans(self.find_evidence(row, page, options), page.text, kept.text)
+        except FieldError:
+            raise
+        except ValueError as error:
+            yield skip_question(str(file), name, error)
+        questions = list_places(str(file), name, question, dict.fromkeys(answers))
         document = page.id or digest(kept.address, kept.text).hex()
-        yield Passage(str(file), place, kept.text, asked, document, page.title)
+        yield Passage(str(file), place, kept.text, questions, document, page.title)
 
 
 @dataclass
@@ -157,27 +148,26 @@ class _Pages:
     """Pages by address, of which the first revision is kept, for all questions about the page."""
 
     kept: dict[str, Page] = field(default_factory=dict)
-    originals: dict[str, str] = field(default_factory=dict)
-    """Address of a page to that of the first one that shares text, title or first words."""
-    by_key: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Address to the first revision of a page, or of one that shares text, title or first words."""
+    by_key: dict[tuple[int, int], Page] = field(default_factory=dict)
 
-    def is_new_copy(self, page: Page) -> bool:
-        """Return whether a page that was not seen before is a copy of another one."""
-        if page.address in self.originals:
-            return False
-        original = page.address
+    def keep(self, page: Page) -> tuple[Page, bool]:
+        """Return the page that is kept for a page, and whether that is another one, of which the
+        page was not yet known to be a copy.
+        """
+        if page.address in self.kept:
+            return self.kept[page.address], False
+        original = page
         if page.merges:
-            texts = digest_documents([original], {original: page.title}, {original: page.text})
+            texts = digest_documents(
+                [page.address], {page.address: page.title}, {page.address: page.text}
+            )
             keys = [key for key in enumerate(texts[0].tolist()) if key[1]]
-            original = next((self.by_key[key] for key in keys if key in self.by_key), original)
+            original = next((self.by_key[key] for key in keys if key in self.by_key), page)
             for key in keys:
                 self.by_key.setdefault(key, original)
-        self.originals[page.address] = original
-        return original != page.address
-
-    def keep(self, page: Page) -> Page:
-        """Return the first revision of a page, or of the one that it is a copy of."""
-        return self.kept.setdefault(self.originals[page.address], page)
+        self.kept[page.address] = original
+        return original, original is not page
 
 
 def place_spans(spans: Iterable[Span], text: str, kept: str) -> list[StatedAnswer]:
@@ -186,7 +176,7 @@ def place_spans(spans: Iterable[Span], text: str, kept: str) -> list[StatedAnswe
         return [StatedAnswer.from_span(span) for span in spans]
     answers = [span.of(text) for span in spans]
     if any(kept.count(answer) != 1 for answer in answers):
-        raise ValueError(REVISED)
+        raise UnusableError(Cause.REVISED)
     return [StatedAnswer(answer, kept.index(answer)) for answer in answers]
 
 
@@ -197,9 +187,9 @@ def _select_answered(row: Row, start: str) -> list[Row]:
     annotations = row.rows("annotations")
     answered = [annotation for annotation in annotations if annotation.integer(start) >= 0]
     if not answered:
-        raise ValueError(UNANSWERABLE)
+        raise UnusableError(Cause.UNANSWERABLE)
     if len(answered) < min(AGREEING, len(annotations)):
-        raise ValueError(DISAGREEING)
+        raise UnusableError(Cause.DISAGREEMENT)
     return answered
 
 
@@ -227,7 +217,7 @@ def _find_tydi_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[
             candidates = row.rows("passage_answer_candidates")
             number = annotation.integer(TYDI_CANDIDATE)
             if number >= len(candidates):
-                raise ValueError("its passage is not among the candidates")
+                raise UnlocatedError("its passage is not among the candidates")
             start = candidates[number].integer("plaintext_start_byte")
             end = candidates[number].integer("plaintext_end_byte")
         yield to_characters(content, start, end)
@@ -254,7 +244,7 @@ def _list_tokens(row: Row) -> list[tuple[str, bool]]:
         tokens = row.text("document_text").split(" ")
         return [(token, TAG.fullmatch(token) is not None) for token in tokens]
     listed = row.rows(NQ_TOKENS)
-    return [(token.text("token"), token.flag("html_token|is_html")) for token in listed]
+    return [(token.text("token"), token.get("html_token|is_html", bool)) for token in listed]
 
 
 def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: ARG001
@@ -289,18 +279,17 @@ def _find_nq_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Sp
         for answer in _select_answered(row, "long_answer/start_token")
     ]
     if any(not start < end <= len(page.tokens) for start, end in boxes):
-        raise ValueError("its long answer is not within its page")
+        raise UnlocatedError("its long answer is not within its page")
     first = [page.tokens[start] for start, _ in boxes]
     if not all(token and span is None for token, span in first):
-        raise ValueError(NOT_A_TAG)
+        raise UnlocatedError(NOT_A_TAG)
     is_paragraph = all(PARAGRAPH.match(token) for token, _ in first)
     if is_paragraph != (options.split != OTHERS):
-        kind = "a" if is_paragraph else "no"
-        raise ValueError(f"its long answer is {kind} paragraph: it is in the other --split")
+        raise UnusableError(Cause.OTHER_SPLIT)
     for start, end in boxes:
         texts = [span for _, span in page.tokens[start:end] if span]
         if not texts:
-            raise ValueError("its long answer has no text")
+            raise UnlocatedError("its long answer has no text")
         yield Span(texts[0].start, texts[-1].end)
 
 
@@ -315,7 +304,7 @@ def _read_repliqa_page(row: Row, file: Path, options: ReadOptions) -> Page | Non
 def _find_repliqa_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Span]:  # noqa: ARG001
     paragraph = row.text("long_answer")
     if row.text("answer") == "UNANSWERABLE":
-        raise ValueError(UNANSWERABLE)
+        raise UnusableError(Cause.UNANSWERABLE)
     yield locate_once(paragraph, page.text)
 
 

@@ -59,22 +59,22 @@ def decode_page(content: bytes) -> str:
     Raises:
         UnicodeDecodeError: It is in none of these.
     """
-    stated = _find_encoding(content)
-    if stated is not None and stated.startswith(SEVEN_BITS):
-        return content.decode(stated)
+    encoding = _find_encoding(content)
+    if encoding is not None and encoding.startswith(SEVEN_BITS):
+        return content.decode(encoding)
     try:
         return decode(content)
     except UnicodeDecodeError:
-        if stated is None:
+        if encoding is None:
             raise
-    return content.decode(stated)
+    return content.decode(encoding)
 
 
 def _find_encoding(content: bytes) -> str | None:
     """Return Python's name of the encoding that a page states; None without one that pages have."""
-    stated = ENCODING.search(content[:HEAD_BYTES])
+    match = ENCODING.search(content[:HEAD_BYTES])
     try:
-        name = codecs.lookup(stated[1].decode("ascii")).name if stated else ""
+        name = codecs.lookup(match[1].decode("ascii")).name if match else ""
     except LookupError:
         return None
     return LARGER.get(name, name) if ENCODINGS.fullmatch(name) else None

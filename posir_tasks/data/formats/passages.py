@@ -4,10 +4,10 @@ options that it takes.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum
+from enum import Enum, StrEnum
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Literal, TypeAlias
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize
+from posir_tasks.text.spans import UnlocatedError
 
 
 class Use(Enum):
@@ -43,12 +44,59 @@ MENTIONED_SHARE = 0.01
 #: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own
 #: document.
 Scope: TypeAlias = Literal["corpus", "document"]
-#: Why a question without an answer in its document is skipped.
-UNANSWERABLE = "has no answer"
-#: Why a question whose evidence is not stated cannot be evaluated.
-NO_ANSWER = "states neither the text of its answer nor both start and end"
-#: Reason of a skipped question, after a number.
+#: Reason of a question that is not used, after a number.
 UNUSABLE = "questions without a usable answer"
+
+
+class Cause(StrEnum):
+    """Why a question is not used."""
+
+    NO_POSITION = "states neither the text of its answer nor both start and end"
+    MALFORMED = "has a malformed field"
+    ELSEWHERE = "its answer is not where its file says"
+    AMBIGUOUS = "its answer occurs several times, or not at all"
+    OUTSIDE = "its span is not within its document"
+    DUPLICATE = "is an exact duplicate"
+    PLACE_UNKNOWN = "has several places of evidence, of which one is not known"
+    BLANK_DOCUMENT = "its relevant document has no text"
+    NO_DOCUMENT = "its relevant document is not in the corpus"
+    NO_TEXT = "its text is not in the data"
+    UNANSWERABLE = "has no answer"
+    NOT_RELEVANT = "has no relevant document in the judgments"
+    UNLOCATED = "its evidence is not once in its document"
+    DISAGREEMENT = "fewer than 2 of its annotators give an answer"
+    REVISED = (
+        "is about another revision or copy of its page, and its evidence is not once in the one "
+        "that is kept"
+    )
+    OTHER_SPLIT = "its evidence is in the other --split"
+    SHORT = "has its evidence in an article of fewer than 4 passages and 512 tokens"
+    NO_PASSAGE = "has a relevant passage that is not in the corpus"
+    EXCLUDING = "leaves documents out of its own search, which a corpus for all queries cannot"
+
+
+#: Causes by which the rules of the data leave questions out.
+EXPECTED = frozenset(
+    {
+        Cause.UNANSWERABLE,
+        Cause.NOT_RELEVANT,
+        Cause.UNLOCATED,
+        Cause.DISAGREEMENT,
+        Cause.REVISED,
+        Cause.OTHER_SPLIT,
+        Cause.SHORT,
+        Cause.NO_PASSAGE,
+        Cause.EXCLUDING,
+    }
+)
+
+
+class UnusableError(ValueError):
+    """A question cannot be used; the text says why, by default in the words of the cause."""
+
+    def __init__(self, cause: Cause, text: str = "") -> None:
+        super().__init__(text or cause.value)
+        self.cause = cause
 
 
 @dataclass(frozen=True)
@@ -135,15 +183,8 @@ class SkippedText:
     """The file that it is in."""
     number: int = 1
     """The number of such items, if they are not named one by one."""
-    is_expected: bool = False
-    """Whether the rules of its data leave it out, such as those of another split, so that it is no
-    loss.
-    """
-
-    @property
-    def is_question(self) -> bool:
-        """Whether it is a question, not a text."""
-        return self.reason == UNUSABLE
+    cause: Cause | None = None
+    """Why a question is not used; None for what is not a question."""
 
     def __str__(self) -> str:
         return f"{self.file}: question {self.name}: {self.detail}"
@@ -151,22 +192,19 @@ class SkippedText:
 
 #: What a reader yields.
 Item: TypeAlias = Passage | SkippedText
+Items: TypeAlias = Iterator[Item]
 
 
-def skip_question(file: str, name: str, reason: str) -> SkippedText:
-    """Return a question that is not used, and why."""
-    return SkippedText(name, UNUSABLE, reason, file)
-
-
-def expect_skips(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield the items of a reader that selects questions by the rules of its data: those that it
-    leaves out are no loss.
-    """
-    for item in items:
-        if isinstance(item, SkippedText) and item.is_question:
-            yield replace(item, is_expected=True)
-        else:
-            yield item
+def skip_question(file: str, name: str, why: Cause | ValueError) -> SkippedText:
+    """Skip a question for a cause, or for what an error says."""
+    cause = Cause.MALFORMED
+    if isinstance(why, Cause):
+        cause = why
+    elif isinstance(why, UnusableError):
+        cause = why.cause
+    elif isinstance(why, UnlocatedError):
+        cause = Cause.UNLOCATED
+    return SkippedText(name, UNUSABLE, str(why), file, cause=cause)
 
 
 def list_places(
@@ -215,9 +253,9 @@ def add_claims(
     try:
         pairs = [*placed]
         if not pairs:
-            raise ValueError(UNANSWERABLE)
+            raise UnusableError(Cause.UNANSWERABLE)
     except ValueError as error:
-        yield skip_question(file, query, str(error))
+        yield skip_question(file, query, error)
         return
     for document, answer in pairs:
         claim = Claim(file, query, text, partial(_list_answer, answer))
@@ -228,7 +266,7 @@ def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # 
     return [answer]
 
 
-def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Iterator[Item]:
+def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Items:
     """Yield documents with the questions that are claimed of them, and what is left out; `corpus`
     names where the documents are.
     """
@@ -242,7 +280,7 @@ def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Ite
             try:
                 answers = [*claim.find_answers(item.text)]
             except ValueError as error:
-                yield skip_question(claim.file, claim.query, str(error))
+                yield skip_question(claim.file, claim.query, error)
                 continue
             first = places[claim.query] + 1
             places[claim.query] += len(answers)
@@ -251,9 +289,9 @@ def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Ite
             )
         yield replace(item, questions=questions)
     for document, lost in claims.items():
-        reason = f"its relevant document {document!r} is not in {corpus}"
+        text = f"its relevant document {document!r} is not in {corpus}"
         for claim in lost:
-            yield skip_question(claim.file, claim.query, reason)
+            yield skip_question(claim.file, claim.query, UnusableError(Cause.NO_DOCUMENT, text))
 
 
 def read_text(file: str, place: str, text: str, name: str, title: str = "") -> Item:
@@ -273,17 +311,15 @@ class RepeatedTexts:
     @property
     def use(self) -> Use:
         """Texts of which the questions can be asked, judging by their texts."""
-        return Use.WITHIN if self._has_share(WITHIN_SHARE) else Use.CORPUS
+        share = WITHIN_SHARE * self.questions
+        return Use.WITHIN if self.repeated >= max(1, share) else Use.CORPUS
 
     @property
     def warning(self) -> str:
         """A sentence if a reader should know; else empty."""
-        if not self._has_share(MENTIONED_SHARE):
+        if self.repeated < max(1, MENTIONED_SHARE * self.questions):
             return ""
         return f"{self.describe()}, of which one counts as relevant to each."
-
-    def _has_share(self, share: float) -> bool:
-        return self.repeated > 0 and self.repeated >= share * self.questions
 
     def describe(self) -> str:
         """Return the counts."""
@@ -298,20 +334,16 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
     """Return a sentence with the number of skipped texts by reason and a few names; empty if there
     are none.
     """
-    by_reason: dict[str, list[SkippedText]] = {}
+    names: dict[str, list[str]] = defaultdict(list)
     counts = Counter[str]()
     for item in sorted(skipped, key=lambda item: item.name):
-        by_reason.setdefault(item.reason, []).append(item)
+        names[item.reason].append(": ".join(filter(None, [item.name, item.detail])))
         counts[item.reason] += item.number
     parts = []
     for reason, count in counts.most_common():
-        names = [
-            f"{item.name}: {item.detail}" if item.detail else item.name
-            for item in by_reason[reason][:examples]
-        ]
-        if len(by_reason[reason]) > examples:
-            names.append("...")
-        parts.append(f"{count:,} {reason} ({', '.join(names)})")
+        listed = ", ".join(names[reason][:examples])
+        more = ", ..." if len(names[reason]) > examples else ""
+        parts.append(f"{count:,} {reason} ({listed}{more})")
     return f"Skipped: {'; '.join(parts)}." if parts else ""
 
 
@@ -359,7 +391,7 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     return ids
 
 
-def name_documents(items: Iterator[Item], domain: str) -> Iterator[Item]:
+def name_documents(items: Items, domain: str) -> Items:
     """Yield documents under the ids by which their questions name them, each once; texts without
     questions as they are.
 

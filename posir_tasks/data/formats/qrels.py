@@ -16,7 +16,7 @@ from posir_tasks.data.formats.records import error_context, read_lines
 from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
 QRELS_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*")
-LINE_WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
+WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
 #: Lines that decide whether a file has qrels.
 MAX_LINES = 20
 QRELS_NAME = re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
@@ -29,7 +29,7 @@ COMMENT = "#"
 
 def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
     """Yield the cells of each line of topics or qrels; raise DataError if their number differs."""
-    for number, line in _read_lines(file, f"lines of {columns} cells"):
+    for number, line in _read_lines(file):
         cells = line.strip().split(separator)
         if len(cells) != columns:
             problem = f"has {len(cells)} cells ({sanitized(line.strip())}); expected {columns}."
@@ -37,8 +37,8 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
         yield cells
 
 
-def _read_lines(file: Path, expected: str) -> Iterator[tuple[int, str]]:
-    with error_context(file, "", expected):
+def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
+    with error_context(file, "", FORM):
         for number, line in read_lines(file, f"{file.name}:"):
             if isinstance(line, SkippedText):
                 raise DataError(f"{file}: line {number}: {line.reason} ({line.detail}).")
@@ -49,14 +49,9 @@ def is_qrels(file: Path) -> bool:
     """Decide by most of the first lines, or by the name, whether a file is meant to be qrels."""
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(iterate_lines(content, file), MAX_LINES) if line.strip()]
-    rows = 0
-    others = 0
-    for line in lines:
-        if QRELS_LINE.fullmatch(line) or LINE_WITHOUT_GRADE.fullmatch(line):
-            rows += 1
-        elif not line.startswith(COMMENT.encode()):
-            others += 1
-    if rows > others:
+    rows = [line for line in lines if QRELS_LINE.fullmatch(line) or WITHOUT_GRADE.fullmatch(line)]
+    comments = [line for line in lines if line.startswith(COMMENT.encode())]
+    if 2 * len(rows) > len(lines) - len(comments):
         return True
     return split_suffix(file)[1] not in OTHER_SUFFIXES and bool(QRELS_NAME.search(file.name))
 
@@ -64,31 +59,23 @@ def is_qrels(file: Path) -> bool:
 def check_qrels(file: Path) -> None:
     """Raise DataError if a file has no judgment, or a line that is not one."""
     number = 0
-    for number, line in _read_lines(file, FORM):
+    for number, line in _read_lines(file):
         if QRELS_LINE.fullmatch(line.encode()):
             continue
-        where = f"{file}: line {number}"
-        shown = sanitized(line.strip())
-        if line.startswith(COMMENT):
-            problem = f"is a comment ({shown}), which qrels do not have. Remove it."
-            raise DataError(f"{where}: {problem}")
-        cells = len(line.split())
-        problem = "has no number as its grade" if cells == CELLS else f"has {cells} cells"
-        raise DataError(f"{where}: {problem} ({shown}). Expected: {FORM}.")
+        quotation = sanitized(line.strip())
+        raise DataError(f"{file}: line {number}: is no judgment ({quotation}). Expected: {FORM}.")
     if not number:
         raise DataError(f"{file}: has no judgment. Expected lines of {FORM}.")
 
 
 def read_qrels(*files: Path) -> CollectedGrades:
     """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
-    return collect_grades(row for file in files for row in _read_rows(file))
-
-
-def _read_rows(file: Path) -> Iterator[tuple[str, str, float]]:
-    for query, _, document, stated in split_lines(file, CELLS):
-        try:
-            grade = read_grade(stated)
-        except ValueError as error:
-            place = f"{file}: query {query}, document {document}"
-            raise DataError(f"{place}: grade {short_repr(stated)} {error}. Correct it.") from error
-        yield query, document, grade
+    rows = []
+    for file in files:
+        for query, _, document, value in split_lines(file, CELLS):
+            try:
+                rows.append((query, document, read_grade(value)))
+            except ValueError as error:
+                place = f"{file}: query {query}, document {document}"
+                raise DataError(f"{place}: grade {short_repr(value)} {error}.") from error
+    return collect_grades(rows)

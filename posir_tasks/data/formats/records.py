@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,17 +19,22 @@ from posir_tasks.base.progress import track_reading
 from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import Items, SkippedText
 
 #: Types of JSON by the words of messages.
 KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 MISSING = object()
 #: Kind of a folder, where a file has its suffix.
 FOLDER = "/"
+PARQUET = (".parquet",)
 
 
 class FieldError(ValueError):
     """A field is missing, or its value is of another type."""
+
+
+class UnrecognizedError(DataError):
+    """A file is in no form that its reader knows."""
 
 
 @dataclass(frozen=True)
@@ -53,13 +58,20 @@ class Row:
             raise FieldError(f"{where}must be an object, not {_name_type(value)}")
         return cls(value, place)
 
+    def get(self, names: str, kind: type, default: object = None) -> Any:
+        """Return a value of a type of `KINDS`."""
+        path, value = self._locate(names)
+        if default is not None and value in (MISSING, None):
+            return default
+        return _require(path, value, kind)
+
     def text(self, names: str, default: str | None = None) -> str:
         """Return a text, whose characters can all be encoded."""
-        path, value = self._find(names, str, default)
+        value = self.get(names, str, default)
         try:
             return str(value).encode().decode()
         except UnicodeEncodeError as error:
-            raise FieldError(f"'{path}' is not valid: {error}") from error
+            raise FieldError(f"'{self._locate(names)[0]}' is not valid: {error}") from error
 
     def identifier(self, names: str, default: str | None = None) -> str:
         """Return an id; an integer becomes a text."""
@@ -77,32 +89,34 @@ class Row:
     def integer(self, names: str) -> int:
         """Return an integer; the text of one, or a number with nothing after its point, is one."""
         path, value = self._locate(names)
-        if isinstance(value, float) and value.is_integer():
-            return int(value)
-        if isinstance(value, str) and value.strip().removeprefix("-").isdecimal():
-            return int(value)
-        return int(self._check(path, value, int))
+        is_whole = isinstance(value, float) and value.is_integer()
+        is_digits = isinstance(value, str) and value.strip().removeprefix("-").isdecimal()
+        return int(value if is_whole or is_digits else _require(path, value, int))
 
-    def flag(self, names: str) -> bool:
-        """Return a boolean."""
-        return bool(self._find(names, bool)[1])
-
-    def items(self, names: str) -> list[Any]:
-        """Return a list."""
-        return list(self._find(names, list)[1])
+    def span(self, name: str) -> tuple[int, int]:
+        """Return a list of two integers, start and end."""
+        match self.get(name, list):
+            case [int(start), int(end)] if type(start) is type(end) is int:
+                return start, end
+        path = self._locate(name)[0]
+        raise FieldError(f"'{path}' is not valid: must be two integers, start and end")
 
     def texts(self, names: str) -> list[str]:
         """Return a list of texts."""
-        path, values = self._find(names, list)
-        listed = enumerate(values)
-        return [str(self._check(f"{path}[{number}]", item, str)) for number, item in listed]
+        path, values = self._locate(names)
+        listed = enumerate(_require(path, values, list))
+        return [str(_require(f"{path}[{number}]", item, str)) for number, item in listed]
 
     def rows(self, names: str) -> list[Row]:
         """Return a list of objects; an object of lists, as the Hub has it, is one."""
         path, value = self._locate(names)
         if isinstance(value, dict):
-            value = _turn_columns(value, path)
-        listed = enumerate(self._check(path, value, list))
+            sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}
+            if len(sizes) > 1 or -1 in sizes:
+                raise FieldError(f"'{path}' is not an object of lists of one length")
+            cells = zip(*value.values(), strict=True)
+            value = [dict(zip(value, row, strict=True)) for row in cells]
+        listed = enumerate(_require(path, value, list))
         return [Row.of(item, f"{path}[{number}]") for number, item in listed]
 
     def has(self, names: str) -> bool:
@@ -110,44 +124,30 @@ class Row:
         return self._locate(names)[1] not in (MISSING, None)
 
     def _locate(self, names: str) -> tuple[str, Any]:
-        """Return path and value of the first field that is there."""
+        """Return path and value of the first field that is there, or `MISSING`."""
         paths = names.split("|")
+        found = paths[0]
+        value: Any = MISSING
         for path in paths:
-            value: Any = self.fields
+            value = self.fields
             for key in path.split("/"):
                 value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
             if value is not MISSING:
-                return self._name(path), value
-        return self._name(paths[0]), MISSING
+                found = path
+                break
+        return ".".join(filter(None, [self.place, *found.split("/")])), value
 
-    def _name(self, path: str) -> str:
-        return ".".join(filter(None, [self.place, *path.split("/")]))
 
-    def _find(self, names: str, kind: type, default: object = None) -> tuple[str, Any]:
-        path, value = self._locate(names)
-        if default is not None and value in (MISSING, None):
-            return path, default
-        return path, self._check(path, value, kind)
-
-    @staticmethod
-    def _check(path: str, value: Any, kind: type) -> Any:
-        if value is MISSING:
-            raise FieldError(f"'{path}' is missing")
-        if type(value) is not kind:
-            raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
-        return value
+def _require(path: str, value: Any, kind: type) -> Any:
+    if value is MISSING:
+        raise FieldError(f"'{path}' is missing")
+    if type(value) is not kind:
+        raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
+    return value
 
 
 def _name_type(value: object) -> str:
     return "null" if value is None else type(value).__name__
-
-
-def _turn_columns(columns: Mapping[str, Any], path: str) -> list[dict[str, Any]]:
-    if not all(isinstance(column, list) for column in columns.values()):
-        raise FieldError(f"'{path}' is neither a list of objects nor an object of lists")
-    if len({len(column) for column in columns.values()}) > 1:
-        raise FieldError(f"'{path}' has lists of different lengths")
-    return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
@@ -181,28 +181,40 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
     """Turn an error about a place in a file into a DataError that names the place and the expected
     format.
     """
-    where = f"{file}: {place}: " if place else f"{file}: "
-    advice = f"Expected: {expected}."
+    where = f"{file}: {place}" if place else f"{file}"
     try:
         yield
     except GateError as error:
-        raise DataError(f"{where}{error.problem}. {advice}") from error
-    except GZIP_ERRORS as error:
-        raise DataError(f"{where}not a complete gzip file ({summarize_error(error)}).") from error
-    except OSError as error:
-        raise DataError(f"{where}cannot be read ({error.strerror}).") from error
+        raise DataError(f"{where}: {error.problem}. Expected: {expected}.") from error
+    except (OSError, *GZIP_ERRORS) as error:
+        problem = getattr(error, "strerror", None) or summarize_error(error)
+        raise DataError(f"{where}: cannot be read ({problem}).") from error
     except UnicodeDecodeError as error:
         convert = "convert the file to UTF-8, for example by `iconv`"
-        raise DataError(f"{where}{error}; {convert}. {advice}") from error
+        raise DataError(f"{where}: {error}; {convert}. Expected: {expected}.") from error
     except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}{error}. {advice}") from error
+        raise DataError(f"{where}: {error}. Expected: {expected}.") from error
+
+
+def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
+    """Return the split that the user names, or the default one; raise DataError if there is none of
+    this name.
+    """
+    names = sorted({*available})
+    chosen = default if split is None else split
+    if chosen not in names:
+        listed = ", ".join(names) or "none"
+        raise DataError(
+            f"{where}: no split '{chosen}'. Available splits: {listed}; choose one with --split."
+        )
+    return chosen
 
 
 def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
     """Yield place and row of each line of JSON Lines that is not blank, or row of Parquet; raise
     DataError if it is not an object, or the file cannot be read.
     """
-    if split_suffix(file)[1] == ".parquet":
+    if split_suffix(file)[1] in PARQUET:
         for number, fields in enumerate(iterate_rows(file)):
             yield f"row {number}", Row(fields)
         return
@@ -217,12 +229,24 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             yield place, row
 
 
+def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
+    """Yield what a function yields of each row and its place, and the lines that cannot be
+    decoded; raise DataError if a row is malformed.
+    """
+    for place, row in read_rows(file, expected):
+        if isinstance(row, SkippedText):
+            yield row
+        else:
+            with error_context(file, place, expected):
+                yield from read(row, place)
+
+
 def has_fields(file: Path, *groups: str) -> bool:
     """Return whether the first row of JSON Lines, or the columns of Parquet, have all names of a
     group.
     """
     try:
-        if split_suffix(file)[1] == ".parquet":
+        if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))
         else:
             first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")

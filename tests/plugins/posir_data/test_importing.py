@@ -11,6 +11,7 @@ import posir
 from posir_data.api import import_passages
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import (
+    Cause,
     Passage,
     PassageQuestion,
     StatedAnswer,
@@ -61,7 +62,7 @@ def test_a_document_is_known_by_the_ids_of_its_questions(tmp_path):
     assert sorted(first) == sorted(second)
 
 
-def test_an_id_of_questions_about_two_texts_or_of_another_document_identifies_neither(tmp_path):
+def test_an_id_of_two_texts_identifies_neither(tmp_path):
     repeated = [
         passage(TEXT, asked(), question_ids=["1", "2"]),
         passage("Time flies.", question_ids=["1"]),
@@ -77,7 +78,7 @@ def test_an_id_of_questions_about_two_texts_or_of_another_document_identifies_ne
     assert len({*document_ids(tmp_path / "document")}) == 2
 
 
-def test_only_documents_that_are_asked_about_are_counted_in_tokens(tmp_path):
+def test_only_relevant_documents_are_counted_in_tokens(tmp_path):
     counted = []
     passages, target = (
         [passage(TEXT, asked()), passage("Nobody asks.")],
@@ -99,7 +100,7 @@ def test_an_exact_duplicate_of_a_question_is_skipped(tmp_path):
     assert len(read_back(tmp_path)) == len(result.questions) == 2
 
 
-def test_a_document_without_text_stays_in_the_corpus_and_its_questions_are_left_out(tmp_path):
+def test_a_blank_document_stays_and_its_questions_are_left_out(tmp_path):
     result = imported(
         [passage(TEXT, asked()), passage(" \n", asked(name="2"), id="blank")], tmp_path
     )
@@ -128,7 +129,7 @@ def test_a_document_without_text_stays_in_the_corpus_and_its_questions_are_left_
             "nothing was written.\n  1 of 1: file: question 1: ",
         ),
         (
-            [skip_question("file", "1", "has no answer")],
+            [skip_question("file", "1", Cause.UNANSWERABLE)],
             "file: question 1: has no answer\nCorrect what is named",
         ),
         ([], "There is no question with a usable answer; nothing was written."),
@@ -158,7 +159,7 @@ def test_an_id_of_several_questions_is_derived_from_their_content(tmp_path, capl
     assert "first q" in caplog.text
 
 
-def test_an_existing_domain_or_an_output_that_is_a_file_is_refused_and_untouched(tmp_path):
+def test_an_existing_domain_or_file_is_refused_and_untouched(tmp_path):
     folder = tmp_path / "eng-Latn" / "sports"
     folder.mkdir(parents=True)
     (folder / "mine.txt").write_text("keep")
@@ -179,9 +180,7 @@ NAMES = {
 @pytest.mark.parametrize(
     ("kind", "name"), [(kind, name) for kind, names in NAMES.items() for name in names]
 )
-def test_an_unknown_language_or_a_domain_that_is_no_plain_folder_name_is_refused(
-    tmp_path, kind, name
-):
+def test_an_unknown_language_or_a_malformed_domain_is_refused(tmp_path, kind, name):
     message = (
         f"language {name}: "
         if kind == "language"
@@ -218,7 +217,7 @@ def test_a_disk_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch,
     assert len(read_back(tmp_path)) == 1
 
 
-def test_the_rest_of_a_killed_import_is_no_domain_and_is_removed_after_a_day(tmp_path):
+def test_the_rest_of_a_killed_import_is_removed_after_a_day(tmp_path):
     old, new = (
         tmp_path / "eng-Latn" / f".sports.{name}.posir-part" for name in ("oldolder", "newnewer")
     )

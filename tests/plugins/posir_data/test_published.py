@@ -14,6 +14,7 @@ import pytest
 import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.tasks.catalog import builtin_tasks
@@ -117,10 +118,9 @@ def test_tydi_qa(tmp_path):
     passage = TELUGU[TELUGU.index(".") + 2 :]
     assert places == {"1": ["1869"], "4": ["నక్షత్రం", passage], "5": ["నక్షత్రం"], "6": ["1869"]}
     assert reasons == {
-        "fewer than 2 of its annotators give an answer": 1,
-        "has no answer": 1,
-        "is about another revision or copy of its page, and its evidence is not once in the "
-        "one that is kept": 1,
+        Cause.DISAGREEMENT: 1,
+        Cause.UNANSWERABLE: 1,
+        Cause.REVISED: 1,
         "its span of bytes divides a character": 1,
         "its span of bytes is not within its document": 1,
     }
@@ -202,9 +202,9 @@ def test_miracl_joins_articles(tmp_path):
     assert data.questions["a"][2] == (10 * 14, 10 * 14 + 13)
     assert data.titles["39"] == "Title"
     assert reasons == {
-        "has its evidence in an article of fewer than 4 passages and 512 tokens": 1,
-        "has no relevant passage": 1,
-        "has a relevant passage that is not in the corpus": 1,
+        Cause.SHORT: 1,
+        Cause.NOT_RELEVANT: 1,
+        Cause.NO_PASSAGE: 1,
     }
 
 
@@ -223,7 +223,7 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
         "passages of articles that are neither judged nor in the seeded sample of 1 in 16": 4
         * (400 - len(data.documents))
     }
-    with pytest.raises(DataError, match="ru dev"):
+    with pytest.raises(DataError, match="MIRACL in ru"):
         read(folder, language="tel-Telu")
     write_miracl(tmp_path, passages, ["a Q0 39#3 1", "a Q0 39#2 x"], language="ru")
     with pytest.raises(DataError, match=r"qrels.*query a, document 39#2: grade 'x'"):
@@ -312,7 +312,7 @@ def test_natural_questions(tmp_path, form, name):
     assert places == {"5": [paragraph]}
     assert reasons == {
         "fewer than 2 of its annotators give an answer": 1,
-        "its long answer is no paragraph: it is in the other --split": 2,
+        Cause.OTHER_SPLIT: 2,
         "has no answer": 1,
         NOT_A_TAG: 1,
         "near-duplicates of another page, with its text, title or first words": 1,
@@ -322,11 +322,11 @@ def test_natural_questions(tmp_path, form, name):
         "1": [paragraph, table := "CEO\na\u180eb"],
         "3": [table],
     }
-    with pytest.raises(DataError, match="paragraph and other"):
+    with pytest.raises(DataError, match="other, paragraph"):
         read(file, split="dev")
 
 
-def test_a_page_that_is_nearly_another_is_left_out_with_what_it_alone_says(tmp_path):
+def test_a_near_duplicate_page_is_left_out(tmp_path):
     """Both begin with the same 200 words; of three questions about the copy, the kept page answers
     two.
     """
@@ -350,7 +350,7 @@ def test_a_page_that_is_nearly_another_is_left_out_with_what_it_alone_says(tmp_p
     assert len(data.documents) == 1
 
 
-def test_tokens_divided_otherwise_than_at_single_blanks_are_one_sentence(tmp_path):
+def test_tokens_divided_otherwise_have_one_cause(tmp_path):
     """The release's `<P>` is two tokens later, since it has two blanks after each of two words,
     which `split()` drops.
     """
@@ -465,8 +465,8 @@ def test_ms_marco(tmp_path, packed):
     assert 0 < (sampled := len(data.documents) - 2) < 20
     assert reasons == {
         "documents that are neither judged nor in the seeded sample of 1 in 64": 400 - sampled,
-        "has no passage rated 2 or more": 1,
-        "has a relevant passage that is not in the collection": 1,
+        Cause.NOT_RELEVANT: 1,
+        Cause.NO_PASSAGE: 1,
     }
 
 
@@ -511,9 +511,9 @@ def test_bright(tmp_path):
     places, reasons, data = read(tmp_path)
     assert places == {"1": ["Second part.", "Fourth part."]}
     assert sorted(reasons) == [
-        "has a gold passage whose text or long document is missing",
+        Cause.NO_PASSAGE,
         "its evidence is several times in its document",
-        "leaves documents out of its own search, which a corpus for all queries cannot",
+        Cause.EXCLUDING,
     ]
     assert data.documents == long
     with pytest.raises(DataError, match="biology"):

@@ -84,7 +84,7 @@ def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
         read_texts(str(tmp_path))
 
 
-def test_the_card_of_a_dataset_and_the_blobs_of_its_cache_are_no_texts(tmp_path: Path):
+def test_the_card_and_the_blobs_of_a_dataset_are_no_texts(tmp_path: Path):
     snapshot = tmp_path / "datasets--o--n" / "snapshots" / "0123"
     snapshot.mkdir(parents=True)
     (snapshot / "README.md").write_text(f"---\nlicense: mit\n---\n{OTHER}")
@@ -163,7 +163,7 @@ def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
     assert read_texts(str(tmp_path), column="right").texts[0].text == OTHER
 
 
-def test_languages_that_the_detector_confuses_are_not_taken_for_a_mixture():
+def test_languages_that_the_detector_confuses_are_no_mixture():
     assert are_distinct("en", "de")
     assert not are_distinct("no", "da")
     assert not are_distinct("en", "en")
@@ -179,7 +179,7 @@ def test_a_sample_is_uniform_and_reproducible():
 
 
 @pytest.mark.parametrize("content", [b"garbage", b"", b"PAR1" + b"\0" * 300])
-def test_a_parquet_file_that_is_named_and_cannot_be_read_is_an_error(tmp_path, content):
+def test_a_named_parquet_file_that_is_unreadable_is_an_error(tmp_path, content):
     (tmp_path / "damaged.parquet").write_bytes(content)
     with pytest.raises(DataError, match=r"damaged\.parquet: not a readable"):
         open_data(tmp_path / "damaged.parquet")

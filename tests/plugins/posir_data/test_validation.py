@@ -117,7 +117,7 @@ def test_rows_are_those_of_the_file(tmp_path):
     )
 
 
-def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_named_once(
+def test_a_problem_against_the_english_corpus_is_named_once(
     posir_folder,
 ):
     german = posir_tables()
@@ -162,7 +162,7 @@ def test_queries_are_checked_against_the_english_corpus_too_and_a_problem_is_nam
         read_domain(LocalRepository(posir_folder), "deu-Latn", "eng-Latn", "sports")
 
 
-def test_lengths_of_the_english_documents_beside_translations_are_a_warning_as_in_a_run(
+def test_english_lengths_beside_translations_are_a_warning(
     posir_folder,
 ):
     german = posir_tables()
@@ -198,7 +198,7 @@ def test_languages_and_domains_unknown_to_posir_are_warnings(tmp_path):
         "language eng-latn: .* 'latn'; did you mean eng-Latn\\?.* No task reads the folder",
         language,
     )
-    assert domain.startswith("domain sprots: not one of PosIR's 31 (did you mean sports?)")
+    assert domain.startswith("domain sprots: not one of PosIR's 31. Did you mean sports?")
     done = validate(root)
     assert done.exit_code == 0
     assert done.stdout.count("warning: ") == 2

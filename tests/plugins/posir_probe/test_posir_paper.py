@@ -175,7 +175,7 @@ def test_evidence_always_first_is_one_bar():
         == [1.0] + [0.0] * 19
     )
     assert (
-        run_probe(posir_paper.EvidenceLocation(by_start=True), order_blind, data).values.tolist()
+        run_probe(posir_paper.EvidenceLocationStart(), order_blind, data).values.tolist()
         == [1.0] + [0.0] * 19
     )
 

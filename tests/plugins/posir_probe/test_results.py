@@ -100,7 +100,7 @@ def test_other_positions_do_not_add():
 @pytest.mark.parametrize(
     "change",
     [
-        {"sums": [[1]]},
+        {"totals": [[1]]},
         {"replicates": "AAAA"},
         {"statistic": "median"},
         {"positions": ["one"]},

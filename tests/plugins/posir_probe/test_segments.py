@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData
 from posir_probe.probe import run_probe
-from posir_probe.segments import Permutation, cut_to_tokens, gini, relative_drop
+from posir_probe.segments import Permutation, PermutationParts, cut_to_tokens, gini, relative_drop
 from posir_published.probes import read_published_curves
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.probed_encoders import FirstWords, decaying, first_words, invent_texts
@@ -39,7 +39,7 @@ def test_sets_of_texts_by_the_definition(encode):
 
 
 def test_parts_of_a_text_by_the_definition():
-    sums = run_probe(Permutation(within_text=True), decaying, ProbeData.from_texts(TEXTS[:2]))
+    sums = run_probe(PermutationParts(), decaying, ProbeData.from_texts(TEXTS[:2]))
     thirds = [[" ".join(text.split()[at : at + 20]) for at in (0, 20, 40)] for text in TEXTS[:2]]
     expected = np.mean([average_plainly(decaying, permutations(parts)) for parts in thirds], axis=0)
     np.testing.assert_allclose(sums.values, expected, atol=1e-6)
@@ -47,7 +47,7 @@ def test_parts_of_a_text_by_the_definition():
 
 @pytest.mark.parametrize(
     "probe",
-    [Permutation(), Permutation(4), Permutation(within_text=True)],
+    [Permutation(), PermutationParts()],
     ids=lambda probe: probe.name,
 )
 def test_order_makes_no_difference_to_an_order_blind_embedder(probe):
@@ -71,7 +71,7 @@ def test_texts_are_cut_so_that_all_segments_are_read():
     words = EstimatedTokenizer()
     window = 90
     data = replace(ProbeData.from_texts(TEXTS), tokenizer=words, room=window)
-    for probe in (Permutation(), Permutation(within_text=True)):
+    for probe in (Permutation(), PermutationParts()):
         assert max(words.count(text) for text in probe.plan(data).documents) <= window
     assert cut_to_tokens(words, ["one two three four five six"], 2) == ["one two"]
     # Whatever is within the window has an equal share, wherever it is.

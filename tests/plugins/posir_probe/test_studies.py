@@ -52,7 +52,7 @@ SHARES = [0.9, 0.8, 0.7, 0.6, 0.5, 0.4]
 
 
 def compare(sample, complete):
-    largest, *buckets = studies.compare_tiny([sample, complete])
+    largest, *buckets = studies.compare_tiny(sample, complete)
     return largest, buckets
 
 
@@ -60,7 +60,8 @@ def test_every_tiny_sample_is_compared_with_its_task():
     summaries = [
         summary_of("m", SHARES, task) for task in ("SQuAD-PosQ", "SQuAD-PosQ-Tiny", "Other-Tiny")
     ]
-    row, *buckets = studies.compare_tiny(summaries)
+    (pair,) = studies.find_samples(summaries)
+    row, *buckets = studies.compare_tiny(*pair)
     assert (row.sample, row.complete, row.queries) == ("SQuAD-PosQ-Tiny", "SQuAD-PosQ", 2_400)
     assert row.difference.value <= row.chance
     assert (row.difference.value, row.difference.low) == (0, 0)
@@ -71,7 +72,7 @@ def test_every_tiny_sample_is_compared_with_its_task():
     assert [bucket.position for bucket in buckets] == list(SCHEME.axes.positions)
     assert [bucket.ndcg_at_10_of_complete for bucket in buckets] == pytest.approx(SHARES)
     assert len(studies.draw_samples(summaries)) == 1
-    assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_tables([row, *buckets])[1])
+    assert "SQuAD-PosQ-Tiny" in to_markdown(studies.build_validity_table([row, *buckets]))
     (sentence,) = studies.describe_validity([row, *buckets])
     assert sentence == describe_sample_difference(
         "m", "SQuAD-PosQ-Tiny", row.difference, row.chance
@@ -230,15 +231,9 @@ def test_a_heat_map_has_a_dataset_in_each_triangle():
     assert cells["b", "a"] == pytest.approx(expected["eng-Latn/b", "eng-Latn/a"])
     assert cells["a", "b"] == pytest.approx(expected["cmn/a", "cmn/b"])
     assert cells["b", "c"] == pytest.approx(expected["cmn/b", "cmn/c"])
-    with pytest.raises(PosirError, match="fewer than two domains in common"):
-        studies.check_shared_domains(
-            [
-                source_of(one=["a"], two=["b"]),
-                ProbeSource("other", source_of(one=["a"], three=["b"]).subsets),
-            ]
-        )
-    with pytest.raises(PosirError, match="same dataset twice"):
-        studies.check_shared_domains([source_of(one=["a"]), source_of(one=["a"])])
+    for other in (("eng-Latn/a", "eng-Latn/c"), ("eng-Latn/a", "deu-Latn/a", "eng-Latn/b")):
+        with pytest.raises(PosirError, match="fewer than two domains in common"):
+            studies.find_shared_domains([("eng-Latn/a", "eng-Latn/b"), other])
 
 
 def test_what_cannot_be_compared_is_one_message(tmp_path):

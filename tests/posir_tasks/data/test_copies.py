@@ -59,9 +59,7 @@ def build(texts: dict[str, str]) -> Dataset:
     st.dictionaries(st.text("abc", min_size=1), st.text("xy \n\t", max_size=6), max_size=12),
     st.data(),
 )
-def test_copies_are_the_documents_with_the_words_of_a_relevant_one(
-    texts: dict[str, str], data: st.DataObject
-):
+def test_copies_have_the_words_of_a_relevant_document(texts: dict[str, str], data: st.DataObject):
     relevant = {name for name in texts if data.draw(st.booleans())}
     by_words: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name, text in texts.items():

@@ -163,7 +163,7 @@ STATED = st.sampled_from(
     ),
     st.sampled_from(["beir", "trec"]),
 )
-def test_random_qrels_have_the_grades_that_pandas_reads_or_are_refused(rows, kind):
+def test_random_qrels_have_the_grades_that_pandas_reads(rows, kind):
     with TemporaryDirectory() as folder:
         # A file of qrels is recognized by its first lines.
         first = [("q0", f"x{row}", "1") for row in range(20)]
@@ -201,7 +201,7 @@ def test_a_malformed_grade_is_refused_by_its_place(tmp_path, kind, stated):
         posir.open_data(write_qrels(tmp_path, rows, kind), language="eng-Latn").subsets[0].judgments  # noqa: B018
 
 
-def test_a_digest_tells_fractional_grades_apart_and_keeps_those_of_whole_ones():
+def test_a_digest_tells_fractional_grades_apart():
     data = PositionData.from_questions(
         {"d": "Some text."}, {"a": ("Q?", "d", Span(0, 4)), "b": ("Q?", "d", Span(5, 9))}
     )
@@ -265,7 +265,7 @@ def test_an_example_cannot_control_a_terminal():
 
 
 @pytest.mark.parametrize("is_last", [False, True])
-def test_contradictions_in_the_layout_are_counted_by_a_run_and_by_its_check(tmp_path, is_last):
+def test_contradictions_in_the_layout_are_counted(tmp_path, is_last):
     tables = posir_tables()
     judged = tables["qrels"]
     zero = judged.head(1).with_columns(score=pl.lit(0, judged["score"].dtype))

@@ -11,7 +11,7 @@ import pytest
 import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import UNANSWERABLE, StatedAnswer, Use
+from posir_tasks.data.formats.passages import Cause, StatedAnswer, Use
 from posir_tasks.data.markers import marks_no_answer, states_no_answer
 from posir_tasks.datasets.opening import open_data
 from tests.support.datasets import write_beir_folder
@@ -82,7 +82,7 @@ def test_the_mark_of_quac_is_no_evidence(tmp_path: Path, suffix: str):
         },
     ]
     answers, skipped, _ = read(write(tmp_path, suffix, rows))
-    assert (answers, skipped) == (["in 1901", "The mill"], [UNANSWERABLE] * 2)
+    assert (answers, skipped) == (["in 1901", "The mill"], [Cause.UNANSWERABLE] * 2)
 
 
 #: Answer, start, document, and whether it is a mark.
@@ -137,7 +137,7 @@ def test_a_flag_says_that_there_is_no_answer(tmp_path: Path, flag: dict[str, Any
         for n, row in enumerate((flag, fine))
     ]
     answers, skipped, _ = read(write(tmp_path, suffix, rows))
-    assert (answers, skipped) == (["in 1901"], [UNANSWERABLE])
+    assert (answers, skipped) == (["in 1901"], [Cause.UNANSWERABLE])
     assert (states_no_answer(flag), states_no_answer(fine), states_no_answer({})) == (
         True,
         False,
@@ -154,7 +154,7 @@ def test_queries_of_beir_have_marks_and_flags_too(tmp_path: Path):
     folder = write_beir_folder(
         tmp_path / "b", [{"_id": "d", "text": QUAC}], queries, [(name, "d", 1) for name in "abc"]
     )
-    assert read(folder)[:2] == (["in 1901"], [UNANSWERABLE] * 2)
+    assert read(folder)[:2] == (["in 1901"], [Cause.UNANSWERABLE] * 2)
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
@@ -214,7 +214,7 @@ def ask(questions: list[str]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("suffix", FORMATS)
-def test_a_text_that_is_asked_of_several_documents_is_about_its_own(tmp_path: Path, suffix: str):
+def test_a_text_asked_of_several_documents_is_about_its_own(tmp_path: Path, suffix: str):
     path = write(tmp_path, suffix, ask(["How long?", "how  long?", "What of {}?"]))
     opened = open_data(path)
     assert (opened.use, opened.repeated) == (Use.WITHIN, type(opened.repeated)(9, 6))
@@ -240,7 +240,7 @@ def test_a_text_that_is_asked_of_several_documents_is_about_its_own(tmp_path: Pa
     assert open_data(tmp_path / "out", scope="document").use is Use.WITHIN
 
 
-def test_chunks_are_scored_within_the_document_that_a_repeated_text_is_asked_of(
+def test_chunks_of_repeated_texts_are_scored_in_their_document(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
@@ -260,7 +260,7 @@ def test_fewer_repeated_texts_are_counted_in_one_sentence(tmp_path: Path):
     assert open_data(write(tmp_path, ".jsonl", ask(["What of {}?"]))).repeated.repeated == 0  # type: ignore[union-attr]
 
 
-def test_one_question_with_several_documents_and_copies_repeat_nothing(tmp_path: Path):
+def test_several_documents_and_copies_repeat_nothing(tmp_path: Path):
     corpus = [
         {"_id": f"d{number}", "text": text}
         for number, text in enumerate((POLICIES[0], POLICIES[1], POLICIES[0]))

@@ -241,15 +241,12 @@ def check(root, corpus_language):
         )
         assert columns == right.to_dict("list")
         but_for_titles = all(problem.field == "pos_title" for problem in problems)
-        assert (data.tolerated.keys() <= {"queries_removed"}) == (is_valid or but_for_titles), (
-            problems
-        )
+        harmless = {"queries_removed", "judgments_with_several_grades"}
+        assert (data.tolerated.keys() <= harmless) == (is_valid or but_for_titles), problems
 
 
 @given(MUTATIONS, st.sampled_from([LANGUAGE, ENGLISH]))
-def test_a_mutated_dataset_is_read_as_far_as_possible_and_validated_strictly(
-    mutations, corpus_language
-):
+def test_a_mutated_dataset_is_read_and_validated_strictly(mutations, corpus_language):
     """Searched in its own corpus, which is changed too, or in the English one."""
     with tempfile.TemporaryDirectory() as name:
         root = Path(name)

@@ -48,9 +48,7 @@ QUESTIONS = st.lists(QUESTION, max_size=60, unique_by=lambda question: question[
 
 
 @given(QUESTIONS, st.integers(0, 70), st.randoms())
-def test_thirds_have_as_many_questions_as_each_other_and_the_lengths_that_they_have(
-    questions, count, rng
-):
+def test_thirds_are_balanced_and_keep_their_lengths(questions, count, rng):
     chosen = choose_questions(build_evidence(questions), count)
     assert (chosen, len(chosen)) == (sorted(set(chosen)), min(count, len(questions)))
     drawn = [
@@ -85,7 +83,7 @@ def test_domains_of_posir_have_the_same_share_whichever_are_there():
     ] == [1_500, 750]
 
 
-def test_each_question_brings_its_own_document_and_the_best_others():
+def test_each_question_brings_its_document_and_the_best_others():
     texts = {f"d{number}": f"text {number}" for number in range(40)}
     questions = {"q0": ("a?", "d3", (0, 4)), "q1": ("b?", "d30", (0, 4))}
     data = PositionData.from_questions(texts, questions)
@@ -126,7 +124,7 @@ def root(tmp_path, monkeypatch):
     return tmp_path / POSIR_FOLDER
 
 
-def test_a_task_selects_its_sample_once_and_refuses_it_for_other_data(root, monkeypatch, caplog):
+def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch, caplog):
     task = mteb.get_task(NAME)
     planned = measure_subsets([(task, "sports")])[0]
     result = mteb.evaluate(

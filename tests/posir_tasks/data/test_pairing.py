@@ -48,7 +48,7 @@ def inspect(root, language=GERMAN):
     return inspect_domain(LocalRepository(root), SubsetKey(language, ENGLISH, "sports"))
 
 
-def test_a_language_without_the_first_document_is_paired_by_question_ids(tmp_path):
+def test_a_missing_first_document_is_paired_by_question_ids(tmp_path):
     imported(invented(ENGLISH), tmp_path)
     imported(invented(GERMAN)[1:], tmp_path, language=GERMAN)
     data = read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
@@ -70,7 +70,7 @@ def test_without_ids_two_languages_are_never_paired(tmp_path):
     assert len(read_domain(LocalRepository(tmp_path), GERMAN, GERMAN, "sports").evidence) == 8
 
 
-def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_path):
+def test_ids_in_order_are_accepted_for_translations_only(tmp_path):
     imported(with_ids_by_order(invented(ENGLISH)), tmp_path)
     imported(with_ids_by_order(invented(GERMAN)), tmp_path, language=GERMAN)
     assert not inspect(tmp_path)[0]
@@ -80,10 +80,6 @@ def test_ids_in_order_are_accepted_for_translations_and_refused_for_others(tmp_p
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
     assert (
         "for 0 of 6 documents, the one of the same id is that which shares most numbers and names"
-        in problem.message
-    )
-    assert (
-        "100% have as many questions in both languages. A cross-lingual task needs"
         in problem.message
     )
 
@@ -181,7 +177,7 @@ def test_few_or_equal_lengths_decide_nothing():
     assert correlate_lengths(lengths, lengths * 2) == pytest.approx(1, abs=1e-3)
     assert correlate_lengths(lengths[:20], lengths[:20]) is None
     assert correlate_lengths(np.full(40, 500), lengths) is None
-    assert not PairAgreement((), None, 40, None).is_mispaired
-    assert PairAgreement((), 0.0, 240, None).is_mispaired
-    assert not PairAgreement((), 0.0, 31, None).is_mispaired
-    assert not PairAgreement((("d", False),) * 5, None, 5, None).is_mispaired
+    assert not PairAgreement((), None, 40).is_mispaired
+    assert PairAgreement((), 0.0, 240).is_mispaired
+    assert not PairAgreement((), 0.0, 31).is_mispaired
+    assert not PairAgreement((("d", False),) * 5, None, 5).is_mispaired

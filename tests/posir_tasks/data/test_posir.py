@@ -83,9 +83,7 @@ def test_titles_are_optional_and_never_passed_to_the_model(tmp_path):
     assert data.corpus.column_names == data.queries.column_names == ["id", "text"]
 
 
-def test_smaller_integers_fixed_size_spans_and_another_order_of_the_qrels_are_equivalent(
-    tmp_path, posir_folder
-):
+def test_equivalent_types_and_orders_of_rows_are_equal(tmp_path, posir_folder):
     tables, expected = posir_tables(), read(posir_folder).evidence
     kinds = {
         "pos_char_span": pl.Array(pl.Int32, 2),
@@ -120,7 +118,7 @@ def test_queries_that_only_the_qrels_name_are_dropped_and_counted(tmp_path):
     assert data.evidence.query_ids == ["q0", "q1", "q2", "q3"]
 
 
-def test_queries_of_one_language_are_read_against_the_corpus_of_another(tmp_path):
+def test_queries_are_read_against_the_corpus_of_another_language(tmp_path):
     english, german = posir_tables(), posir_tables()
     asked = pl.concat_str(pl.lit("Frage: "), "text").alias("text")
     german["queries"] = german["queries"].with_columns(asked, pl.col("pos_char_length") + 50)
@@ -184,9 +182,7 @@ WRONG_TABLES = [
 
 
 @pytest.mark.parametrize(("table", "change", "said"), WRONG_TABLES)
-def test_a_missing_column_one_of_another_kind_and_a_table_without_rows_are_named(
-    tmp_path, table, change, said
-):
+def test_missing_and_other_columns_and_empty_tables_are_named(tmp_path, table, change, said):
     tables = posir_tables()
     folder = write_domain(tmp_path, tables | {table: change(tables[table])})
     with pytest.raises(DataError, match=re.escape(f"{folder / FILES[table]}: {said}")):
@@ -396,7 +392,7 @@ def test_a_wrong_value_is_refused_by_file_field_and_row(tmp_path, case):
     assert None not in data.corpus["text"]
 
 
-def test_positions_beside_a_translated_text_are_those_of_the_columns(tmp_path, posir_folder):
+def test_positions_beside_a_translation_are_those_of_columns(tmp_path, posir_folder):
     """Texts in the corpus are three times as long as the English originals whose spans the columns
     have.
     """

@@ -104,7 +104,7 @@ def pairs(data):
     ]
 
 
-def test_squad_has_every_distinct_context_and_the_answerable_questions_train_before_validation(
+def test_squad_has_each_context_once_and_answerable_questions(
     tmp_path,
 ):
     """A question asked of several contexts has the last one, and its own position."""
@@ -192,7 +192,7 @@ def test_a_wrong_row_of_squad_is_refused_by_file_and_field(tmp_path, change, fie
         read_squad(repository)
 
 
-def test_an_id_in_both_splits_a_missing_split_and_a_missing_column_are_named(tmp_path):
+def test_a_repeated_id_and_a_missing_split_or_column_are_named(tmp_path):
     with pytest.raises(DataError, match=r"field 'id': is a duplicate.*2 rows"):
         read_squad(write_squad(tmp_path, validation=[TRAIN[0]]))
     (tmp_path / "squad_v2" / "validation-00000-of-00001.parquet").unlink()
@@ -214,7 +214,7 @@ FINEWEB = [
 ]
 
 
-def test_fineweb_passages_without_a_question_are_corpus_only_and_labels_may_be_lists(tmp_path):
+def test_fineweb_passages_without_a_question_are_corpus_only(tmp_path):
     data = read_fineweb(write_fineweb(tmp_path, FINEWEB))
     assert data.corpus["text"][:] == [
         "One passage.",
@@ -233,7 +233,7 @@ def test_fineweb_passages_without_a_question_are_corpus_only_and_labels_may_be_l
 
 
 @pytest.mark.parametrize("label", ["start", "", None])
-def test_a_fineweb_question_without_a_known_label_is_told_and_left_out(tmp_path, label):
+def test_a_fineweb_question_without_a_label_is_left_out(tmp_path, label):
     data = read_fineweb(write_fineweb(tmp_path, [*FINEWEB, ("Where?", "Here.", label)]))
     assert len(data.evidence) == 4
     assert data.corpus["text"][:][-1] == "Here."
@@ -330,7 +330,7 @@ def test_a_json_file_that_is_not_the_first_release_is_named(tmp_path, text, said
         read_fineweb_raw(LocalRepository(tmp_path))
 
 
-def test_the_first_tiny_sample_has_the_published_numbers_of_questions():
+def test_the_first_tiny_sample_has_the_published_numbers():
     """Labels in the shares of the release (Myopic Trap, Table 2; PosQ, Appendix B)."""
     shares = {
         "beginning": 15_961,
@@ -350,7 +350,7 @@ def test_the_first_tiny_sample_has_the_published_numbers_of_questions():
     assert len(tiny.evidence) == pytest.approx(6_620, abs=10)
 
 
-def test_tiny_fineweb_is_the_authors_shuffle_by_class_with_each_question_once(tmp_path):
+def test_tiny_fineweb_is_the_authors_shuffle_by_class(tmp_path):
     labels = ["beginning", "middle", "end", "beginning+middle", "end"]
     rows = [
         (f"Question {k % 90}?" if k % 9 else "", f"Passage {k % 50}.", labels[k % 5])

@@ -94,7 +94,7 @@ def test_a_local_folder_lists_and_fetches_its_parquet_files(posir_folder):
     )
 
 
-def test_the_revision_of_local_files_follows_their_paths_and_content(posir_folder):
+def test_a_local_revision_follows_paths_and_content(posir_folder):
     repository = LocalRepository(posir_folder)
     paths = repository.paths()
     first = repository.revision(paths)
@@ -150,9 +150,7 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
 @pytest.mark.parametrize(
     "entry", ["main", "infgrad/PosIR-Benchmark-v1", "infgrad/PosIR-Benchmark-v1@", "@main"]
 )
-def test_a_folder_that_does_not_exist_and_a_malformed_revision_are_refused(
-    variable, entry, monkeypatch
-):
+def test_a_missing_folder_and_a_malformed_revision_are_refused(variable, entry, monkeypatch):
     monkeypatch.setenv(variable, entry)
     with pytest.raises(
         PosirError, match=f"{variable}.*{entry}.* (no such folder|is not of the form)"
@@ -169,7 +167,7 @@ def test_a_domain_is_read_from_the_hub_and_then_from_its_cache(hub, client):
     assert len(hub.revisions) == asked
 
 
-def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
+def test_the_revision_of_the_environment_is_requested(hub, client):
     hub.branches = ()
     other = f"import os; os.environ['POSIR_REVISIONS'] = '{REPO_ID}@{OTHER_COMMIT}'"
     code = f"{READ}\n{other}\n{expect_error()}"
@@ -182,7 +180,7 @@ def test_the_revision_of_the_environment_is_requested_and_recorded(hub, client):
     assert hub.revisions[-1] == OTHER_COMMIT
 
 
-def test_a_domain_is_read_after_a_part_of_the_repository_was_downloaded_by_hand(hub, client):
+def test_a_domain_is_read_from_a_partly_filled_cache(hub, client):
     write_domain(hub.root, posir_tables(), domain="game")
     part = (
         "import huggingface_hub as hub; hub.snapshot_download({!r}, repo_type='dataset', "
@@ -201,7 +199,7 @@ def test_a_file_that_the_hub_lacks_is_named(hub, client):
 
 
 @pytest.mark.parametrize("offline", ["0", "1"])
-def test_without_network_and_cache_the_error_names_the_folder_to_use_instead(client, offline):
+def test_without_network_and_cache_the_error_names_the_folder(client, offline):
     listed = READ.replace("data = read_domain", "repository.paths(); data = read_domain")
     messages = client(expect_error() + expect_error(listed), NOWHERE, HF_HUB_OFFLINE=offline)
     for words in (

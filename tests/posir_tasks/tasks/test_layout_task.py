@@ -153,14 +153,14 @@ def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
         ({"name": "my/letters"}, "the name 'my/letters' is not allowed; use A-Z, a-z, 0-9"),
         (
             {"language": "deu-Latn"},
-            "qrels/test.parquet, queries.parquet. It has eng-Latn, fin-Latn.",
+            "no deu-Latn data; expected",
         ),
         ({"place": "nowhere"}, "/nowhere: no such folder"),
         (
             {"place": "eng-Latn", "language": "fin-Latn"},
             "/eng-Latn: holds the language eng-Latn, not fin-Latn",
         ),
-        ({"place": "eng-Latn/sports/qrels"}, "It has no data in the PosIR layout"),
+        ({"place": "eng-Latn/sports/qrels"}, "It has no language"),
         ({"licenze": "mit"}, "task 'Mine': field 'licenze': Extra inputs are not permitted"),
         ({"license": "none"}, "field 'license"),
     ],

@@ -50,7 +50,7 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
     [
         (lambda _: 1 / 0, "s: raised ZeroDivisionError: division by zero, for 'Some text.'."),
         (lambda text: text, "s: returned str; it must return a list of texts."),
-        (lambda text: [text, 3], "s: item 1 of its list is int; it must be a text."),
+        (lambda text: [text, 3], "s: returned int; it must return a list of texts."),
         (lambda _: [" "], "s: returned no chunk, for 'Some text.'; every text needs at least one."),
         (
             lambda _: ["Other"],

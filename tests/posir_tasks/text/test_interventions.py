@@ -66,7 +66,7 @@ def test_reversing_twice_is_identity(document, parts):
     assert once.evidence
 
 
-def test_five_parts_are_reversed_with_the_white_space_between_them():
+def test_five_parts_are_reversed_with_the_space_between_them():
     once = reverse_parts("a b\nc d  e f\n\ng h i j", Span(9, 10))
     assert once.text == "i j g h\n\ne f  c d\na b"
     assert once.evidence == "e"

@@ -69,7 +69,7 @@ def test_a_wrong_code_is_refused_with_what_may_be_meant(code, message):
         check_code(code)
 
 
-def test_every_suggested_member_of_a_macrolanguage_is_an_individual_language():
+def test_every_suggested_member_is_an_individual_language():
     for members in macrolanguages().values():
         assert {*members} <= ISO_TO_LANGUAGE.keys() - macrolanguages().keys()
 

@@ -22,9 +22,7 @@ TEXT = "First part.  First part.\n\nSecond\tpart, and the rest of it."
         ("one two three", ["three", "stranger", "one"], [(8, 13), None, (0, 3)]),
     ],
 )
-def test_chunks_are_sought_where_the_last_one_ends_with_other_white_space_or_elsewhere(
-    text, chunks, spans
-):
+def test_chunks_are_sought_where_the_last_one_ends_or_elsewhere(text, chunks, spans):
     assert locate_chunks(text, chunks) == spans
 
 
@@ -60,7 +58,7 @@ def test_each_way_finds_what_the_ones_before_it_do_not(piece, start, span):
     assert TextLocator(TEXT).locate(piece, start) == span
 
 
-def test_letters_are_decomposed_and_mapped_back_where_one_becomes_several():
+def test_decomposed_letters_are_mapped_back():
     text = "Die Straße nach Zürich, Ångström und ﬁne한국."
     locator = TextLocator(text)
     for piece in ("STRASSE NACH ZURICH", "strasse  nach zürich"):

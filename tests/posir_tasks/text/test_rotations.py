@@ -75,7 +75,7 @@ def test_a_heading_stays_with_the_unit_after_it():
     assert "It is late." in units
 
 
-def test_the_seam_is_a_line_break_in_texts_of_lines_and_nothing_without_spaces():
+def test_the_seam_follows_the_lines_and_spaces_of_a_text():
     lines = "\n".join(SENTENCES)
     assert rotate_text(lines, find_units(lines, "en", []))[1].text == "\n".join(
         SENTENCES[3:] + SENTENCES[:3]

@@ -13,7 +13,7 @@ TEXTS = st.text(st.sampled_from("ab é.\n\t語日ก—"), max_size=60)
 
 
 @given(TEXTS)
-def test_estimated_tokens_are_as_many_as_estimated_and_divide_no_word(text):
+def test_estimated_tokens_divide_no_word(text):
     (tokens,) = EstimatedTokenizer().find_tokens([text])
     assert len(tokens) == (estimate_tokens(text) if text.strip() else 0)
     read = [False] * len(text)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.passages import UNANSWERABLE
+from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.formats.question_rows import read_json_lines, read_squad_json
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
@@ -93,7 +93,7 @@ def test_what_is_imported_is_read_back_with_its_spans(tmp_path):
     assert evidence.characters.tolist() == [len(TEXT)] * 2 + [11]
 
 
-def test_a_context_in_several_files_is_one_document_and_a_repeated_question_one_query(tmp_path):
+def test_repeated_contexts_and_questions_are_one(tmp_path):
     first, other = question("1", "When?", "1999", START), question("9", "Who flew?", "Zoë", 0)
     files = [
         write(tmp_path / f"{row}.json", squad((TEXT, asked)))
@@ -277,7 +277,7 @@ def article(**paragraph):
     return {"data": [{"paragraphs": [{"context": TEXT, "qas": []} | paragraph]}]}
 
 
-def test_one_malformed_article_paragraph_or_question_does_not_refuse_a_file(tmp_path):
+def test_a_malformed_part_does_not_refuse_a_file(tmp_path):
     good = {
         "context": TEXT,
         "qas": [
@@ -294,7 +294,7 @@ def test_one_malformed_article_paragraph_or_question_does_not_refuse_a_file(tmp_
     ]
     result = import_values(tmp_path, {"data": articles}, suffix=".json")
     texts, asked = [
-        [item for item in result.skipped if item.is_question is kind] for kind in (False, True)
+        [item for item in result.skipped if bool(item.cause) is kind] for kind in (False, True)
     ]
     assert [item.name.rpartition(": ")[2] for item in texts] == [
         "data[0]",
@@ -318,17 +318,17 @@ READABLE = "line 2: is not readable JSON in UTF-8 (JSONDecodeError: Expecting pr
 REFUSED = {
     "empty": (".json", "", "Expecting value"),
     "not JSON": (".json", "{'data': 1}", "Expecting property name"),
-    "a list": (".json", [1], "its form is not recognized. It has the fields none"),
+    "a list": (".json", [1], "its form is not recognized"),
     "no data": (
         ".json",
         {"version": "2"},
-        "its form is not recognized. It has the fields version. The nearest form is SQuAD",
+        "its form is not recognized",
     ),
-    "data is null": (".json", {"data": None}, "its form is not recognized. It has the fields data"),
+    "data is null": (".json", {"data": None}, "its form is not recognized"),
     "of ragas": (
         ".json",
         [{"question": "Who?", "contexts": ["Zoë."]}],
-        "The nearest form is a data set of ragas",
+        "its form is not recognized",
     ),
     "no paragraph": (
         ".json",
@@ -361,7 +361,7 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_a_file_in_another_format_is_refused_with_the_field_and_nothing_written(tmp_path, case):
+def test_a_file_in_another_format_is_refused_with_the_field(tmp_path, case):
     suffix, content, message = REFUSED[case]
     before = [record(answer="2001")] if suffix == ".jsonl" else []
     with pytest.raises(DataError) as caught:
@@ -404,7 +404,7 @@ def test_unanswerable_questions_are_told_from_wrong_ones(tmp_path):
     ]
     result = import_values(tmp_path, squad((TEXT, asked)))
     assert [(skip.name, skip.detail) for skip in result.skipped] == [
-        (str(name), UNANSWERABLE) for name in range(2, 6)
+        (str(name), Cause.UNANSWERABLE) for name in range(2, 6)
     ]
     assert len(result.questions) == 1
 

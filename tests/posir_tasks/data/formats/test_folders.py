@@ -94,7 +94,7 @@ def test_another_split_can_be_read(tmp_path):
     assert len(read_back(tmp_path / "out")) == 1
     with pytest.raises(
         DataError,
-        match=r"train\.tsv: missing\. Available splits: dev, test; choose one with --split",
+        match=r"no split 'train'\. Available splits: dev, test; choose one with --split",
     ):
         imported(read_beir(tmp_path / "beir", ReadOptions(split="train")), tmp_path / "none")
 
@@ -111,7 +111,7 @@ UNUSABLE = {
         [("q2", "d9", 1, 0, 3)],
         "its relevant document 'd9' is not in corpus.jsonl",
     ),
-    "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in queries.jsonl"),
+    "text unknown": ([], [("q2", "d1", 1, 0, 3)], "its text is not in the data"),
     "no span": (
         [SECOND],
         [("q2", "d1", 1, "", "")],
@@ -263,7 +263,7 @@ def test_a_missing_file_is_named(tmp_path, name):
         imported(read_beir(tmp_path / "beir", ReadOptions()), tmp_path / "out")
 
 
-def test_evidence_of_scifact_is_read_by_the_numbers_of_its_sentences(tmp_path):
+def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
     text = "The mill stood by the river. It burned in 1901. Nobody knew why. It was built again."
     annotations = {"1": [[1, 2]], "2": [[3]], "3": [[0], [3]], "4": [[9]], "5": []}
     queries = [
