@@ -143,14 +143,14 @@ def raw_client(port: int) -> Callable[[dict[str, Any]], object]:
 
 async def send_asynchronously(address: str, bodies: Sequence[dict[str, Any]]) -> None:
     """Send requests from one event loop, as a build does, and do nothing with the answers."""
-    from posir_tasks.models.connection import Client, Connection
+    from posir_tasks.models.connection import Connection
 
-    async with aclosing(Client(Connection(address, retries=0))) as client:
+    async with aclosing(Connection(address, retries=0)) as connection:
         pending = iter(bodies)
 
         async def send_next() -> None:
             for body in pending:
-                await client.send(f"{address}/chat/completions", body)
+                await connection.send_async(f"{address}/chat/completions", body)
 
         await asyncio.gather(*(send_next() for _ in range(IN_FLIGHT)))
 

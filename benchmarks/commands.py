@@ -32,7 +32,7 @@ WORDS = np.array([f"{a}{b}{c}" for a in "bdfgklmn" for b in "aeiou" for c in ("r
 
 
 @dataclass(frozen=True)
-class Row:
+class CommandRow:
     """A command and the bare job that it is compared with.
 
     Attributes:
@@ -53,7 +53,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class CommandCost:
     """Medians of a row: processor seconds and peak megabytes of both, and the ratio of seconds."""
 
     row: str
@@ -133,32 +133,32 @@ def write_nothing(_folder: Path) -> None:
 TOUCH = "import posir; [getattr(posir, name) for name in posir.__all__]"
 LISTING = "import mteb; mteb.get_tasks(); mteb.get_benchmark('MTEB(eng, v2)')"
 ROWS = (
-    Row(
+    CommandRow(
         "score a run of a million lines",
         lambda folder: write_run(folder, 10_000),
         ("posir", "score", "{folder}/run.trec", "--data", "{folder}/beir", "--output", "{out}"),
         "evaluate_run",
     ),
-    Row(
+    CommandRow(
         "report of 500 results",
         lambda folder: write_many_results(folder, 500),
         ("posir", "report", "{folder}/results"),
         "decode_results",
     ),
-    Row(
+    CommandRow(
         "compare 49 models with a baseline",
         lambda folder: write_many_results(folder, 50),
         ("posir", "compare", "{folder}/results"),
         "decode_results",
     ),
-    Row(
+    CommandRow(
         "leaderboard of 500 models",
         lambda folder: write_many_results(folder, 500),
         ("posir", "leaderboard", "build", "--results", "{folder}/results", "--output", "{out}"),
         "decode_results",
         is_quick=False,
     ),
-    Row(
+    CommandRow(
         "import 36,000 questions",
         write_questions,
         (
@@ -174,26 +174,30 @@ ROWS = (
         ),
         "convert_questions",
     ),
-    Row(
+    CommandRow(
         "stats of 36,000 questions",
         write_questions,
         ("posir", "stats", "{folder}/questions.json", "--language", "eng-Latn"),
         "count_lengths",
     ),
-    Row("window of a folder", write_model, ("posir", "window", "{folder}/model"), "encode_text"),
-    Row(
+    CommandRow(
+        "window of a folder", write_model, ("posir", "window", "{folder}/model"), "encode_text"
+    ),
+    CommandRow(
         "a model that does not exist",
         write_nothing,
         ("posir", "window", "nobody/no-such-model"),
         "look_up_model",
         exit_status=1,
     ),
-    Row("all names of posir", write_nothing, ("python", "-c", TOUCH), "import_libraries"),
-    Row("tasks and a benchmark of mteb", write_nothing, ("python", "-c", LISTING), "list_tasks"),
+    CommandRow("all names of posir", write_nothing, ("python", "-c", TOUCH), "import_libraries"),
+    CommandRow(
+        "tasks and a benchmark of mteb", write_nothing, ("python", "-c", LISTING), "list_tasks"
+    ),
 )
 
 
-def measure_row(row: Row) -> Measurement:
+def measure_row(row: CommandRow) -> CommandCost:
     """Run a row's command and its bare job in turn."""
     costs: list[Cost] = []
     bare_costs: list[Cost] = []
@@ -209,7 +213,7 @@ def measure_row(row: Row) -> Measurement:
             bare_costs.append(measure(bare, environment | {"POSIR_AUTOLOAD": "0"}))
     seconds = statistics.median(cost.processor_s for cost in costs)
     bare_seconds = statistics.median(cost.processor_s for cost in bare_costs)
-    return Measurement(
+    return CommandCost(
         row.name,
         round(seconds, 2),
         round(bare_seconds, 2),
@@ -219,7 +223,7 @@ def measure_row(row: Row) -> Measurement:
     )
 
 
-def list_rows(arguments: list[str]) -> list[Row]:
+def list_rows(arguments: list[str]) -> list[CommandRow]:
     """Select the rows of the command line: those named, the quick ones, or all."""
     names = [argument for argument in arguments if argument != "--quick"]
     if names:

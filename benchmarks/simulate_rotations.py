@@ -141,7 +141,7 @@ def build_group(test: ControlledTest) -> GroupAnalysis:
     zeros = np.zeros(len(rows), np.int64)
     gains, clusters = test.gains[unmoved], test.clusters[unmoved]
     observations = Observations(
-        gains, zeros, zeros, clusters, clusters, rows, test.thirds[unmoved], 3, read=READS_ALL
+        gains, zeros, clusters, rows, test.thirds[unmoved], 3, read=READS_ALL
     )
     return GroupAnalysis(
         observations, whole=test, within=test, versions=("same",), window_versions=("same",)

@@ -149,13 +149,6 @@ class ResultFile(BaseModel):
     scores: dict[str, list[dict[str, Any]]]
 
 
-class OldResult(BaseModel):
-    """The fields by which a result of mteb before 1.11 is recognized."""
-
-    mteb_dataset_name: str
-    mteb_version: str = "of an unknown version"
-
-
 class RunRecord(BaseModel):
     """The record of a run in its result, as far as it is read; other fields are left as they
     are.
@@ -213,7 +206,6 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     if not results and left_out:
         raise left_out[0]
     if not results:
-        _refuse_old_results(folder)
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb "
             f"run -t PosIR-Mini -m MODEL --output-folder {shlex.quote(str(folder))}`; `posir "
@@ -235,15 +227,15 @@ def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
-    kept = {name: max(sorted(counts), key=counts.__getitem__) for name, counts in spellings.items()}
-    for name, counts in spellings.items():
-        if others := ", ".join(sorted(counts.keys() - {kept[name]})):
+    unified: dict[str, str] = {}
+    for counts in spellings.values():
+        usual, *others = sorted(counts, key=lambda name: (-counts[name], name))
+        unified |= dict.fromkeys(counts, usual)
+        for other in others:
             logger.warning(
-                "%s: taken for %s, since names of models that differ in case alone are one name",
-                others,
-                kept[name],
+                "%s: taken for %s, since names that differ in case alone are one", other, usual
             )
-    return [replace(result, model=kept[result.model.casefold()]) for result in results]
+    return [replace(result, model=unified[result.model]) for result in results]
 
 
 def result_files(folder: Path) -> Iterator[Path]:
@@ -257,34 +249,10 @@ def result_files(folder: Path) -> Iterator[Path]:
             yield file
 
 
-def _refuse_old_results(folder: Path) -> None:
-    """Raise ForeignFileError if a file below a folder is a result of mteb before 1.11, which has no
-    metadata beside it.
-    """
-    for file in find_files(folder, ".json"):
-        try:
-            _refuse_old_result(file, read_json(file, nan_prefix=NAN_PREFIX))
-        except GateError:
-            continue
-
-
-def _refuse_old_result(file: Path, content: object) -> None:
-    try:
-        version = OldResult.model_validate(content).mteb_version
-    except ValidationError:
-        return
-    raise ForeignFileError(
-        f"{file}: is a result of mteb {sanitized(version)}, in the form before mteb 1.11, which "
-        "is not read. Run the task "
-        "again, or convert the file with `mteb.results.TaskResult.from_disk` and `to_disk`."
-    )
-
-
 def load_result(file: Path) -> dict[str, Any]:
     """Read a result file; raise ForeignFileError if it is not a task result of mteb."""
     try:
         data: dict[str, Any] = read_json(file, nan_prefix=NAN_PREFIX)
-        _refuse_old_result(file, data)
         ResultFile.model_validate(data)
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
@@ -322,65 +290,57 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
     data = map_json(
         load_result(file), lambda part: sanitized(part, None) if isinstance(part, str) else part
     )
-    model, revision = read_model(file)
+    identity = (*read_model(file), data["task_name"])
     for subset, scores in _stored_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
         run = scores.get(RUN_KEY, {})
         if not VALUE_KEYS.isdisjoint(scores):
             values = read_values(file, subset, scores)
-            yield SubsetResult(model, revision, data["task_name"], subset, values, run, file)
+            yield SubsetResult(*identity, subset, values, run, file)
         if JUDGMENTS_KEY in scores:
             with _naming(file, subset):
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
-            yield JudgedResult(
-                model, revision, data["task_name"], subset, judged, run, file, corpus
-            )
-    yield from _read_plain(file, data, model, revision)
-
-
-def _read_plain(
-    file: Path, data: Mapping[str, Any], model: str, revision: str
-) -> Iterator[StoredResult]:
-    """Yield the `METRICS` of each split and subset in a file that has mteb's scores of retrieval
-    and none of posir's.
-    """
+            yield JudgedResult(*identity, subset, judged, run, file, corpus)
+    # What mteb alone has scored, with what was read of its corpora beside it.
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     beside = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(beside) if beside.is_file() else {}
     for split, entries in data["scores"].items():
         for scores in entries:
-            if scores.keys() >= METRICS.keys() and scores.keys().isdisjoint(
-                {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
-            ):
+            ours = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
+            if ours.isdisjoint(scores) and scores.keys() >= METRICS.keys():
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _naming(beside, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
-                values = [scores[key] for key in METRICS]
-                yield StoredResult(
-                    model, revision, data["task_name"], name, values, run, file, corpus
-                )
+                metrics = [scores[key] for key in METRICS]
+                yield StoredResult(*identity, name, metrics, run, file, corpus)
 
 
 @contextmanager
 def _naming(file: Path, subset: str) -> Iterator[None]:
-    """Name file and subset in a ProfileError."""
+    """Name file, subset and field in a ProfileError."""
     try:
         yield
     except ProfileError as error:
-        raise ProfileError(f"{file}: subset '{subset}': {error}", error.field) from error
+        field = f"field '{error.field}': " if error.field else ""
+        raise ProfileError(f"{file}: subset '{subset}': {field}{error}", error.field) from error
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
     """Read the additive values of a subset, as `parse_values` does; errors name file, subset and
     field.
     """
-    try:
+    with _naming(file, subset):
         return parse_values(subset, scores)
-    except ProfileError as error:
-        place = f"{file}: subset '{subset}'"
-        if error.field:
-            place += f": field '{error.field}'"
-        raise ProfileError(f"{place}: {error}", error.field) from error
+
+
+def explain_invalid(error: ValidationError) -> tuple[str, str]:
+    """Return the first field of a JSON object that is missing or not what is allowed, and why."""
+    first = error.errors(include_url=False)[0]
+    field = ".".join(map(str, first["loc"]))
+    if first["type"] == "missing":
+        return field, "is missing"
+    return field, f"is {sanitized(first['input'])}; {first['msg']}"
 
 
 def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
@@ -397,9 +357,8 @@ def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
         check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
         values = ResultValues.from_json(scores)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = ".".join(map(str, first["loc"]))
-        raise ProfileError(f"is {sanitized(first['input'])}. {first['msg']}", field) from error
+        field, problem = explain_invalid(error)
+        raise ProfileError(problem, field) from error
     except ProfileError:
         raise
     except (PosirError, AttributeError, TypeError) as error:
@@ -417,31 +376,35 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
         yield f"{PROFILE_KEY}.axes", f"differs from the axes of the scheme {axes.scheme}"
     if (read.tokens or 0) > MAX_TOKENS:
         yield READ_KEY, f"{read.tokens:,} tokens are more than any model reads"
-    for ranks in (values.ranks, *([values.places] if values.places else [])):
+    for ranks in filter(None, (values.ranks, values.places)):
         for part in ranks.sets:
             if part.subset != subset:
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
-            yield from _find_place_problems(part, ranks, read, scheme)
+            if len(part.twelfths) and read.kind is ReadKind.UNKNOWN:
+                yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
+            if _has_other_bins(part, ranks, scheme):
+                yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
+            if len(part.twelfths) and len(part.thirds):
+                yield from _find_place_problems(part, read)
 
 
-def _find_place_problems(
-    part: DocumentSet, ranks: DocumentRanks, read: ReadPart, scheme: PositionScheme | None
-) -> Iterator[tuple[str, str]]:
-    """Yield field and reason of contradicting places of evidence: twelfths of what is read, thirds,
-    position bins.
+def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionScheme | None) -> bool:
+    """Return whether a third of a document contradicts the position bin of the same evidence."""
+    if not isinstance(scheme, RelativePositions) or not len(part.thirds):
+        return False
+    first_bins = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
+    bins = first_bins[part.cells]
+    is_before = 3 * (bins + 1) < scheme.bins * part.thirds
+    is_after = 3 * bins > scheme.bins * (part.thirds + 1)
+    return bool(np.any(is_before | is_after))
+
+
+def _find_place_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:
+    """Yield field and reason of places of evidence in what is read that contradict those in whole
+    documents.
     """
-    thirds, twelfths = part.thirds, part.twelfths
-    if len(twelfths) and read.kind is ReadKind.UNKNOWN:
-        yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
-    if isinstance(scheme, RelativePositions):
-        firsts = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
-        bins = firsts[part.cells]
-        if len(thirds) and np.any(
-            (3 * bins > scheme.bins * (thirds + 1)) | (3 * (bins + 1) < scheme.bins * thirds)
-        ):
-            yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
-    if not len(twelfths) or not len(thirds):
-        return
+    twelfths = part.twelfths
+    thirds = part.thirds
     # The same place, rounded in tokens instead of characters, may be in the next twelfth.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
     if read.kind is ReadKind.ALL and is_elsewhere.any():

@@ -17,9 +17,7 @@ from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.display.presentation import Result
 
 if TYPE_CHECKING:
-    from posir_leaderboard.board.build import BuildSummary
     from posir_leaderboard.entries import Entry, EntryProblem
-    from posir_leaderboard.submission import Commit, HuggingFaceHub
 
 #: Default folder of the site, the same for the three commands.
 SITE = Path("leaderboard-site")
@@ -76,35 +74,29 @@ def leaderboard_build(
         "kept, as it was changed since it was built": built.kept,
     }
     lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
-    lines += _suggest_steps(source, repository, built)
-    summary = (
-        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, "
-        f"{built.scored:,} of them newly scored; {pluralize(built.changed_files, 'file')} changed. "
-        f"View it: posir leaderboard serve --site {site}"
-    )
-    fails = strict and bool(built.problems or built.unranked)
-    return Result(
-        title=summary,
-        rows=[{"remark": line} for line in lines],
-        footer=(summary,),
-        warnings=lines,
-        exit_status=int(fails),
-    )
-
-
-def _suggest_steps(source: str, repository: str | None, built: BuildSummary) -> Iterator[str]:
-    """Yield the next steps of a new leaderboard: send results, pin the data of their tasks."""
     if repository and not built.results and not built.problems:
-        yield (
+        lines.append(
             f"{source} has no results; pull requests count once merged. Send some: posir submit "
             f"results --repo {source}"
         )
     if built.unpinned:
         tasks = " ".join(built.unpinned)
-        yield (
+        lines.append(
             f"the data of {tasks} have no pin. Pin them: posir leaderboard pin {tasks} --results "
             f"{shlex.quote(source)}"
         )
+    summary = (
+        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, "
+        f"{built.scored:,} of them newly scored; {pluralize(built.changed_files, 'file')} changed. "
+        f"View it: posir leaderboard serve --site {site}"
+    )
+    return Result(
+        title=summary,
+        rows=[{"remark": line} for line in lines],
+        footer=(summary,),
+        warnings=lines,
+        exit_status=int(strict and bool(built.problems or built.unranked)),
+    )
 
 
 @public()
@@ -128,7 +120,7 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
         >>> import posir
         >>> posir.leaderboard_pin("PosIR-English", results="org/results")  # doctest: +SKIP
     """
-    from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins, write_pins
+    from posir_leaderboard.board.comparable import compute_pin, format_pins, read_pins
     from posir_leaderboard.entries import PINS
     from posir_leaderboard.submission import (
         Commit,
@@ -137,21 +129,23 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
         open_results,
         upload,
     )
+    from posir_tasks.base.files import write_text
 
     source = str(results)
     names = to_list(tasks)
     with open_results(source, [PINS]) as opened:
-        repository = source if is_repository(source) else None
-        pins = dict(read_pins(opened.folder, repository) or {})
+        is_remote = is_repository(source)
+        pins = dict(read_pins(opened.folder, source if is_remote else None) or {})
         for task in names:
             pins[task] = compute_pin(task)
-        if repository:
+        if is_remote:
             title = f"Pin the data of {', '.join(names)}"
             content = {PINS: format_pins(pins).encode()}
             commit = Commit("dataset", source, content, title, title, opened.commit)
             footer = upload(commit, HuggingFaceHub(direct=True)).location
         else:
-            file = write_pins(opened.folder, pins)
+            file = opened.folder / PINS
+            write_text(file, format_pins(pins))
             footer = f"{file}: {pluralize(len(pins), 'task')} pinned"
     rows = [{"task": task, "results": source} for task in names]
     return Result(title="Pins", rows=rows, footer=(footer,))
@@ -266,33 +260,27 @@ def submit(
             exit_status=int(bool(problems)),
         )
     # huggingface_hub takes a second to import, which no other command should pay for.
-    from posir_leaderboard.submission import HuggingFaceHub, build_eval_results, build_submission
+    from posir_leaderboard.submission import (
+        HuggingFaceHub,
+        build_eval_results,
+        build_submission,
+        upload,
+    )
 
     hub = HuggingFaceHub(direct=direct)
     submission = build_submission(entries, repo)
     uploads = [(submission, hub)]
     if eval_results:
         uploads.append((build_eval_results(entries, hub.url(submission)), HuggingFaceHub()))
-    if dry_run:
-        lines = [line for commit, hub in uploads for line in _list_files(commit, direct=hub.direct)]
-        return Result(title=title, footer=lines, warnings=[counts, "nothing was sent (--dry-run)"])
-    return Result(title=title, footer=_send(uploads))
-
-
-def _list_files(commit: Commit, *, direct: bool) -> Iterator[str]:
-    """Yield repository and title of a commit, then its files."""
-    way = "one commit to the main branch" if direct else "one commit in one pull request"
-    yield f"{commit.repository}, {way}: {commit.title}"
-    for path, content in commit.files.items():
-        yield f"  {path}  {len(content):,} bytes"
-
-
-def _send(uploads: Sequence[tuple[Commit, HuggingFaceHub]]) -> list[str]:
-    """Send commits; return where each is."""
-    from posir_leaderboard.submission import upload
-
-    lines: list[str] = []
+    lines = []
     for commit, hub in uploads:
+        if dry_run:
+            way = (
+                "one commit to the main branch" if hub.direct else "one commit in one pull request"
+            )
+            lines.append(f"{commit.repository}, {way}: {commit.title}")
+            lines += [f"  {path}  {len(body):,} bytes" for path, body in commit.files.items()]
+            continue
         try:
             result = upload(commit, hub, report=_report)
         except PosirError as error:
@@ -302,7 +290,8 @@ def _send(uploads: Sequence[tuple[Commit, HuggingFaceHub]]) -> list[str]:
         if result.sent:
             outcome = f"sent {pluralize(len(commit.files), 'file')}"
         lines.append(f"{commit.repository}: {outcome}: {result.location}")
-    return lines
+    warnings = [counts, "nothing was sent (--dry-run)"] if dry_run else []
+    return Result(title=title, footer=lines, warnings=warnings)
 
 
 def _report(text: str) -> None:
@@ -311,21 +300,46 @@ def _report(text: str) -> None:
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     """Read and check all entries below folders, each file once; return them and their problems."""
-    entries, problems = _read_folders(folders)
+    from posir_leaderboard.entries import entry_files, read_entries
+
+    found: dict[Path, Entry] = {}
+    # Without repetition, in this order.
+    unreadable: dict[EntryProblem, None] = {}
+    skipped: dict[Path, None] = {}
+    others = (
+        "results of other settings than a model's own or a protocol (in `experiments`) cannot be "
+        "submitted"
+    )
+    for folder in folders:
+        readable, problems = read_entries(folder)
+        experiments = dict.fromkeys(entry_files(folder, experiments=True))
+        if not (readable or problems):
+            reason = others if experiments else "no result with a position profile below it"
+            raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
+        found |= {entry.file: entry for entry in readable}
+        unreadable |= dict.fromkeys(problems)
+        skipped |= experiments
+    if skipped:
+        first = sanitized(str(next(iter(skipped))), 300)
+        _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
+    entries = list(found.values())
+    return entries, [*unreadable, *_validate(entries)]
+
+
+def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
+    """Yield the problems of entries with their data, scores and models."""
     if not entries:
-        return entries, problems
+        return
     # The tasks take seconds to import, and mteb with them.
     with track("Loading mteb", delay=BRIEF_SECONDS):
         from posir_leaderboard.identity import identify_models
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
         from posir_tasks.models.references import model_origin
-        from posir_tasks.tasks.catalog import builtin_tasks
 
-        builtin_tasks()
     # By task, so that a dataset is read once for all models.
     for entry in sorted(entries, key=lambda entry: entry.task):
-        problems += validate_entry(entry)
+        yield from validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]
     models = [(entry.model, entry.revision) for entry in public]
     identities = identify_models(models, cache_folder() / "board" / "models")
@@ -334,31 +348,4 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
             _report(f"model not looked up: {name}, {revision}: {identity.unchecked}")
     for entry in public:
         if problem := identities[entry.model, entry.revision].problem:
-            problems.append(entry.problem(f"{entry.model} {problem}", "name"))
-    return entries, problems
-
-
-def _read_folders(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read the entries below folders, each file once, and say which results are skipped."""
-    from posir_leaderboard.entries import entry_files, read_entries
-
-    entries: dict[Path, Entry] = {}
-    problems: dict[EntryProblem, None] = {}
-    skipped: dict[Path, None] = {}
-    others = (
-        "results of other settings than a model's own or a protocol (in `experiments`) cannot be "
-        "submitted"
-    )
-    for folder in folders:
-        readable, unreadable = read_entries(folder)
-        experiments = dict.fromkeys(entry_files(folder, experiments=True))
-        if not (readable or unreadable):
-            reason = others if experiments else "no result with a position profile below it"
-            raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
-        entries |= {entry.file: entry for entry in readable}
-        problems |= dict.fromkeys(unreadable)
-        skipped |= experiments
-    if skipped:
-        first = sanitized(str(next(iter(skipped))), 300)
-        _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
-    return list(entries.values()), list(problems)
+            yield entry.problem(f"{entry.model} {problem}", "name")

@@ -15,7 +15,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError
-from posir_tasks.base.untrusted import GateError, find_repeated, read_json
+from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.base.wording import sanitized
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
@@ -23,6 +23,7 @@ from posir_tasks.results import (
     META_FILE,
     NAN_PREFIX,
     SubsetResult,
+    explain_invalid,
     find_experiment,
     find_paper,
     parse_values,
@@ -60,9 +61,7 @@ Title = Annotated[
 
 
 class JsonShape(BaseModel):
-    """The fields of a JSON object that are checked before use; others are ignored. A description
-    says what is allowed.
-    """
+    """The fields of a JSON object that are checked before use; others are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -82,14 +81,8 @@ class ModelMeta(JsonShape):
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9 ._+=,()-]*$",
         max_length=MAX_NAME,
-        description="<org>/<model> of letters, digits and ._- (after the slash also space, +=, "
-        f"and parentheses), at most {MAX_NAME} characters",
     )
-    revision: str = Field(
-        pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$",
-        max_length=MAX_NAME,
-        description=f"letters, digits and ._-, at most {MAX_NAME} characters",
-    )
+    revision: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$", max_length=MAX_NAME)
 
 
 class _AxesNames(JsonShape):
@@ -228,8 +221,7 @@ def read_entry(file: Path) -> Entry | None:
     """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position
     profiles.
     """
-    data = read_entry_json(file)
-    _check_shape(TaskResult, data, file)
+    data = _read_shape(TaskResult, file)
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
         if find_task(file.stem):
@@ -240,27 +232,53 @@ def read_entry(file: Path) -> Entry | None:
     if task != file.stem:
         message = f"is {task}; must be the file's name, {sanitized(file.stem)}"
         raise EntryError(file, message, field="task_name")
-    meta_file = file.with_name(META_FILE)
-    meta = read_entry_json(meta_file)
-    _check_shape(ModelMeta, meta, meta_file)
+    meta = _read_shape(ModelMeta, file.with_name(META_FILE))
     model = meta["name"]
     revision = meta["revision"]
     folder = file.resolve().parents[0 if find_paper(file) is None else 2]
     place = "/".join(folder.parts[-2:])
     # The folder that mteb's ModelMeta.model_name_as_path names.
-    model_folder = model.replace("/", "__").replace(" ", "_")
-    expected = f"{model_folder}/{revision}"
+    expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
     if place != expected:
         message = (
             f"lies in {sanitized(place, 300)}, but {META_FILE} names {expected}; move it to its "
             "model's folder"
         )
         raise EntryError(file, message)
-    subsets = tuple(_subset_result(file, model, revision, task, score) for score in scores)
-    repeated = find_repeated(result.subset for result in subsets)
-    if repeated is not None:
-        raise EntryError(file, "occurs twice; a subset has one result", repeated)
-    return Entry(model, revision, task, file, subsets, data, meta)
+    subsets: dict[str, SubsetResult] = {}
+    for score in scores:
+        try:
+            subset = _SubsetScores.model_validate(score).hf_subset
+        except ValidationError as error:
+            field, problem = explain_invalid(error)
+            raise EntryError(file, problem, score.get("hf_subset"), field) from error
+        if subset in subsets:
+            raise EntryError(file, "occurs twice; a subset has one result", subset)
+        try:
+            values = parse_values(subset, score)
+        except ProfileError as error:
+            field = error.field or PROFILE_KEY
+            raise EntryError(file, sanitized(str(error), 500), subset, field) from error
+        run = score["position_run"]
+        subsets[subset] = SubsetResult(model, revision, task, subset, values, run, file)
+    return Entry(model, revision, task, file, tuple(subsets.values()), data, meta)
+
+
+def _read_shape(shape: type[JsonShape], file: Path) -> Any:
+    """Read JSON of a third party, with the fields of a shape: no link, not too large or deep, no
+    repeated key, no huge number, NaN of nAUC only.
+    """
+    if file.is_symlink() or not file.is_file():
+        raise EntryError(file, "is missing, or is not a regular file; links are not followed")
+    try:
+        data = read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
+        shape.model_validate(data if isinstance(data, dict) else {})
+    except GateError as error:
+        raise EntryError(file, error.problem) from error
+    except ValidationError as error:
+        field, problem = explain_invalid(error)
+        raise EntryError(file, problem, field=field) from error
+    return data
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
@@ -294,8 +312,8 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
             yield entry.problem(message, f"{RUN_KEY}.{DIGEST_KEY}", result.subset)
         if task:
             revision = result.run.get(REVISION_KEY)
-            problem = check_revision(revision, recorded, task.metadata.dataset["revision"])
-            if problem:
+            pinned = task.metadata.dataset["revision"]
+            if problem := check_revision(revision, recorded, pinned):
                 yield entry.problem(problem, f"{RUN_KEY}.{REVISION_KEY}", result.subset)
 
 
@@ -332,18 +350,15 @@ def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
-    """Return the problem with the revision of the data that was read; None if there is none.
+    """Return what is wrong with the revision of the data that was read, or None.
 
     `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's
     own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
     """
-    if COMMIT.fullmatch(pinned) or pinned.isdigit():
-        allowed = pinned
-        is_allowed = revision == pinned
-    else:
-        allowed = "a commit of the dataset on the Hub"
-        is_allowed = isinstance(revision, str) and COMMIT.fullmatch(revision) is not None
-    if not is_allowed:
+    is_fixed = COMMIT.fullmatch(pinned) or pinned.isdigit()
+    pattern = re.escape(pinned) if is_fixed else COMMIT.pattern
+    if not isinstance(revision, str) or not re.fullmatch(pattern, revision):
+        allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
             f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, "
             "without POSIR_DATA"
@@ -351,46 +366,3 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     if recorded not in (pinned, revision):
         return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
     return None
-
-
-def _check_shape(shape: type[JsonShape], data: Any, file: Path, subset: str | None = None) -> None:
-    """Raise EntryError for the first field of a JSON object that is missing or not what is
-    allowed.
-    """
-    try:
-        shape.model_validate(data if isinstance(data, dict) else {})
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = first["loc"]
-        fault = "is missing"
-        if first["type"] != "missing":
-            fault = f"is {sanitized(first['input'])}"
-        allowed = shape.model_fields[str(place[0])].description
-        reason = f"must be {allowed}" if allowed else first["msg"]
-        message = f"{fault}; {reason}"
-        raise EntryError(file, message, subset, ".".join(map(str, place))) from error
-
-
-def _subset_result(
-    file: Path, model: str, revision: str, task: str, scores: Mapping[str, Any]
-) -> SubsetResult:
-    _check_shape(_SubsetScores, scores, file, scores.get("hf_subset"))
-    subset = scores["hf_subset"]
-    try:
-        values = parse_values(subset, scores)
-    except ProfileError as error:
-        field = error.field or PROFILE_KEY
-        raise EntryError(file, sanitized(str(error), 500), subset, field) from error
-    return SubsetResult(model, revision, task, subset, values, scores["position_run"], file)
-
-
-def read_entry_json(file: Path) -> Any:
-    """Read JSON of a third party: no link, not too large or deep, no repeated key, no huge number,
-    NaN of nAUC only.
-    """
-    if file.is_symlink() or not file.is_file():
-        raise EntryError(file, "is missing, or is not a regular file; links are not followed")
-    try:
-        return read_json(file, max_bytes=MAX_BYTES, nan_prefix=NAN_PREFIX)
-    except GateError as error:
-        raise EntryError(file, error.problem) from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from huggingface_hub import HfApi, constants, errors
 from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
-from posir_leaderboard.submission import CONNECTION_ERRORS
+from posir_leaderboard.submission import UNANSWERED
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
@@ -39,8 +40,6 @@ FIELDS = (
     "license",
     "reference",
 )
-#: What a request raises that the Hub does not answer.
-UNANSWERED: tuple[type[Exception], ...] = (errors.HfHubHTTPError, *CONNECTION_ERRORS)
 
 
 @dataclass(frozen=True)
@@ -73,7 +72,10 @@ def identify_models(
             meta = dict.__getitem__(registered, spelling)
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
-        identity = identity or _read_cached(file)
+        if identity is None and file.is_file():
+            # An earlier answer of the Hub, unless it is damaged.
+            with suppress(GateError, TypeError, ValueError):
+                identity = Identity(meta=dict(read_json(file)))
         if identity is None:
             problem = find_problem()
             identity = Identity(unchecked=problem) if problem else _ask_hub(name, revision)
@@ -81,15 +83,6 @@ def identify_models(
                 write_text(file, json.dumps(identity.meta))
         identities[name, revision] = identity
     return identities
-
-
-def _read_cached(file: Path) -> Identity | None:
-    """Read an earlier answer of the Hub; None if there is none."""
-    try:
-        meta = read_json(file)
-    except GateError:
-        return None
-    return Identity(meta=meta) if isinstance(meta, dict) and meta else None
 
 
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:

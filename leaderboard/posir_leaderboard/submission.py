@@ -13,7 +13,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.client import responses
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Literal
 
 from huggingface_hub import CommitInfo, CommitOperationAdd, HfApi, get_token
@@ -47,10 +46,11 @@ UNKNOWN_STATUSES = frozenset({401, 404})
 #: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many
 #: requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Raised if a connection fails or the response is not the Hub's. The HTTP library's errors differ
-#: between versions of huggingface_hub (requests, httpx, httpx2); they are Python's OSError or the
-#: base of huggingface_hub's own.
-CONNECTION_ERRORS: tuple[type[Exception], ...] = (
+#: Raised if the Hub refuses, if a connection fails or if the response is not the Hub's. The HTTP
+#: library's errors differ between versions of huggingface_hub (requests, httpx, httpx2); they are
+#: Python's OSError or the base of huggingface_hub's own.
+UNANSWERED: tuple[type[Exception], ...] = (
+    HfHubHTTPError,
     OSError,
     ValueError,
     LookupError,
@@ -60,25 +60,15 @@ CONNECTION_ERRORS: tuple[type[Exception], ...] = (
         if base.__name__ == "HTTPError" and issubclass(base, Exception)
     ),
 )
-#: The Hub's own rate limit, such as `"api";r=0;t=55`: no requests remaining, 55 seconds to wait.
-RATE_LIMIT = re.compile(r"\br\s*=\s*0\s*;\s*t\s*=\s*(\d+)")
+#: What to do, by HTTP status.
 ADVICE = {
-    401: "You are not logged in: run `hf auth login`, or set HF_TOKEN, with a token that has write "
-    "access.",
-    403: "Your token lacks permission: a pull request needs write access, and --direct membership "
-    "of the repository.",
+    401: "There is no such repository, or it is private: check the name, or run `hf auth login` "
+    "(or set HF_TOKEN) with a token that has write access.",
+    403: "Your token lacks permission: reading needs access, a pull request write access, and "
+    "--direct membership of the repository. Ask its owner, or log in with `hf auth login`.",
     404: "There is no such repository, or your token has no access to it: check the name, or run "
     "`hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
-}
-#: What to do if a repository of results cannot be read, by HTTP status.
-READ_ADVICE = {
-    401: "There is no such dataset repository, or it is private: check the name, or run `hf auth "
-    "login`.",
-    403: "Your token may not read this dataset repository: ask its owner for access, or log in "
-    "with `hf auth login`.",
-    404: "There is no such dataset repository, or your token has no access to it: check the name, "
-    "or run `hf auth login`.",
 }
 #: The command that makes a repository of results.
 CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
@@ -116,9 +106,9 @@ class Commit:
     """
 
     @property
-    def creation(self) -> str:
-        """Return the advice on a missing repository; empty for a model's own."""
-        return CREATION % self.name if self.kind == "dataset" else ""
+    def dataset(self) -> str:
+        """The name of a dataset repository; empty for a model's own."""
+        return self.name if self.kind == "dataset" else ""
 
     @property
     def repository(self) -> str:
@@ -171,7 +161,8 @@ class HuggingFaceHub:
     def send(self, commit: Commit) -> UploadResult:
         """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
         if self.direct:
-            head = self.read_head(commit)
+            with self.translate_errors(commit.repository, commit.dataset):
+                head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
             if commit.parent not in (None, head):
                 raise HubError(
                     f"{commit.repository}: was changed while the content was made. Run the same "
@@ -182,25 +173,18 @@ class HuggingFaceHub:
         info = self._create_commit(commit, create_pr=True)
         if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
             return UploadResult(False, f"the main branch of {self.url(commit)}")
-        own = (info.pr_num, info.pr_url)
-        oldest = min(self._find_oldest(commit) or own, own)
-        if oldest != own:
+        opened = (info.pr_num, info.pr_url)
+        oldest = min(self._find_oldest(commit) or opened, opened)
+        if oldest != opened:
             comment = f"The same as #{oldest[0]}, which was opened first."
             with self.translate_errors(commit.repository):
                 self.api.change_discussion_status(
-                    commit.name, own[0], "closed", comment=comment, repo_type=commit.kind
+                    commit.name, opened[0], "closed", comment=comment, repo_type=commit.kind
                 )
-        return UploadResult(oldest == own, PULL_REQUEST % oldest)
-
-    def read_head(self, commit: Commit) -> str | None:
-        """Return the newest commit of the main branch of a commit's repository; None if it has
-        none.
-        """
-        with self.translate_errors(commit.repository, missing=commit.creation):
-            return self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
+        return UploadResult(oldest == opened, PULL_REQUEST % oldest)
 
     def _contains(self, commit: Commit, revision: str) -> bool:
-        with self.translate_errors(commit.repository, missing=commit.creation):
+        with self.translate_errors(commit.repository, commit.dataset):
             infos = self.api.get_paths_info(
                 commit.name, list(commit.files), revision=revision, repo_type=commit.kind
             )
@@ -217,7 +201,7 @@ class HuggingFaceHub:
         """Return number and address of the oldest open pull request with a commit, whose title
         alone is easily copied.
         """
-        with self.translate_errors(commit.repository, missing=commit.creation):
+        with self.translate_errors(commit.repository, commit.dataset):
             requests = list(
                 self.api.get_repo_discussions(
                     commit.name,
@@ -260,18 +244,12 @@ class HuggingFaceHub:
         return f"{self.api.endpoint}/{folder}{commit.name}"
 
     @contextmanager
-    def translate_errors(
-        self,
-        repository: str,
-        advice: Mapping[int, str] = MappingProxyType(ADVICE),
-        missing: str = "",
-    ) -> Iterator[None]:
+    def translate_errors(self, repository: str, dataset: str = "") -> Iterator[None]:
         """Translate huggingface_hub's errors.
 
         Args:
-            repository: The repository in messages.
-            advice: What to do, by HTTP status.
-            missing: Further advice if there is no such repository.
+            repository: The repository in messages, `dataset owner/name`.
+            dataset: The name of a repository that may have to be made first.
 
         Raises:
             HubError: The Hub refuses the request, or huggingface_hub does not send it.
@@ -279,49 +257,30 @@ class HuggingFaceHub:
         """
         try:
             yield
-        except HfHubHTTPError as error:
-            raise self._translate_status(error, repository, advice, missing) from None
         except (OfflineModeIsEnabled, HFValidationError) as error:
-            raise HubError(f"{repository}: {self._clean(str(error))}") from None
-        except CONNECTION_ERRORS as error:
-            # So are errors of a download, which only name the status of the response.
-            if isinstance(error.__cause__, HfHubHTTPError):
-                raise self._translate_status(error.__cause__, repository, advice, missing) from None
-            message = f"{type(error).__name__}: {self._clean(str(error))}"
-            raise RetryableError(message, None) from None
-
-    def _translate_status(
-        self, error: HfHubHTTPError, repository: str, advice: Mapping[int, str], missing: str
-    ) -> HubError | RetryableError:
-        """Return the error that the status of a response means; arguments as in
-        `translate_errors`.
-        """
-        status = error.response.status_code
-        message = f"HTTP {status}: {self._clean(error.server_message or responses.get(status, ''))}"
-        if status in RETRYABLE_STATUSES or status >= 500:
-            return RetryableError(message, retry_delay(error.response.headers))
-        steps = [f"{repository}: {message}.", advice.get(status, "")]
-        if status in UNKNOWN_STATUSES:
-            steps.append(missing)
-        return HubError(" ".join(filter(None, steps)))
-
-    def _clean(self, text: str) -> str:
-        return sanitized(text, 300)
+            raise HubError(f"{repository}: {sanitized(error, 300)}") from None
+        except UNANSWERED as error:
+            # Errors of a download have the response as their cause.
+            refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
+            if not isinstance(refusal, HfHubHTTPError):
+                message = f"{type(error).__name__}: {sanitized(error, 300)}"
+                raise RetryableError(message, None) from None
+            status = refusal.response.status_code
+            reason = sanitized(refusal.server_message or responses.get(status, ""), 300)
+            message = f"HTTP {status}: {reason}"
+            if status in RETRYABLE_STATUSES or status >= 500:
+                wait = read_retry_after(refusal.response.headers)
+                raise RetryableError(message, wait) from None
+            steps = [f"{repository}: {message}.", ADVICE.get(status, "")]
+            if dataset and status in UNKNOWN_STATUSES:
+                steps.append(CREATION % dataset)
+            raise HubError(" ".join(filter(None, steps))) from None
 
 
 def _hash_content(content: bytes) -> tuple[str, str]:
     blob = b"blob %d\0%b" % (len(content), content)
     blob_id = hashlib.sha1(blob, usedforsecurity=False).hexdigest()
     return blob_id, hashlib.sha256(content).hexdigest()
-
-
-def retry_delay(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that a response asks for: its Retry-After (RFC 9110, 10.2.3), or
-    the Hub's rate limit.
-    """
-    seconds = read_retry_after(headers)
-    limit = RATE_LIMIT.search(headers.get("ratelimit", ""))
-    return float(limit[1]) if seconds is None and limit else seconds
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
@@ -387,7 +346,7 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
     hub = HuggingFaceHub()
     repository = f"dataset {name}"
     try:
-        with hub.translate_errors(repository, READ_ADVICE, CREATION % name):
+        with hub.translate_errors(repository, name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
             # Of a repository without such files there is no snapshot.
@@ -504,33 +463,7 @@ def upload(
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a
-    file per task.
-    """
-    files = {}
-    for entry in entries:
-        task = find_task(entry.task)
-        # The revision of data in a package is a number.
-        if task and not task.metadata.dataset["revision"].isdigit():
-            content = to_yaml(entry, task.metadata.dataset["path"], page)
-            files[f".eval_results/{entry.task.lower()}.yaml"] = content.encode()
-    if not files:
-        raise PosirError(
-            "--eval-results: none of the results is on a dataset of the Hub, which the Hub's "
-            "format requires."
-        )
-    revision = entries[0].revision
-    return Commit(
-        "model",
-        entries[0].model,
-        files,
-        f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}",
-        f"nDCG@10 of revision `{revision}`. The full results, with position bias: {page}",
-    )
-
-
-def to_yaml(entry: Entry, dataset: str, page: str) -> str:
-    """Return mean nDCG@10 over all queries, in [0, 1], in the Hub's format; PosirError if
-    huggingface_hub lacks it.
+    file per task: mean nDCG@10 over all queries, in [0, 1], in the Hub's format.
     """
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -538,15 +471,35 @@ def to_yaml(entry: Entry, dataset: str, page: str) -> str:
         raise PosirError(
             "--eval-results needs a newer huggingface_hub: pip install -U huggingface_hub"
         ) from error
-    profile = pool(result.profile for result in entry.subsets)
-    revisions = {str(result.run["data_revision"]) for result in entry.subsets}
-    result = EvalResultEntry(
-        dataset_id=dataset,
-        task_id=entry.task,
-        value=rounded(profile.score()),
-        dataset_revision=revisions.pop() if len(revisions) == 1 else None,
-        source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
-        source_name="PosIR, with position bias",
-        notes=f"nDCG@10 over {profile.queries:,} queries",
+    files = {}
+    for entry in entries:
+        task = find_task(entry.task)
+        # The revision of data in a package is a number.
+        if task is None or task.metadata.dataset["revision"].isdigit():
+            continue
+        profile = pool(result.profile for result in entry.subsets)
+        revisions = {str(result.run["data_revision"]) for result in entry.subsets}
+        result = EvalResultEntry(
+            dataset_id=task.metadata.dataset["path"],
+            task_id=entry.task,
+            value=rounded(profile.score()),
+            dataset_revision=revisions.pop() if len(revisions) == 1 else None,
+            source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
+            source_name="PosIR, with position bias",
+            notes=f"nDCG@10 over {profile.queries:,} queries",
+        )
+        content = str(yaml_dump(eval_result_entries_to_yaml([result])))
+        files[f".eval_results/{entry.task.lower()}.yaml"] = content.encode()
+    if not files:
+        raise PosirError(
+            "--eval-results: none of the results is on a dataset of the Hub, which the Hub's "
+            "format requires."
+        )
+    first = entries[0]
+    return Commit(
+        "model",
+        first.model,
+        files,
+        f"PosIR: nDCG@10 on {pluralize(len(files), 'task')}",
+        f"nDCG@10 of revision `{first.revision}`. The full results, with position bias: {page}",
     )
-    return str(yaml_dump(eval_result_entries_to_yaml([result])))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
@@ -54,14 +54,27 @@ from posir_tasks.search.scoring import select_relevant
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.text.rotations import find_units, rotate_text
 from posir_tasks.values import document_ranks, rotation_ranks
-from posir_tasks.values import result_schema as keys
 from posir_tasks.values.document_keys import OPENINGS, TEXTS, TITLES
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import DEPTH, PositionProfile
 from posir_tasks.values.ranks import RankedQueries, retrieval_scores
 from posir_tasks.values.read_part import CountedWith
-from posir_tasks.values.result_schema import DECIMALS
+from posir_tasks.values.result_schema import (
+    DECIMALS,
+    DIGEST_KEY,
+    KEYS_KEY,
+    PROFILE_KEY,
+    RANKS_KEY,
+    READ_RANKS_KEY,
+    REFERENCE_KEY,
+    REVISION_KEY,
+    ROTATIONS_KEY,
+    RUN_KEY,
+    SCHEMA,
+    SCORE_NAMES_KEY,
+    TOLERATED_KEY,
+)
 from posir_tasks.values.rotation_ranks import RotationSet, Untested
 from posir_tasks.values.schemes import PositionScheme
 
@@ -84,8 +97,10 @@ NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)"
 UNCHECKED = {"mteb_version", "previous_results_model_meta"}
 #: Fields whose packed columns are compared as values, by their schema.
 PACKED = {
-    **dict.fromkeys((keys.RANKS_KEY, keys.READ_RANKS_KEY, keys.KEYS_KEY), document_ranks.SCHEMA),
-    keys.ROTATIONS_KEY: rotation_ranks.SCHEMA,
+    RANKS_KEY: document_ranks.SCHEMA,
+    READ_RANKS_KEY: document_ranks.SCHEMA,
+    KEYS_KEY: document_ranks.SCHEMA,
+    ROTATIONS_KEY: rotation_ranks.SCHEMA,
 }
 #: Number of tolerated judgments of documents that the corpus lacks.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
@@ -93,6 +108,7 @@ MISSING_DOCUMENTS = "judgments_of_missing_documents"
 MAX_PROBLEMS = 20
 #: A field and what is wrong with it.
 Problem = tuple[str, str]
+Scores = Mapping[str, Any]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
@@ -110,11 +126,8 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     subsets = list(zip(entry.subsets, scores, strict=True))
     for result, stated in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = _subset_problems(entry, task, result, stated)
-            problems += [
-                entry.problem(message, field, result.subset)
-                for field, message in islice(faults, MAX_PROBLEMS)
-            ]
+            faults = islice(_subset_problems(entry, task, result, stated), MAX_PROBLEMS)
+            problems += [entry.problem(text, field, result.subset) for field, text in faults]
     return problems
 
 
@@ -132,9 +145,8 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
         yield entry.problem(message, "scores")
     fields = TaskResult.model_fields
     for name in sorted(entry.data.keys() - fields.keys()):
-        yield entry.problem(
-            f"is not a field of mteb's results; these are {', '.join(fields)}", name
-        )
+        message = f"is not a field of mteb's results; these are {', '.join(fields)}"
+        yield entry.problem(message, name)
     submitted = {result.subset for result in entry.subsets}
     expected = set(task.metadata.hf_subsets)
     if missing := sorted(expected - submitted):
@@ -147,26 +159,25 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 
 
 def _subset_problems(
-    entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Mapping[str, Any]
+    entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
     """Yield the problems of a subset, a field and a message each."""
-    revision = result.run.get(keys.REVISION_KEY)
+    revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
         return  # a problem of its origin
-    scheme = task.scheme
-    if result.profile.axes.to_json() != scheme.axes.to_json():
-        message = f"differ from those of the scheme {scheme.axes.scheme}"
-        yield f"{keys.PROFILE_KEY}.axes", message
+    axes = task.scheme.axes
+    if result.profile.axes.to_json() != axes.to_json():
+        yield f"{PROFILE_KEY}.axes", f"differ from those of the scheme {axes.scheme}"
         return
-    tolerated = result.run.get(keys.TOLERATED_KEY)
+    tolerated = result.run.get(TOLERATED_KEY)
     # Then queries are missing whose documents alone say so.
     with_corpus = isinstance(tolerated, dict) and bool(tolerated.get(MISSING_DOCUMENTS))
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
         message = f"the data cannot be read: {sanitized(str(error), 500)}"
-        yield f"{keys.RUN_KEY}.{keys.REVISION_KEY}", message
+        yield f"{RUN_KEY}.{REVISION_KEY}", message
         return
     problems = [
         *_rank_problems(task, facts, result),
@@ -193,7 +204,7 @@ def _rank_problems(
             "are not those of the dataset's queries and documents: "
             f"{result.profile.queries:,} queries, the dataset has {len(evidence):,}"
         )
-        yield keys.RANKS_KEY, message
+        yield RANKS_KEY, message
         return
     for stated, computed in zip(result.ranks.sets, expected.sets, strict=True):
         yield from _place_problems(stated, computed)
@@ -204,22 +215,20 @@ def _place_problems(stated: DocumentSet, computed: DocumentSet) -> Iterator[Prob
     cannot be computed here.
     """
     if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
-        yield keys.READ_RANKS_KEY, "state other thirds of documents than the dataset"
+        yield READ_RANKS_KEY, "state other thirds of documents than the dataset"
     if not np.array_equal(stated.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
-        yield keys.KEYS_KEY, "state other titles of articles than the dataset"
+        yield KEYS_KEY, "state other titles of articles than the dataset"
     # Those that are stated cannot be checked without the texts, which may be gigabytes.
     if not stated.document_keys[:, [TEXTS, OPENINGS]].all():
         message = "lack the digest of the text or the opening of a document; run the task again"
-        yield keys.KEYS_KEY, message
+        yield KEYS_KEY, message
     if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
     if stated.counted_with is not computed.counted_with:
-        way = computed.counted_with
-        ways = f"{way} or tokenizer" if way else "null, as no tokens are counted"
-        message = f"is {stated.counted_with}; must be {ways}"
-        yield f"{keys.READ_RANKS_KEY}.counted_with", message
+        message = f"is {stated.counted_with}; must be {computed.counted_with} or tokenizer"
+        yield f"{READ_RANKS_KEY}.counted_with", message
     elif not np.array_equal(stated.twelfths, computed.twelfths):
-        yield keys.READ_RANKS_KEY, "state other places of the evidence than the dataset"
+        yield READ_RANKS_KEY, "state other places of the evidence than the dataset"
 
 
 def _rotation_problems(
@@ -233,70 +242,53 @@ def _rotation_problems(
     for part in result.values.rotations.sets if result.values.rotations else ():
         if part.subsets != subsets:
             message = f"is {part.subsets}; {task.metadata.name} has {subsets}"
-            yield f"{keys.ROTATIONS_KEY}.subsets", message
-        elif part.untested is Untested.ORDER_BLIND and not _ignores_order(model):
-            message = f"is {part.untested}, but the scores of {model} depend on word order"
-            yield f"{keys.ROTATIONS_KEY}.untested", message
+            yield f"{ROTATIONS_KEY}.subsets", message
+        elif part.untested is Untested.ORDER_BLIND:
+            # Only mteb's registry can say that word order plays no part in the scores.
+            loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
+            if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
+                message = f"is {part.untested}, but the scores of {model} depend on word order"
+                yield f"{ROTATIONS_KEY}.untested", message
         elif part.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
             yield from _sample_problems(part, task.scheme, facts, language)
-
-
-def _ignores_order(model: str) -> bool:
-    """Tell whether word order plays no part in the scores of a model, which only mteb's registry
-    can say.
-    """
-    meta = MODEL_REGISTRY.resolve().get(model)
-    if meta is None:
-        return False
-    return meta.loader is bm25_loader or getattr(meta.loader, "order_blind", False) is True
 
 
 def _sample_problems(
     part: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
 ) -> Iterator[Problem]:
     evidence = facts.evidence
+    documents = facts.documents
     groups = order_queries(scheme, evidence)
     lengths = scheme.length_buckets(evidence)
     quota = part.quota(part.sample_size)
-    sample = f"{keys.ROTATIONS_KEY}.sample"
-    if facts.documents is not None:
-        computed = sample_documents(groups, evidence, lengths, facts.documents, quota)
-        if computed != part.sample.tolist():
-            yield sample, "is not the sample that the texts of the dataset give"
-        elif _digest_sample(part, facts, groups, language) != part.digest:
-            message = "is not that of the versions of the dataset's texts"
-            yield f"{keys.ROTATIONS_KEY}.digest", message
+    sample = f"{ROTATIONS_KEY}.sample"
+    if documents is None:
+        # A length has the places from 1 on of as many documents as it has, up to the quota,
+        # whatever their texts are.
+        bucket = lengths[[group[0] for group in groups]]
+        for length in np.unique(bucket):
+            places = part.sample[bucket == length]
+            expected = np.arange(1, min(quota, len(places)) + 1)
+            if not np.array_equal(np.sort(places[places > 0]), expected):
+                yield sample, "is not a sample of the dataset's documents of each length"
+                return
         return
-    # A length has the places from 1 on of as many documents as it has, up to the quota, whatever
-    # their texts are.
-    bucket = lengths[[group[0] for group in groups]]
-    for length in np.unique(bucket):
-        places = part.sample[bucket == length]
-        expected = np.arange(1, min(quota, len(places)) + 1)
-        if not np.array_equal(np.sort(places[places > 0]), expected):
-            yield sample, "is not a sample of the dataset's documents of each length"
-            return
-
-
-def _digest_sample(
-    part: RotationSet, facts: SubsetFacts, groups: Sequence[Sequence[int]], language: str
-) -> str:
-    """Return the digest of the versions of the sampled documents, as the texts of the dataset give
-    them.
-    """
-    assert facts.documents is not None
-    texts = list[str]()
+    if sample_documents(groups, evidence, lengths, documents, quota) != part.sample.tolist():
+        yield sample, "is not the sample that the texts of the dataset give"
+        return
+    versions: list[str] = []
     for at in np.flatnonzero(part.sample).tolist():
-        document = facts.documents[facts.evidence.document_ids[groups[at][0]]]
-        text = str(document["text"])
-        units = find_units(text, language, find_spans(facts.evidence, groups[at]))
-        texts += [version.text for version in rotate_text(text, units)]
-    return digest_versions(texts)
+        text = str(documents[evidence.document_ids[groups[at][0]]]["text"])
+        units = find_units(text, language, find_spans(evidence, groups[at]))
+        versions += [version.text for version in rotate_text(text, units)]
+    if digest_versions(versions) != part.digest:
+        message = "is not that of the versions of the dataset's texts"
+        yield f"{ROTATIONS_KEY}.digest", message
 
 
 def _score_problems(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Mapping[str, Any]
+    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
     """Yield every score that is missing, unknown, or not the one that the profile gives."""
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
@@ -313,35 +305,42 @@ def _score_problems(
     for key, schema in PACKED.items():
         if key in scores:
             expected[key] = {**scores[key], "schema": schema}
-    taken = {*unchecked, *expected, keys.RUN_KEY}
-    added = score_result(result.values).to_json(result.profile.positions, taken=taken)
-    expected |= added
-    stated = {name: value for name, value in scores.items() if name not in unchecked}
-    stated[keys.RUN_KEY] = dict(scores[keys.RUN_KEY])
-    stated[keys.RUN_KEY].pop(keys.REFERENCE_KEY, None)
-    expected[keys.RUN_KEY] = _expected_run(task, facts, result, sorted(added))
-    yield from differences(expected, stated)
-    yield from _nauc_problems(scores)
-
-
-def _expected_run(
-    task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, names: list[str]
-) -> dict[str, Any]:
-    """List the facts of a run that the task and its data decide."""
+    added = score_result(result.values).to_json(
+        result.profile.positions, taken={*unchecked, *expected, RUN_KEY}
+    )
     corpus = result.data.corpus
-    return {
-        "schema": keys.SCHEMA,
-        keys.REVISION_KEY: result.run.get(keys.REVISION_KEY),
+    expected |= added
+    expected[RUN_KEY] = {
+        "schema": SCHEMA,
+        REVISION_KEY: result.run.get(REVISION_KEY),
         # The digest of a corpus which was not read may be any.
-        keys.DIGEST_KEY: {
+        DIGEST_KEY: {
             "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
         },
-        keys.TOLERATED_KEY: expected_tolerated(facts, result.run.get(keys.TOLERATED_KEY)),
+        TOLERATED_KEY: expected_tolerated(facts, result.run.get(TOLERATED_KEY)),
         "missing_subsets": [],
         "top_k": max(task.k_values),
-        keys.SCORE_NAMES_KEY: names,
+        SCORE_NAMES_KEY: sorted(added),
     }
+    stated = {name: value for name, value in scores.items() if name not in unchecked}
+    stated[RUN_KEY] = {
+        name: value for name, value in scores[RUN_KEY].items() if name != REFERENCE_KEY
+    }
+    yield from _find_differences(expected, stated)
+    for name, value in scores.items():
+        if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
+            yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
+        for first, second in SYNONYMS.items():
+            if name.startswith(first):
+                twin = name.replace(first, second)
+                # NaN is the same as NaN.
+                if repr(value) != repr(scores.get(twin)):
+                    yield (
+                        name,
+                        f"is {sanitized(value)} in the file, but {twin}, the same number, is "
+                        f"{sanitized(scores.get(twin))}",
+                    )
 
 
 def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
@@ -385,65 +384,46 @@ def retrieval_bounds(
     return bounds[0], bounds[1]
 
 
-def _nauc_problems(scores: Mapping[str, Any]) -> Iterator[Problem]:
-    for name, value in scores.items():
-        if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
-            yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
-    for first, second in SYNONYMS.items():
-        for name in scores:
-            if name.startswith(first):
-                twin = name.replace(first, second)
-                if not _is_same(scores[name], scores.get(twin)):
-                    yield (
-                        name,
-                        f"is {sanitized(scores[name])} in the file, but {twin}, the same number, "
-                        f"is {sanitized(scores.get(twin))}",
-                    )
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    """Return whether two values are equal, or both NaN."""
-    return bool(value == other or (value != value and other != other))
-
-
 def _is_number(value: Any) -> bool:
     return isinstance(value, float | int) and not isinstance(value, bool)
 
 
-def _object_differences(
-    expected: Mapping[str, Any], actual: Mapping[str, Any], field: str
-) -> Iterator[Problem]:
-    for name in sorted(expected.keys() | actual.keys()):
-        place = f"{field}.{name}" if field else name
-        if name not in actual:
-            yield place, "is missing; `posir rescore` recomputes all scores from the profile"
-        elif name not in expected:
-            message = "is not a score that can be computed here, so it cannot be checked; remove it"
-            yield place, message
-        else:
-            yield from differences(expected[name], actual[name], place)
-
-
-def differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
+def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
     """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb
     rounds it, by field. A tuple has the lowest and the highest value that a number may have.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
-        yield from _object_differences(expected, actual, field)
+        for name in sorted(expected.keys() | actual.keys()):
+            place = f"{field}.{name}" if field else name
+            if name not in actual:
+                yield place, "is missing; `posir rescore` recomputes all scores from the profile"
+            elif name not in expected:
+                message = (
+                    "is no score that can be computed here, so it cannot be checked; remove it"
+                )
+                yield place, message
+            else:
+                yield from _find_differences(expected[name], actual[name], place)
     elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         for index, pair in enumerate(zip(expected, actual, strict=True)):
-            yield from differences(*pair, f"{field}[{index}]")
-    elif isinstance(expected, float):
-        yield from differences((expected, expected), actual, field)
-    elif isinstance(expected, tuple):
-        low, high = expected
-        if not _is_number(actual):
-            yield field, f"is {sanitized(actual)}; must be a number"
-        elif not low - ROUNDING <= actual <= high + ROUNDING or actual != round(actual, DECIMALS):
-            bounds = " to ".join(dict.fromkeys(f"{end:.{DECIMALS}f}" for end in expected))
-            yield field, f"is {actual} in the file; the profile gives {bounds}"
-    elif type(expected) is not type(actual) or expected != actual:
-        yield field, f"is {sanitized(actual)} in the file; must be {sanitized(expected)}"
+            yield from _find_differences(*pair, f"{field}[{index}]")
+    elif problem := _compare(expected, actual):
+        yield field, problem
+
+
+def _compare(expected: Any, value: Any) -> str:
+    """Return how a value differs from the expected one; empty if it does not."""
+    if not isinstance(expected, float | tuple):
+        if type(expected) is type(value) and expected == value:
+            return ""
+        return f"is {sanitized(value)} in the file; must be {sanitized(expected)}"
+    low, high = expected if isinstance(expected, tuple) else (expected, expected)
+    if not _is_number(value):
+        return f"is {sanitized(value)}; must be a number"
+    if low - ROUNDING <= value <= high + ROUNDING and value == round(value, DECIMALS):
+        return ""
+    bounds = " to ".join(dict.fromkeys(f"{end:.{DECIMALS}f}" for end in (low, high)))
+    return f"is {value} in the file; the profile gives {bounds}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -474,10 +454,15 @@ def subset_facts(
     from posir_tasks.tasks.posir import PosirTask
     from posir_tasks.tasks.posq import PosqTask
 
-    if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
-        return _posir_facts(_open_repository(task.repo_id, revision), task.language.code, subset)
     if issubclass(task, PosirTask | PosqTask):
-        data = task().read_subset(subset, _open_repository(task.repo_id, revision))
+        check_environment()
+        folder = data_folder()
+        repository: Repository = HubRepository(task.repo_id, revision)
+        if folder is not None:
+            repository = LocalRepository(folder / folder_name(task.repo_id))
+        if issubclass(task, PosirTask) and not (issubclass(task, NanoTask) or with_corpus):
+            return _posir_facts(repository, f"{task.language.code}/{subset}")
+        data = task().read_subset(subset, repository)
     else:
         data = task().read_subset(subset)
         if data.revision != revision:
@@ -485,26 +470,17 @@ def subset_facts(
                 f"{task.metadata.name}: this version of posir has revision {data.revision}, not "
                 f"{revision}."
             )
-    documents = select_relevant(data.corpus, data.evidence.document_ids)
     return SubsetFacts(
         data.evidence,
         data.tolerated,
         digest_data(data.corpus, data.queries, data.evidence),
-        documents,
+        select_relevant(data.corpus, data.evidence.document_ids),
     )
 
 
-def _open_repository(repo_id: str, revision: str) -> Repository:
-    check_environment()
-    folder = data_folder()
-    if folder is None:
-        return HubRepository(repo_id, revision)
-    return LocalRepository(folder / folder_name(repo_id))
-
-
-def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFacts:
-    queries = repository.fetch(f"{language}/{domain}/queries.parquet")
-    qrels = repository.fetch(f"{language}/{domain}/qrels/test.parquet")
+def _posir_facts(repository: Repository, folder: str) -> SubsetFacts:
+    queries = repository.fetch(f"{folder}/queries.parquet")
+    qrels = repository.fetch(f"{folder}/qrels/test.parquet")
     tables = PosirTables(
         CheckedTable("", pl.DataFrame()),
         CheckedTable(str(queries), read_columns(queries, QUERIES, {TITLE: pl.String})),
@@ -512,8 +488,8 @@ def _posir_facts(repository: Repository, language: str, domain: str) -> SubsetFa
         same_language=True,
     )
     kept, tolerated = tolerate_tables(tables)
-    evidence = build_evidence(kept.queries.frame)
-    texts = Dataset.from_polars(kept.queries.frame.select(pl.col("_id").alias("id"), "text"))
-    return SubsetFacts(
-        evidence, count_tolerated(tolerated), {"queries": digest_queries(texts, evidence)}
-    )
+    frame = kept.queries.frame
+    evidence = build_evidence(frame)
+    texts = Dataset.from_polars(frame.select(pl.col("_id").alias("id"), "text"))
+    digest = {"queries": digest_queries(texts, evidence)}
+    return SubsetFacts(evidence, count_tolerated(tolerated), digest)

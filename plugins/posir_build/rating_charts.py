@@ -111,6 +111,6 @@ def _draw_scales(scores: Sequence[ScaleScore]) -> Panels:
     domain = alt.Scale(domain=[RATINGS[0], RATINGS[-1]])
     y = alt.Y("value:Q", title="Rating", scale=domain)
     points = base.mark_point(filled=True, size=50).encode(color=color, shape=shape, y=y)
-    layers = alt.layer(interval_rule(base, "value", "y", color, domain), points)
+    layers = alt.layer(interval_rule(base, "value", "y", color), points)
     panels: Panels = layers.properties(width=240, height=150).facet("language:N", columns=3)
     return panels

@@ -8,9 +8,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
-from posir_compare import pairing, runs, sections
+from posir_compare import runs, sections
 from posir_compare.comparison import ModelComparison, compare_pairs, list_columns
-from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
+from posir_compare.gate import Gate, Limit, check_limits, parse_limits, run_gate
+from posir_compare.pairing import build_pairs
 from posir_significance.decision import Margins
 from posir_significance.findings import ChangeRow
 from posir_tasks.base.errors import PosirError, UsageError
@@ -46,6 +47,7 @@ NOTES = (
     "question.",
     "Position effects are compared on the same rotated versions; within the window only if both "
     "models have the same excerpts.",
+    "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
 )
 #: The reason why results of mteb alone are not compared, and what to do.
 NO_QUERIES = (
@@ -93,10 +95,8 @@ class Comparison(Result):
         Raises:
             PosirError: A limit is malformed.
         """
-        values = map(LimitedValue.of_change, self.rows)
-        given = [limits] if isinstance(limits, str) else limits
         return check_limits(
-            values, given, lengths, strict=strict, gaps=self.gaps, notes=self.skipped
+            self.rows, limits, lengths, strict=strict, gaps=self.gaps, notes=self.skipped
         )
 
     def records(self) -> list[dict[str, Any]]:
@@ -104,31 +104,25 @@ class Comparison(Result):
         return [list_columns(row) for row in self.rows]
 
 
-def present(compared: ModelComparison, *, full: bool, hint: str) -> Comparison:
+def _present(compared: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
     """Present a comparison; the hint is for the error stream alone."""
-    rows = compared.rows
+    rows = sections.shorten_models(compared.rows)
     title = sections.title_comparison(rows)
-    levels = sections.describe_levels(rows)
     is_judged = all(row.subject.is_judged for row in rows)
-    scores = replace(sections.tabulate_scores(rows), title=f"{title}.", notes=(levels,))
+    latex = DisplaySection(tables=tuple(sections.build_latex_tables(rows)), only=Medium.LATEX)
     return Comparison(
         title=title,
-        rows=rows,
+        rows=compared.rows,
         skipped=compared.notes,
         gaps=compared.gaps,
         values=lambda: {
-            "baseline": rows[0].subject.baseline,
-            "comparisons": [list_columns(row) for row in rows],
+            "baseline": compared.rows[0].subject.baseline,
+            "comparisons": [list_columns(row) for row in compared.rows],
             "notes": compared.notes,
         },
-        parts=Deferred(
-            lambda: [
-                *sections.build_sections(compared, full=full),
-                DisplaySection(tables=(scores,), only=Medium.LATEX),
-            ]
-        ),
+        parts=Deferred(lambda: [*sections.build_sections(compared, rows, full=full), latex]),
         notes=(JUDGED_BRIEF,) if is_judged else BRIEF,
-        details=(*NOTES, levels, *compared.notes),
+        details=(*NOTES, *compared.notes),
         warnings=tuple(f"note: {note}" for note in (hint, *compared.notes) if note),
         data=", ".join(dict.fromkeys(row.subject.task for row in rows)),
         full=full,
@@ -197,42 +191,47 @@ def compare(
     limits = parse_limits(to_list(fail_if), strict=strict, junit=junit)
     margins = Margins.parse(to_list(margin))
     tasks = to_list(task)
-    if not limits:
+    chosen_lengths = to_list(lengths) or ([ALL] if limits else [])
+
+    def compare_models() -> Comparison:
         chosen, plain = _choose_runs(given, results, baseline, tasks)
-        compared = _compare(chosen, plain, baseline, to_list(lengths), margins)
+        compared = compare_pairs(build_pairs(chosen, chosen[0]), chosen_lengths, margins)
+        if plain:
+            note = f"not compared: results that mteb alone wrote, on {', '.join(plain)}."
+            compared = replace(compared, notes=(*compared.notes, f"{note} {NO_QUERIES}"))
+        if limits and len(chosen) > 2:
+            labels = ", ".join(run.label for run in chosen)
+            raise PosirError(
+                f"A gate tests one model against one baseline; found: {labels}. Name two with "
+                "--results."
+            )
         hint = ""
         if baseline is None and len(chosen) > 2:
             hint = (
                 f"the baseline is {chosen[0].label}, the first model; choose another with "
                 "--baseline."
             )
-        return present(compared, full=full, hint=hint)
-    chosen_lengths = to_list(lengths) or [ALL]
+        return _present(compared, full=full, hint=hint)
 
-    def test() -> Gate:
-        chosen, plain = _choose_runs(given, results, baseline, tasks)
-        compared = _compare(chosen, plain, baseline, chosen_lengths, margins)
-        if len(chosen) > 2:
-            labels = ", ".join(run.label for run in chosen)
-            raise PosirError(
-                f"A gate tests one model against one baseline; found: {labels}. Name two with "
-                "--results."
-            )
-        return present(compared, full=False, hint="").check(
-            limits, lengths=chosen_lengths, strict=strict
-        )
-
-    return run_gate(test, limits, "compare", junit, strict=strict)
-
-
-def _list_sources(sources: Sources) -> list[Any]:
-    listed = to_list(sources)
-    return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
+    if not limits:
+        return compare_models()
+    return run_gate(
+        lambda: compare_models().check(limits, lengths=chosen_lengths, strict=strict),
+        limits,
+        "compare",
+        junit,
+        strict=strict,
+    )
 
 
 def is_comparable(result: StoredResult) -> bool:
     """Tell whether a result stores its queries: those of mteb alone do not."""
     return isinstance(result, SubsetResult | JudgedResult)
+
+
+def _list_sources(sources: Sources) -> list[Any]:
+    listed = to_list(sources)
+    return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
 
 
 def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]:
@@ -261,7 +260,7 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
 def _choose_runs(
     given: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
 ) -> tuple[list[runs.ModelRun], list[str]]:
-    """Return the runs to compare, and the tasks of results of mteb alone.
+    """Return the runs to compare, the baseline first, and the tasks of results of mteb alone.
 
     With names of models, the baseline need not be among them.
 
@@ -281,46 +280,24 @@ def _choose_runs(
     chosen = chosen or list(available)
     if baseline is not None:
         first = runs.choose_baseline(available, baseline)
-        if first not in chosen:
-            chosen.insert(0, first)
+        chosen = [first, *(run for run in chosen if run is not first)]
     if len(chosen) < 2:
         labels = ", ".join(run.label for run in chosen)
         raise PosirError(
             f"A comparison needs two models; found: {labels}. Name another one or give another "
             "folder."
         )
-    if tasks:
-        chosen = _select_tasks(chosen, tasks)
-    plain = {result.task for source in read for result in source if not is_comparable(result)}
-    return chosen, sorted(plain)
-
-
-def _select_tasks(chosen: Sequence[runs.ModelRun], tasks: Sequence[str]) -> list[runs.ModelRun]:
-    """Return the runs with their results on some tasks."""
-    available = sorted({task for run in chosen for task in run.tasks})
+    known = sorted({task for run in chosen for task in run.tasks})
     for task in tasks:
-        if task not in available:
+        if task not in known:
             raise PosirError(
                 f"--task {task}: there are no results of such a task. Choose from "
-                f"{', '.join(available)}."
+                f"{', '.join(known)}."
             )
-    return [
-        replace(run, results=tuple(result for result in run.results if result.task in tasks))
-        for run in chosen
-    ]
-
-
-def _compare(
-    chosen: Sequence[runs.ModelRun],
-    plain: Sequence[str],
-    baseline: str | None,
-    lengths: Sequence[str],
-    margins: Margins,
-) -> ModelComparison:
-    """Compare runs with the baseline; `plain` are the tasks of results of mteb alone."""
-    pairs = pairing.build_pairs(chosen, runs.choose_baseline(chosen, baseline))
-    compared = compare_pairs(pairs, lengths, margins)
-    if not plain:
-        return compared
-    note = f"not compared: results that mteb alone wrote, on {', '.join(plain)}. {NO_QUERIES}"
-    return replace(compared, notes=(*compared.notes, note))
+    if tasks:
+        chosen = [
+            replace(run, results=tuple(result for result in run.results if result.task in tasks))
+            for run in chosen
+        ]
+    plain = {result.task for source in read for result in source if not is_comparable(result)}
+    return chosen, sorted(plain)

@@ -27,13 +27,9 @@ from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
-#: Headings of the changes of metrics of which the highest is not the best.
-HEADINGS = {
-    Metric.POSITION_EFFECT: "Position effect (best: 0)",
-    Metric.POSITION_EFFECT_IN_WINDOW: "Effect within the window (best: 0)",
-}
 #: How a score is printed.
 FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
 
@@ -93,44 +89,32 @@ def compare_pairs(
     Raises:
         PosirError: No pair has common queries, or there is no such length.
     """
-    common_results: list[tuple[Pair, CommonResults]] = []
+    rows: list[ChangeRow] = []
     judged: list[ChangeRow] = []
+    common: list[tuple[Pair, CommonResults]] = []
     notes: list[str] = []
-    gaps = _find_missing_tasks(pairs)
-    for pair in pairs:
+    gaps: dict[tuple[str, str], str] = {}
+    for pair in progress(pairs, "Comparing"):
+        key = (pair.b.label, pair.task)
         try:
             if pair.a.judged(pair.task) or pair.b.judged(pair.task):
-                judged_rows, judged_notes = _compare_judged_pair(pair, margins)
-                judged += judged_rows
-                notes += judged_notes
-                if judged_notes:
-                    gaps[pair.b.label, pair.task] = " ".join(judged_notes)
-            if not (pair.a.by_subset(pair.task) or pair.b.by_subset(pair.task)):
-                continue
-            common = find_common_results(pair)
+                judged += _compare_judged_pair(pair, margins, notes, gaps)
+            subsets = pair.a.by_subset(pair.task)
+            if subsets or pair.b.by_subset(pair.task):
+                results = find_common_results(pair)
+                common.append((pair, results))
+                rows += compare_pair(pair, results, lengths, margins)
+                notes += results.notes
+                if missing := sorted(subsets.keys() - {*results.subsets}):
+                    skipped = " ".join(results.notes)
+                    gaps[key] = f"not compared: {', '.join(missing)}. {skipped}"
         except PosirError as error:
             notes.append(str(error))
-            gaps[pair.b.label, pair.task] = str(error)
-            continue
-        common_results.append((pair, common))
-        notes += common.notes
-        if missing := sorted(pair.a.by_subset(pair.task).keys() - {*common.subsets}):
-            reason = f"not compared: {', '.join(missing)}. {' '.join(common.notes)}"
-            gaps[pair.b.label, pair.task] = reason
-    notes += _list_missing_tasks(pairs)
-    if not common_results and not judged:
+            gaps[key] = str(error)
+    _note_missing_tasks(pairs, notes, gaps)
+    rows += judged
+    if not rows:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
-    rows = [
-        row
-        for pair, common in progress(common_results, "Comparing")
-        for row in compare_pair(pair, common, lengths, margins)
-    ]
-    chosen = _choose_lengths([*rows, *judged], lengths)
-    return ModelComparison(chosen, tuple(notes), gaps, tuple(common_results))
-
-
-def _choose_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> tuple[ChangeRow, ...]:
-    """Return the rows of the given lengths, of all if none is given."""
     available = {row.subject.length.casefold(): row.subject.length for row in rows}
     for name in lengths:
         if name.casefold() not in available:
@@ -138,58 +122,65 @@ def _choose_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> tupl
                 f"--lengths {name}: no queries of such a length. Choose from "
                 f"{', '.join(available.values())}."
             )
-    chosen = {name.casefold() for name in lengths} or available.keys()
-    return tuple(row for row in rows if row.subject.length.casefold() in chosen)
+    chosen = {name.casefold() for name in lengths} or {*available}
+    rows = [row for row in rows if row.subject.length.casefold() in chosen]
+    return ModelComparison(tuple(rows), tuple(notes), gaps, tuple(common))
 
 
-def _compare_judged_pair(pair: Pair, margins: Margins) -> tuple[list[ChangeRow], tuple[str, ...]]:
-    """Return a row for each metric of all judged queries, and notes."""
-    common = find_common_judged(pair)
-    a = common.a
+def _note_missing_tasks(
+    pairs: Sequence[Pair], notes: list[str], gaps: dict[tuple[str, str], str]
+) -> None:
+    """Add a note for each run that lacks tasks of the other one, and a gap for each task of the
+    baseline that a model lacks.
+    """
+    for pair in {pair.b.label: pair for pair in pairs}.values():
+        for run, other in ((pair.b, pair.a), (pair.a, pair.b)):
+            missing = sorted(other.tasks - run.tasks)
+            if missing:
+                reason = f"{run.label} has no results of it"
+                notes.append(f"Not compared, since {reason}: {', '.join(missing)}.")
+                if run is pair.b:
+                    gaps |= {(run.label, task): f"{reason}." for task in missing}
+
+
+def _compare_judged_pair(
+    pair: Pair, margins: Margins, notes: list[str], gaps: dict[tuple[str, str], str]
+) -> list[ChangeRow]:
+    """Return a row for each metric of all judged queries, pooled over the subsets that both runs
+    have; add a note on the others.
+    """
+    first = pair.a.judged(pair.task)
+    second = pair.b.judged(pair.task)
+    same = find_common_judged(pair)
+    left_out = sorted((first.keys() | second.keys()) - {*same})
+    if left_out:
+        note = (
+            f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
+            f"judgments or clusters differ: {', '.join(left_out)}."
+        )
+        if not same:
+            raise PosirError(f"{note} Score both runs on the same data with the same --clusters.")
+        notes.append(note)
+        gaps[pair.b.label, pair.task] = note
+    a = pool(first[subset].values for subset in same)
+    b = pool(second[subset].values for subset in same)
     subject = ChangeSubject(
         baseline=pair.a.label,
         model=pair.b.label,
         task=pair.task,
-        subsets=common.subsets,
+        subsets=len(same),
         queries=a.queries,
         documents=len(a.sizes),
         counted=a.counted,
         method=f"judged queries, paired by {a.clusters}",
         is_judged=True,
     )
-    changes = compare_judged(a, common.b, margins)
-    rows = [
-        replace(
-            change,
-            a=estimate_judged(a, metric.key),
-            b=estimate_judged(common.b, metric.key),
-            subject=subject,
-        )
-        for metric, change in changes.items()
-    ]
-    return rows, common.notes
-
-
-def _find_missing_tasks(pairs: Sequence[Pair]) -> dict[tuple[str, str], str]:
-    """Find the tasks of the baseline without results of a model, by model and task."""
-    compared = {(pair.b.label, pair.task) for pair in pairs}
-    return {
-        (pair.b.label, task): f"{pair.b.label} has no results of it."
-        for pair in pairs
-        for task in sorted(pair.a.tasks)
-        if (pair.b.label, task) not in compared
-    }
-
-
-def _list_missing_tasks(pairs: Sequence[Pair]) -> list[str]:
-    """Return sentences on the tasks that only one of two runs has."""
-    notes = []
-    for pair in {pair.b.label: pair for pair in pairs}.values():
-        for run, other in ((pair.b, pair.a), (pair.a, pair.b)):
-            if missing := sorted(other.tasks - run.tasks):
-                names = ", ".join(missing)
-                notes.append(f"Not compared, since {run.label} has no results of it: {names}.")
-    return notes
+    rows = []
+    for metric, change in compare_judged(a, b, margins).items():
+        first_mean = estimate_judged(a, metric.key)
+        second_mean = estimate_judged(b, metric.key)
+        rows.append(replace(change, a=first_mean, b=second_mean, subject=subject))
+    return rows
 
 
 def compare_pair(
@@ -206,15 +197,15 @@ def compare_pair(
     first = analyze(common.a)
     second = analyze(common.b)
     axes = common.a.profile.axes
-    names = (ALL, *axes.lengths) if len(axes.lengths) > 1 else (ALL,)
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
-    groups = [
-        (name, a, b)
+    names = (ALL, *(axes.lengths if first.lengths else ()))
+    groups = {
+        name: (a, b)
         for name, a, b in zip(names, first.groups, second.groups, strict=True)
         if a.queries
-    ]
-    chosen = {name.casefold() for name in lengths} or {name.casefold() for name in names}
-    compared = sum(name.casefold() in chosen for name, *_ in groups if name != ALL)
+    }
+    chosen = {name.casefold() for name in lengths}
+    compared = sum(not chosen or name.casefold() in chosen for name in groups if name != ALL)
     of_all = (CHANGE_LEVEL, LEVEL, LEVEL)
     length_level = 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
     of_length = (length_level, level_of_lengths(first), level_of_lengths(second))
@@ -224,21 +215,22 @@ def compare_pair(
         task=pair.task,
         subsets=len(common.subsets),
         reads=(pair.a.find_read(pair.task), pair.b.find_read(pair.task)),
+        method="paired by query" if common.are_paired else "unpaired",
     )
     rows = list[ChangeRow]()
-    for name, a, b in groups:
+    for name, (a, b) in groups.items():
         # "Q2: 513 to 1,024 tokens" is shown without colon and unit.
         title = titles.get(name, name).replace(":", "").removesuffix(" tokens")
         named = replace(subject, length=name, length_title=title)
-        rows += _compare_group(
-            named, a, b, common.are_paired, margins, of_all if name == ALL else of_length
-        )
-    first_places = analyze_places(common.a)
-    second_places = analyze_places(common.b)
-    if first_places and second_places and common.a.places and common.b.places:
+        levels = of_all if name == ALL else of_length
+        rows += _compare_group(named, a, b, common.are_paired, margins, levels)
+    a_places = analyze_places(common.a)
+    b_places = analyze_places(common.b)
+    if a_places and b_places and common.a.places and common.b.places:
         are_paired = common.a.places.same_queries(common.b.places)
-        named = replace(subject, task=f"{pair.task}{PLACES}", length_title=ALL)
-        changes = _compare_group(named, first_places, second_places, are_paired, margins, of_all)
+        method = "paired by query" if are_paired else "unpaired"
+        named = replace(subject, task=f"{pair.task}{PLACES}", length_title=ALL, method=method)
+        changes = _compare_group(named, a_places, b_places, are_paired, margins, of_all)
         # Effects of position are of queries with one place.
         rows += [change for change in changes if change.metric is Metric.NDCG_AT_10]
     return rows
@@ -261,17 +253,14 @@ def _compare_group(
         documents=min(a.documents, b.documents),
         counted=a.counted,
         has_places=a.has_places,
-        method="paired by query" if are_paired else "unpaired",
     )
     changes = compare_groups(a, b, paired=are_paired, margins=margins, level=levels[0])
     first = decide(a, level=levels[1])
     second = decide(b, level=levels[2])
-    return [
-        replace(
-            changes[metric],
-            a=first[Quantity(metric.key)].estimate,
-            b=second[Quantity(metric.key)].estimate,
-            subject=subject,
-        )
-        for metric in POSITION_METRICS
-    ]
+    rows = []
+    for metric in POSITION_METRICS:
+        quantity = Quantity(metric.key)
+        first_score = first[quantity].estimate
+        second_score = second[quantity].estimate
+        rows.append(replace(changes[metric], a=first_score, b=second_score, subject=subject))
+    return rows

@@ -22,7 +22,6 @@ from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.controlled import ControlledTest
 from posir_significance.findings import (
     EFFECTS,
     JUDGED_METRICS,
@@ -35,23 +34,17 @@ from posir_significance.findings import (
     Metric,
     Reason,
 )
-from posir_significance.messages import describe_change, describe_limit, format_change
+from posir_significance.messages import describe_change, describe_limit, format_change, format_level
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import atomic_write
-from posir_tasks.base.wording import drop_organizations, escape_controls
-from posir_tasks.command.undecided import UNDECIDED
+from posir_tasks.base.wording import escape_controls
+from posir_tasks.command.exit_status import UNDECIDED
 from posir_tasks.display.labels import Label, Tone
-from posir_tasks.display.numbers import (
-    MISSING,
-    format_count,
-    format_estimate,
-    format_number,
-    format_points,
-)
+from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_points
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.estimates import Difference, Estimate, Interval
-from posir_tasks.values.judgments import JudgedScores
+from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
 from posir_tasks.values.scores import ALL
 
@@ -70,10 +63,17 @@ class GateVerdict(StrEnum):
     UNDECIDED = "inconclusive"
 
 
-VERDICT_TONES = {
+#: Color, exit status and JUnit element of each verdict; later ones prevail over earlier ones.
+TONES = {
     GateVerdict.PASSES: Tone.GOOD,
-    GateVerdict.FAILS: Tone.BAD,
     GateVerdict.UNDECIDED: Tone.OPEN,
+    GateVerdict.FAILS: Tone.BAD,
+}
+STATUSES = {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}
+ELEMENTS = {
+    GateVerdict.PASSES: "system-out",
+    GateVerdict.FAILS: "failure",
+    GateVerdict.UNDECIDED: "error",
 }
 
 
@@ -103,101 +103,57 @@ class TestedLimit:
     """That state as a sentence."""
 
 
-@dataclass(frozen=True)
-class LimitedValue:
-    """A value that is limited: the change of a metric, model minus baseline, or the score of a
-    model.
-    """
-
-    metric: Metric
-    subject: ChangeSubject
-    """The systems and questions; a score has no baseline."""
-    value: Estimate | None
-    """None where undefined."""
-    interval_at: Callable[[float], Interval] | None
-    """Returns the interval of a level; None where there is none."""
-    few_documents: int | None = None
-    """Documents that are too few for an interval; None if there are enough."""
-    change: ChangeRow | None = None
-
-    @property
-    def system(self) -> tuple[str, str]:
-        """Model and task."""
-        return self.subject.model, self.subject.task
-
-    @classmethod
-    def of_change(cls, row: ChangeRow) -> LimitedValue:
-        """Limit the change of a metric from the baseline."""
-        difference = row.estimate
-        has_interval = difference is not None and difference.interval is not None
-        return cls(
-            row.metric,
-            row.subject,
-            difference,
-            difference.interval_at if difference and has_interval else None,
-            row.subject.documents if row.reason is Reason.FEW_DOCUMENTS else None,
-            row,
-        )
-
-    @classmethod
-    def of_means(
-        cls,
-        scores: JudgedScores,
-        estimates: Mapping[str, MeanEstimate | None],
-        model: str,
-        task: str,
-    ) -> Iterator[LimitedValue]:
-        """Yield each metric of a model over all judged queries of a task."""
-        subject = ChangeSubject(
-            model=model, task=task, queries=scores.queries, counted=scores.counted
-        )
-        few = _count_few(len(scores.sizes))
-        for metric in JUDGED_METRICS:
-            mean = estimates[metric.key]
-            yield cls(metric, subject, mean, _find_interval(mean), few)
-
-    @classmethod
-    def of_scores(
-        cls, group: GroupAnalysis, model: str, task: str, length: str
-    ) -> Iterator[LimitedValue]:
-        """Yield each metric of a model over a group of questions."""
-        subject = ChangeSubject(
-            model=model,
-            task=task,
-            length=length,
-            queries=group.queries,
-            counted=group.counted,
-            has_places=group.has_places,
-        )
-        interval_at = _find_interval(group.ndcg)
-        few = _count_few(group.documents)
-        yield cls(Metric.NDCG_AT_10, subject, group.ndcg, interval_at, few)
-        if group.has_places:
-            return
-        subject = replace(subject, counted="document")
-        for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
-            if group.not_tested is Reason.ORDER_BLIND:
-                none = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
-                yield cls(metric, subject, none, none.interval_at)
-            else:
-                yield cls._of_test(metric, subject, test)
-
-    @classmethod
-    def _of_test(
-        cls, metric: Metric, subject: ChangeSubject, test: ControlledTest | None
-    ) -> LimitedValue:
-        if test is None or test.effect is None:
-            return cls(metric, subject, None, None)
-        few = _count_few(test.documents_at_ends)
-        return cls(metric, subject, test.effect, test.effect.interval_at, few)
+def list_scores(
+    group: GroupAnalysis, model: str, task: str, length: str = ALL
+) -> Iterator[ChangeRow]:
+    """Yield the scores of a model over a group of questions, as rows without a baseline."""
+    subject = ChangeSubject(
+        model=model,
+        task=task,
+        length=length,
+        queries=group.queries,
+        documents=group.documents,
+        counted=group.counted,
+        has_places=group.has_places,
+    )
+    yield _list_mean(Metric.NDCG_AT_10, subject, group.ndcg)
+    if group.has_places:
+        return
+    for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
+        effect: Difference | None = test.effect if test else None
+        documents = test.documents_at_ends if test and effect else MIN_DOCUMENTS
+        if group.not_tested is Reason.ORDER_BLIND:
+            effect = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
+        about = replace(subject, documents=documents, counted=DOCUMENT)
+        yield _list_score(metric, about, effect)
 
 
-def _find_interval(mean: MeanEstimate | None) -> Callable[[float], Interval] | None:
-    return mean.interval_at if mean and mean.interval else None
+def list_judged_scores(
+    scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
+) -> Iterator[ChangeRow]:
+    """Yield the scores of a model over all judged queries of a task, as rows without a baseline."""
+    subject = ChangeSubject(
+        model=model,
+        task=task,
+        queries=scores.queries,
+        documents=len(scores.sizes),
+        counted=scores.counted,
+    )
+    for metric in JUDGED_METRICS:
+        yield _list_mean(metric, subject, estimates[metric.key])
 
 
-def _count_few(documents: int) -> int | None:
-    return documents if documents < MIN_DOCUMENTS else None
+def _list_mean(metric: Metric, subject: ChangeSubject, mean: MeanEstimate | None) -> ChangeRow:
+    if mean is None:
+        return _list_score(metric, subject, None)
+    interval_at = mean.interval_at if mean.interval else None
+    return _list_score(metric, subject, Difference(mean.value, mean.interval, None, interval_at))
+
+
+def _list_score(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
+    is_few = subject.documents < MIN_DOCUMENTS
+    reason = Reason.FEW_DOCUMENTS if is_few else None
+    return ChangeRow(metric, None, estimate=score, reason=reason, subject=subject)
 
 
 @dataclass(frozen=True)
@@ -212,10 +168,10 @@ class Limit:
     """The number in the unit of result files, where scores are in [0, 1]."""
 
     def judge(
-        self, limited: LimitedValue, interval: Interval | None, *, strict: bool
+        self, row: ChangeRow, interval: Interval | None, *, strict: bool
     ) -> tuple[GateVerdict, LimitReason]:
-        """Return the verdict on a value with its interval, and the reason."""
-        if limited.few_documents is not None:
+        """Return the verdict on a row with its interval, and the reason."""
+        if row.reason is Reason.FEW_DOCUMENTS:
             return GateVerdict.UNDECIDED, LimitReason.FEW_DOCUMENTS
         if interval is None:
             return GateVerdict.UNDECIDED, LimitReason.NOT_TESTED
@@ -228,26 +184,15 @@ class Limit:
             return GateVerdict.FAILS, LimitReason.NOT_WHOLLY_WITHIN
         return GateVerdict.PASSES, LimitReason.OPEN
 
-    def test(self, limited: LimitedValue, level: float, *, strict: bool) -> TestedLimit:
-        """Test the limit on a value by its interval at a level."""
-        interval = limited.interval_at(level) if limited.interval_at else None
-        verdict, reason = self.judge(limited, interval, strict=strict)
-        tested = Estimate(limited.value.value, interval) if limited.value else None
-        subject = limited.subject
-        row = limited.change
-        needed = row.needed if row else None
-        result = TestedLimit(
-            verdict,
-            self.text,
-            self.metric,
-            subject.task,
-            subject.length,
-            subject.baseline,
-            subject.model,
-            subject.queries,
-            reason=describe_limit(reason, self.metric, subject, limited.few_documents, needed),
-        )
-        if row is None:
+    def test(self, row: ChangeRow, level: float, *, strict: bool) -> TestedLimit:
+        """Test the limit on a row by its interval at a level."""
+        estimate = row.estimate
+        interval = estimate.interval_at(level) if estimate and estimate.interval_at else None
+        verdict, reason = self.judge(row, interval, strict=strict)
+        tested = Estimate(estimate.value, interval) if estimate else None
+        result = self.report(verdict, describe_limit(reason, row), row.subject)
+        result = replace(result, queries=row.subject.queries)
+        if not row.subject.baseline:
             return replace(result, b=tested)
         return replace(
             result,
@@ -259,17 +204,16 @@ class Limit:
             answer=describe_change(row),
         )
 
-    def refuse(self, reason: str, subject: ChangeSubject | None = None) -> TestedLimit:
-        """Return the limit as inconclusive, since there is nothing to test."""
-        about = subject or ChangeSubject(length="")
+    def report(self, verdict: GateVerdict, reason: str, subject: ChangeSubject) -> TestedLimit:
+        """Return a verdict on the limit without numbers."""
         return TestedLimit(
-            GateVerdict.UNDECIDED,
+            verdict,
             self.text,
             self.metric,
-            about.task,
-            about.length,
-            about.baseline,
-            about.model,
+            subject.task,
+            subject.length,
+            subject.baseline,
+            subject.model,
             reason=reason,
         )
 
@@ -283,14 +227,8 @@ class Gate(Result):
     """It fails if one limit fails; otherwise it passes if none of them is inconclusive."""
     level: float
     """Level of the intervals of all changes."""
-    strict: bool = False
-    """Whether a limit already fails if an interval is not wholly within it."""
     command: str = "compare"
     """The command whose gate it is."""
-
-
-#: Exit status by verdict.
-STATUSES = {GateVerdict.PASSES: 0, GateVerdict.FAILS: 1, GateVerdict.UNDECIDED: UNDECIDED}
 
 
 def build_gate(
@@ -302,32 +240,24 @@ def build_gate(
     notes: Sequence[str] = (),
 ) -> Gate:
     """Build a gate from its tested limits."""
-    order = (GateVerdict.PASSES, GateVerdict.UNDECIDED, GateVerdict.FAILS)
-    verdict = max((limit.verdict for limit in limits), key=order.index)
-    title = _title_gate(limits, verdict)
-    values = {"verdict": verdict, "strict": strict, "level": level, "limits": tuple(limits)}
+    verdict = max((limit.verdict for limit in limits), key=[*TONES].index)
+    named = [limit.model for limit in limits if limit.model and limit.verdict is verdict]
+    models = ", ".join(dict.fromkeys(named)) or "nothing was tested"
+    baseline = next((f" against {limit.baseline}" for limit in limits if limit.baseline), "")
+    phrase = "is inconclusive" if verdict is GateVerdict.UNDECIDED else verdict.value
+    title = f"The gate {phrase} · {models}{baseline}"
     return Gate(
         title=title,
-        rows=tuple(limits),
+        rows=limits,
         tables=[_tabulate_gate(limits, title, level, command)],
-        values=values,
+        values={"verdict": verdict, "strict": strict, "level": level, "limits": limits},
         warnings=tuple(f"note: {note}" for note in notes),
         exit_status=STATUSES[verdict],
         limits=tuple(limits),
         verdict=verdict,
         level=level,
-        strict=strict,
         command=command,
     )
-
-
-def _title_gate(limits: Sequence[TestedLimit], verdict: GateVerdict) -> str:
-    """Title a gate by its verdict and the models that have it."""
-    named = [limit.model for limit in limits if limit.model and limit.verdict is verdict]
-    models = ", ".join(dict.fromkeys(named)) or "nothing was tested"
-    baseline = next((limit.baseline for limit in limits if limit.baseline), "")
-    phrase = "is inconclusive" if verdict is GateVerdict.UNDECIDED else verdict.value
-    return f"The gate {phrase} · {models}{f' against {baseline}' if baseline else ''}"
 
 
 def parse_limit(text: str) -> Limit:
@@ -337,10 +267,9 @@ def parse_limit(text: str) -> Limit:
     match = LIMIT.fullmatch(text)
     keys = ", ".join(LIMITED_METRICS)
     if match is None:
-        quoted = "" if set(text) & {"<", ">"} else " In quotes, as a shell reads < and > as files."
         raise PosirError(
-            f"Invalid limit '{text}'. Give a metric, < or >, and a number, such as "
-            f"{EXAMPLE}.{quoted}\nMetrics: {keys}."
+            f"Invalid limit '{text}'. Give a metric, < or >, and a number in quotes, such as "
+            f"{EXAMPLE}.\nMetrics: {keys}."
         )
     if match["key"] not in LIMITED_METRICS:
         raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {keys}.")
@@ -376,7 +305,8 @@ def run_gate(
         if not isinstance(error, PosirError):
             logger.exception("an unexpected error, which is no verdict")
             reason = summarize_error(error)
-        refused = [limit.refuse(reason) for limit in limits]
+        nothing = ChangeSubject(length="")
+        refused = [limit.report(GateVerdict.UNDECIDED, reason, nothing) for limit in limits]
         gate = build_gate(refused, LEVEL, strict=strict, command=command)
     if junit:
         write_junit(gate, Path(junit))
@@ -384,93 +314,95 @@ def run_gate(
 
 
 def check_limits(
-    values: Iterable[LimitedValue],
-    limits: Sequence[Limit | str],
+    rows: Iterable[ChangeRow],
+    limits: str | Sequence[str | Limit],
     lengths: Collection[str] = (ALL,),
     *,
     strict: bool = False,
-    gaps: Mapping[tuple[str, str], str] | None = None,
+    gaps: Mapping[tuple[str, str], str],
     notes: Sequence[str] = (),
     command: str = "compare",
 ) -> Gate:
-    """Test limits on every value at the given lengths.
+    """Test limits on every change, or on every score of rows without a baseline, at the given
+    lengths.
 
     A limit fails if the whole interval of the value is beyond it. It is inconclusive where the
     value is undefined, the documents are too few for its interval, or results are missing: `gaps`
     has the reason, by model and task.
     """
-    parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in limits]
+    given = [limits] if isinstance(limits, str) else limits
+    parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in given]
     if not parsed:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
-    values = list(values)
-    gaps = gaps or {}
-    names = {length.casefold() for length in lengths}
-    chosen = [value for value in values if value.subject.length.casefold() in names]
-    sides = len(set(_name_sides(chosen, parsed)))
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, sides))
+    rows = list(rows)
+    names = sorted({length.casefold() for length in lengths})
+    chosen = [row for row in rows if row.subject.length.casefold() in names]
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(chosen, parsed)))
     tested = []
-    for limit, value in product(parsed, chosen):
-        if value.metric is limit.metric:
-            result = limit.test(value, level, strict=strict)
-            gap = gaps.get(value.system)
+    for limit, row in product(parsed, chosen):
+        if row.metric is limit.metric:
+            result = limit.test(row, level, strict=strict)
+            gap = gaps.get((result.model, result.task))
             # Where a model lacks results, no limit passes.
             if gap and result.verdict is GateVerdict.PASSES:
                 result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
             tested.append(result)
-    tested += _refuse_untested(values, parsed, sorted(names), gaps)
+    tested += _refuse_untested(rows, parsed, names, gaps)
     return build_gate(tested, level, strict=strict, command=command, notes=notes)
 
 
 def _refuse_untested(
-    values: Sequence[LimitedValue],
+    rows: Sequence[ChangeRow],
     limits: Sequence[Limit],
     lengths: Sequence[str],
     gaps: Mapping[tuple[str, str], str],
 ) -> Iterator[TestedLimit]:
-    """Yield each limit that no value of a model, task and length has."""
-    metrics: dict[tuple[str, str, str], set[Metric]] = {}
-    for value in values:
-        key = (*value.system, value.subject.length.casefold())
-        metrics.setdefault(key, set()).add(value.metric)
-        if value.subject.has_places:
-            # Effects of position are of queries with one place.
-            metrics[key].update(EFFECTS)
-    baseline = next((value.subject.baseline for value in values), "")
-    systems = dict.fromkeys([*(value.system for value in values), *gaps])
-    for (model, task), length in product(systems, lengths):
-        tested = metrics.get((model, task, length))
-        subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
-        reason = LimitReason.NO_QUESTIONS if tested is None else LimitReason.UNKNOWN
-        for limit in limits:
-            if limit.metric not in (tested or ()):
-                words = describe_limit(reason, limit.metric, subject)
-                yield limit.refuse(gaps.get((model, task), words), subject)
+    """Yield each limit on a metric that a model, task and length lacks."""
+    subjects: dict[tuple[str, str, str], ChangeSubject] = {}
+    tested = set()
+    for row in rows:
+        key = (row.subject.model, row.subject.task, row.subject.length.casefold())
+        subjects[key] = row.subject
+        tested.add((*key, row.metric))
+    baseline = rows[0].subject.baseline if rows else ""
+    systems = dict.fromkeys([*((model, task) for model, task, _ in subjects), *gaps])
+    for (model, task), length, limit in product(systems, lengths, limits):
+        subject = subjects.get((model, task, length))
+        # Effects of position are of queries with one place.
+        is_absent = subject and subject.has_places and limit.metric in EFFECTS
+        if not is_absent and (model, task, length, limit.metric) not in tested:
+            about = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
+            missing = LimitReason.UNKNOWN if subject else LimitReason.NO_QUESTIONS
+            reason = describe_limit(missing, ChangeRow(limit.metric, None, subject=about))
+            gap = gaps.get((model, task), reason)
+            yield limit.report(GateVerdict.UNDECIDED, gap, about)
 
 
-def _name_sides(
-    values: Sequence[LimitedValue], limits: Iterable[Limit]
-) -> Iterator[tuple[str | bool, ...]]:
-    """Yield the sides of values that are limited; two limits on one side share it."""
-    totals = {
-        value.system: value.subject.queries for value in values if value.subject.length == ALL
-    }
-    for limit, value in product(limits, values):
-        subject = value.subject
-        if value.metric is limit.metric and value.interval_at:
+def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
+    """Count the sides of values that are limited; two limits on one side share it."""
+    totals = {}
+    for row in rows:
+        if row.subject.length == ALL:
+            totals[row.subject.model, row.subject.task] = row.subject.queries
+    sides = set()
+    for limit, row in product(limits, rows):
+        if row.metric is limit.metric and row.estimate and row.estimate.interval_at:
+            subject = row.subject
             # A bucket that has all queries is tested as `all`.
-            length = ALL if subject.queries == totals.get(value.system) else subject.length
-            yield *value.system, value.metric, length, limit.above
+            is_all = subject.queries == totals.get((subject.model, subject.task))
+            length = ALL if is_all else subject.length
+            sides.add((subject.model, subject.task, row.metric, length, limit.above))
+    return len(sides)
 
 
 def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
     """Tabulate a line for each tested limit, below the verdict."""
     is_of_scores = command == "report"
-    models = list(dict.fromkeys(limit.model for limit in limits))
-    names = dict(zip(models, drop_organizations(models), strict=True))
+    models = {limit.model for limit in limits}
     rows = [
         {
-            "Verdict": Label(limit.verdict.value, VERDICT_TONES[limit.verdict]),
-            "Model": names[limit.model] if is_of_scores else limit.model,
+            "Verdict": Label(limit.verdict.value, TONES[limit.verdict]),
+            "Model": limit.model,
             "Limit": limit.limit,
             "Task": limit.task or MISSING,
             "Length": limit.length or MISSING,
@@ -483,27 +415,25 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         }
         for limit in limits
     ]
-    omitted = ["Baseline score", "Change", "Compared"] if is_of_scores else []
-    if len([model for model in models if model]) < 2:
-        omitted.append("Model")
-    percent = format_number(100 * level, ".4g")
+    interval = f"with its {format_level(level)} interval"
     note = (
-        f"Change: model minus baseline, with its {percent}% interval. Two equal models fail in at "
-        "most 5% of all cases."
+        f"Change: model minus baseline, {interval}. Two equal models fail in at most 5% of all "
+        "cases."
     )
     if is_of_scores:
         note = (
-            f"Score: with its {percent}% interval. A model whose true scores are at their limits "
-            "fails in at most 5% of all cases."
+            f"Score: {interval}. A model whose true scores are at their limits fails in at most 5% "
+            "of all cases."
         )
-    headings = [heading for heading in rows[0] if heading not in omitted]
-    return Table(
-        build_columns(headings, ["Queries", "Baseline score", "Score", "Change"]),
-        tuple(tuple(row[heading] for heading in headings) for row in rows),
+    table = Table(
+        build_columns(rows[0], ["Queries", "Baseline score", "Score", "Change"]),
+        tuple(tuple(row.values()) for row in rows),
         title=title,
         notes=(note,),
         keys=2,
     )
+    shown = table.without_columns(["Model"]) if len(models) < 2 else table
+    return shown.without_empty_columns()
 
 
 def write_junit(gate: Gate, file: Path) -> None:
@@ -518,7 +448,6 @@ def write_junit(gate: Gate, file: Path) -> None:
         failures=str(verdicts.count(GateVerdict.FAILS)),
         errors=str(verdicts.count(GateVerdict.UNDECIDED)),
     )
-    tags = {GateVerdict.FAILS: "failure", GateVerdict.UNDECIDED: "error"}
     for limit in gate.limits:
         class_name = ", ".join(filter(None, (limit.task, limit.model)))
         name = ", ".join(filter(None, (limit.limit, limit.length)))
@@ -528,18 +457,14 @@ def write_junit(gate: Gate, file: Path) -> None:
             classname=escape_controls(class_name),
             name=escape_controls(name),
         )
-        reason = escape_controls(limit.reason)
-        tag = tags.get(limit.verdict)
-        if tag:
-            explanation = ElementTree.SubElement(case, tag, {"message": reason})
-        else:
-            explanation = ElementTree.SubElement(case, "system-out")
-        if gate.command == "report":
-            value = f"score {format_estimate(limit.b, FORMATS[limit.metric])}"
-        else:
+        explanation = ElementTree.SubElement(case, ELEMENTS[limit.verdict])
+        if limit.verdict is not GateVerdict.PASSES:
+            explanation.set("message", escape_controls(limit.reason))
+        value = f"score {format_estimate(limit.b, FORMATS[limit.metric])}"
+        if gate.command == "compare":
             value = f"change {format_estimate(limit.change, format_points)}"
-        answer = f". {escape_controls(limit.answer)}" if limit.answer else ""
-        explanation.text = f"{value}: {reason}{answer}"
+        parts = [f"{value}: {limit.reason}", limit.answer]
+        explanation.text = escape_controls(". ".join(filter(None, parts)))
     try:
         with atomic_write(file) as temporary:
             ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 
 from posir_compare.runs import ModelRun
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.repository import combine_revisions
-from posir_tasks.results import JudgedResult, SubsetResult
-from posir_tasks.values.judgments import JudgedScores
+from posir_tasks.results import SubsetResult
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ResultValues
 
@@ -52,7 +50,7 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
             "`mteb run`, choose another --baseline, or give a folder that has results."
         )
     for run in others:
-        if not any(pair.b is run for pair in pairs):
+        if baseline.tasks.isdisjoint(run.tasks):
             logger.warning(
                 "%s is not compared: %s has no results of its tasks", run.label, baseline.label
             )
@@ -85,104 +83,63 @@ def find_common_results(pair: Pair) -> CommonResults:
     """
     a = pair.a.by_subset(pair.task)
     b = pair.b.by_subset(pair.task)
-    other_data = {
-        subset: parts
-        for subset, result in a.items()
-        if subset in b and (parts := result.data.differing_parts(b[subset].data))
-    }
-    same = tuple(
-        subset
-        for subset, result in a.items()
-        if subset in b
-        and subset not in other_data
-        and result.profile.same_queries(b[subset].profile)
-    )
-    skipped = list(_describe_skipped(a, b, same, other_data))
+    same = []
+    other_queries = []
+    other_data = []
+    differing: dict[str, None] = {}
+    for subset in sorted(a.keys() & b.keys()):
+        parts = a[subset].data.differing_parts(b[subset].data)
+        if parts:
+            other_data.append(subset)
+            differing |= dict.fromkeys(parts)
+        elif a[subset].profile.same_queries(b[subset].profile):
+            same.append(subset)
+        else:
+            other_queries.append(subset)
+    skipped = []
+    if a.keys().isdisjoint(b):
+        skipped.append("they have no subset in common")
+    elif only_one := sorted(a.keys() ^ b.keys()):
+        skipped.append(f"skipped subsets that only one of them has: {', '.join(only_one)}")
+    if other_data:
+        files = " and ".join(_name_file(results, other_data) for results in (a, b))
+        skipped.append(
+            f"skipped subsets whose data differ ({' and '.join(differing)}): "
+            f"{', '.join(other_data)} in {files}"
+        )
+    if other_queries:
+        names = ", ".join(other_queries)
+        skipped.append(f"skipped subsets whose queries or position bins differ: {names}")
     if not same:
         raise PosirError(
             f"{pair}: {'; '.join(skipped)}. Only results on the same queries can be compared; run "
             "both models again on the same data."
         )
-    notes = [f"{pair}: {reason}." for reason in skipped]
     first = pool(a[subset].values for subset in same)
     second = pool(b[subset].values for subset in same)
-    common = CommonResults(first, second, same, ())
-    if not common.are_paired:
+    notes = [f"{pair}: {reason}." for reason in skipped]
+    if not first.ranks.same_queries(second.ranks):
         notes.append(
             f"{pair}: compared without pairing. The two results are on different queries or "
             "documents."
         )
-    return replace(common, notes=tuple(notes))
+    return CommonResults(first, second, tuple(same), tuple(notes))
 
 
-def _describe_skipped(
-    a: Mapping[str, SubsetResult],
-    b: Mapping[str, SubsetResult],
-    same: Sequence[str],
-    other_data: Mapping[str, Sequence[str]],
-) -> Iterator[str]:
-    """Yield which subsets of two results are not compared, and why, given those on the same and on
-    other data.
-    """
-    both = a.keys() & b.keys()
-    only_one = sorted(a.keys() ^ b.keys())
-    if not both:
-        yield "they have no subset in common"
-    elif only_one:
-        yield f"skipped subsets that only one of them has: {', '.join(only_one)}"
-    if other_data:
-        files = " and ".join(_name_file(results, other_data) for results in (a, b))
-        parts = " and ".join(dict.fromkeys(chain.from_iterable(other_data.values())))
-        names = ", ".join(sorted(other_data))
-        yield f"skipped subsets whose data differ ({parts}): {names} in {files}"
-    if different := sorted(both - {*same} - other_data.keys()):
-        yield f"skipped subsets whose queries or position bins differ: {', '.join(different)}"
-
-
-def _name_file(results: Mapping[str, SubsetResult], subsets: Mapping[str, Sequence[str]]) -> str:
+def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) -> str:
     revision = combine_revisions(results[subset].data.revision for subset in subsets)
     return f"{results[min(subsets)].file} (data revision {revision})"
 
 
-@dataclass(frozen=True)
-class CommonJudged:
-    """Two models' metrics on the same judged queries."""
-
-    a: JudgedScores
-    b: JudgedScores
-    subsets: int
-    notes: tuple[str, ...]
-
-
-def find_common_judged(pair: Pair) -> CommonJudged:
-    """Return the metrics of two runs on all judged queries of a task, pooled over the subsets that
-    both have with the same judgments.
-
-    Raises:
-        PosirError: They have no such subset.
+def find_common_judged(pair: Pair) -> tuple[str, ...]:
+    """Return the subsets of a task that both runs have with the same judgments; empty without
+    judged queries, or without such a subset.
     """
     a = pair.a.judged(pair.task)
     b = pair.b.judged(pair.task)
-    same = [subset for subset in a if subset in b and _have_same_data(a[subset], b[subset])]
-    if not same:
-        differ = "corpus, judgments or clusters differ"
-        reason = differ if a.keys() & b.keys() else "they have no subset in common"
-        raise PosirError(
-            f"{pair}, judged queries: {reason}. Score both runs on the same data, with the same "
-            "--clusters."
-        )
-    notes = []
-    if left_out := sorted((a.keys() | b.keys()) - {*same}):
-        names = ", ".join(left_out)
-        notes.append(
-            f"{pair}, judged queries: skipped subsets that only one has, or whose data differ: "
-            f"{names}."
-        )
-    first = pool(a[subset].values for subset in same)
-    second = pool(b[subset].values for subset in same)
-    return CommonJudged(first, second, len(same), tuple(notes))
-
-
-def _have_same_data(a: JudgedResult, b: JudgedResult) -> bool:
-    same_digests = a.values.digests == b.values.digests
-    return same_digests and not a.data.differing_parts(b.data)
+    same = []
+    for subset in sorted(a.keys() & b.keys()):
+        same_digests = a[subset].values.digests == b[subset].values.digests
+        if same_digests and not a[subset].data.differing_parts(b[subset].data):
+            same.append(subset)
+    return tuple(same)

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import groupby
 from pathlib import Path
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.command_reference import CommandReference
-from posir_tasks.models.references import bare_name
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, unify_names
 from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -81,37 +79,23 @@ def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
         model = run.results[0].model.casefold()
         if wanted in (model, model.partition("/")[2]):
             named.append(run)
+    models = sorted({run.results[0].model for run in named or runs})
     if not named:
-        models = sorted({run.results[0].model for run in runs})
         raise PosirError(
-            f"There are no results of a model '{name}'.{_suggest_model(wanted, models)} Use one "
-            f"of these names: {', '.join(models)}."
+            f"There are no results of a model '{name}'. Use one of these names: "
+            f"{', '.join(models)}."
         )
-    models = sorted({run.results[0].model for run in named})
     if len(models) > 1:
         raise PosirError(f"'{name}' matches {' and '.join(models)}. Give the full name.")
     return named
 
 
-def _suggest_model(wanted: str, models: Sequence[str]) -> str:
-    """Suggest the model one of whose words is nearest to a name; empty without one."""
-    by_word = {
-        word.casefold(): bare_name(model)
-        for model in models
-        for word in (model, *bare_name(model).split("-"), bare_name(model))
-    }
-    near = get_close_matches(wanted, by_word, 1)
-    return f" Did you mean {by_word[near[0]]}?" if near else ""
-
-
-def choose_baseline(runs: Sequence[ModelRun], name: str | None) -> ModelRun:
-    """Return the run that the others are compared with: the named one, or the first.
+def choose_baseline(runs: Sequence[ModelRun], name: str) -> ModelRun:
+    """Return the run that the others are compared with.
 
     The name is the full one, or the part after the slash; or the label, if several runs have that
     name.
     """
-    if name is None:
-        return runs[0]
     named = [run for run in runs if run.label == name] or find_by_name(runs, name)
     if len(named) > 1:
         raise PosirError(

@@ -3,46 +3,45 @@
 from __future__ import annotations
 
 import re
-import shlex
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from posir_inspect.snippets import SnippetKind, require_tokenizer
+from posir_inspect.snippets import SnippetKind
 from posir_inspect.window import WindowReading, complete_reading, measure_fit, measure_window
 from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, load_function, public
 from posir_tasks.models.command_reference import refer_as_given, refer_to
-from posir_tasks.models.measured_model import MeasuredModel, load_embedder
+from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
-from posir_tasks.models.references import RERANKER, bare_name, find_endpoint
+from posir_tasks.models.references import RERANKER, find_endpoint
 from posir_tasks.models.run_settings import with_settings
-from posir_tasks.text.chunks import Chunker, load_splitter, name_splitters
+from posir_tasks.text.chunks import Chunker, TextSplitter, load_splitter, name_splitters
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.read_part import parse_window
 
 if TYPE_CHECKING:
-    from posir_inspect.live_index import IndexedTexts, IndexInspection
+    from posir_data.texts import TextCollection
+    from posir_inspect.live_index import IndexInspection
     from posir_inspect.sections import Inspection
-    from posir_tasks.data.formats.passages import Passage, SkippedText
-    from posir_tasks.datasets.dataset import Dataset
     from posir_tasks.language_models.other_words import QuestionWriter
-    from posir_tasks.values.read_part import ReadPart
 
 #: Texts that are read at most within a budget; of more, a random sample.
 MAX_TEXTS = 1000
 
 
 def _parse_budget(text: str) -> int:
-    """Return a number of tokens such as `500k`; raise PosirError if it is none."""
+    """Parse a token count such as `500k`; raise PosirError if it is malformed."""
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([kM]?)", text.replace(",", ""))
-    tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]]) if match else 0
+    tokens = 0
+    if match:
+        tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]])
     if tokens < 1:
         raise UsageError(
             f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M."
@@ -167,37 +166,27 @@ def inspect(
         >>> inspection.to_polars()["wording"].unique().sort().to_list()
         ['rarest-words']
     """
-    splitters, most_tokens = tuple(name_splitters(chunker)), _parse_budget(str(budget))
+    max_tokens = None if all_texts else _parse_budget(str(budget))
+    limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
+    reads = parse_window(window)
     if question_writer and llm:
         raise PosirError(
             "--question-writer and --llm both write questions in other words. Give one of them."
         )
-    limit = sys.maxsize // 2 if all_texts else MAX_TEXTS
-    reads = parse_window(window)
+    write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
     if retriever is not None:
         source = texts if model is None else model
-        if (
-            source is None
-            or None not in (model, texts)
-            or chunker
-            or revision
-            or protocol
-            or tokenizer
-        ):
+        others = (model if texts is not None else None, chunker, revision, protocol, tokenizer)
+        if source is None or any(other is not None for other in others):
             raise PosirError(
                 "A retriever needs the texts of its index and no model: posir inspect "
-                "--retriever module:function TEXTS. What is of a model (--revision, --protocol, "
-                "--tokenizer, --chunker) has no meaning for it."
+                "--retriever module:function TEXTS."
             )
         # The readers and mteb take seconds to import.
-        from posir_inspect.live_index import inspect_index
-        from posir_score.alignment import AlignmentRules
-        from posir_score.api import describe_retriever
+        from posir_inspect.live_index import IndexOptions, inspect_index
         from posir_score.collecting import CollectionSettings
-        from posir_score.document_names import DocumentNames
         from posir_tasks.datasets.opening import open_data
 
-        folder = Path(output or cache_folder() / "retrievers")
         # Which hits are the first k does not depend on their order.
         settings = CollectionSettings(
             k,
@@ -205,46 +194,19 @@ def inspect(
             timeout=timeout,
             order="score",
             document_field=document_field,
-            folder=folder,
+            folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        rules, name = (
-            AlignmentRules(needs_all=False, separator=chunk_separator, names=DocumentNames()),
-            describe_retriever(retriever),
-        )
-        opened = open_data(source, column=column)
-        write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
-        indexed = _read_indexed_texts(opened, limit, embedder or reads, write, max_requests)
         questions = Path(write_questions) if write_questions else None
-        return inspect_index(retriever, name, indexed, rules, settings, max_requests, questions)
+        options = IndexOptions(limit, max_requests, embedder or reads, chunk_separator, questions)
+        opened = open_data(source, column=column)
+        return inspect_index(retriever, opened, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
-        raise UsageError(
-            "Give a model and texts, such as all-MiniLM-L6-v2 FOLDER, or texts and --retriever "
-            "module:function."
-        )
+        raise UsageError("Give a model and texts, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
-        raise PosirError(
-            "--embedder, --max-time and --write-questions need --retriever module:function."
-        )
-    with track("Reading texts"):
-        # The readers take a second to import.
-        from posir_tasks.models.registry import read_declared_names, refuse_unloadable
-        from posir_tasks.tasks.catalog import refuse_missing
-
-        if Path(model).is_dir() and str(texts) in {
-            name for full in read_declared_names() for name in (full, bare_name(full))
-        }:
-            swapped = shlex.join(["posir", "inspect", str(texts), str(model)])
-            raise PosirError(f"'{texts}' is a model. Did you mean `{swapped}`?")
-        refuse_unloadable(str(model))
-        if isinstance(texts, str | Path):
-            refuse_missing(str(texts))
-        from posir_data.texts import read_texts
-
-        collection = read_texts(texts, column=column, limit=limit)
-    # A mistake in a chunker should not cost the time to load the model.
-    for splitter in splitters:
-        splitter.divide(collection.texts[0].text)
+        raise PosirError("--embedder, --max-time and --write-questions need --retriever.")
+    splitters = name_splitters(chunker)
+    collection = _read_texts(str(model), texts, column, limit, splitters)
     with track("Loading the model"):
         # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
         from posir_inspect.inspection import InspectionInput, inspect_model
@@ -255,7 +217,7 @@ def inspect(
         with with_settings(
             protocol=protocol,
             window=reads.tokens,
-            tokenizer=None if tokenizer is None else str(tokenizer),
+            tokenizer=str(tokenizer) if tokenizer else None,
             query_prompt=query_prompt,
             document_prompt=document_prompt,
             query_field=query_field,
@@ -265,90 +227,40 @@ def inspect(
         counter = (
             ModelTokenizer.load(str(tokenizer)) if tokenizer else find_tokenizer(encoder.model)
         )
-    if snippet:
-        require_tokenizer(snippet, str(model), find_tokenizer(encoder.model))
-    writer = _open_question_writer(
-        question_writer, llm, [text.text for text in collection.texts], batch_size
-    )
-    most = None if all_texts else most_tokens
-    reference = refer_to(
-        encoder.model.mteb_model_meta,
-        str(model),
-        str(texts) if isinstance(texts, str | Path) else "",
-    )
-    given = InspectionInput(
-        encoder, counter, collection, most, splitters, writer, reference, snippet
+    writer = write([text.text for text in collection.texts])
+    data = str(texts) if isinstance(texts, str | Path) else ""
+    reference = refer_to(encoder.model.mteb_model_meta, str(model), data)
+    request = InspectionInput(
+        encoder, counter, collection, max_tokens, splitters, writer, reference, snippet
     )
     with measure(encoder.model):
-        return inspect_model(given, Path(output) if output else None, show, full=full)
+        return inspect_model(request, Path(output) if output else None, show, full=full)
 
 
-def _read_indexed_texts(
-    opened: Dataset,
+def _read_texts(
+    model: str,
+    texts: DataReference,
+    column: str | None,
     limit: int,
-    reads: ReadPart | str,
-    open_writer: Callable[[Sequence[str]], QuestionWriter | None],
-    max_requests: int,
-) -> IndexedTexts:
-    """Read the texts of an index and ask about them, in other words about no more sentences than
-    are asked for.
+    splitters: Sequence[TextSplitter],
+) -> TextCollection:
+    """Read the texts of an inspection, and try the splitters; a mistake should not cost the time to
+    load the model.
     """
-    from posir_data.texts import draw_texts, sample_candidates
-    from posir_inspect.live_index import IndexedTexts, plan_questions
-    from posir_inspect.questions import Wording, ask_questions
-    from posir_tasks.data.formats.passages import describe_skipped
-    from posir_tasks.models.window import find_read_part
-    from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
-    from posir_tasks.values.read_part import ReadPart
-
-    ids = set[str]()
     with track("Reading texts"):
-        collection = draw_texts(
-            opened,
-            limit,
-            lambda candidates: sample_candidates(_note_ids(ids, candidates), 2 * limit),
-        )
-    texts = [text.text for text in collection.texts]
-    tokenizer: Tokenizer = EstimatedTokenizer()
-    if isinstance(reads, str):
-        embedder = load_embedder(reads)
-        tokenizer = find_tokenizer(embedder) or tokenizer
-        reads = embedder if isinstance(embedder, ReadPart) else find_read_part(embedder)
-    questions = ask_questions(collection, tokenizer.count_all(texts))
-    if not ids.issuperset(questions.documents):
-        raise PosirError(
-            f"{opened.location}: several documents have one id, as in several subsets. Give the "
-            "texts of one index."
-        )
-    wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
-    if writer := open_writer(texts):
-        asked = {
-            question.query.id for question in plan_questions(questions, wordings)[:max_requests]
-        }
-        chosen = tuple(question for question in questions.questions if question.id in asked)
-        questions = replace(questions, questions=chosen).write_in_other_words(writer)
-        wordings = (*wordings, Wording.OTHER_WORDS)
-    return IndexedTexts(
-        collection.name,
-        collection.language,
-        ids,
-        questions,
-        wordings,
-        reads,
-        describe_skipped(collection.skipped),
-    )
+        # The readers take a second to import.
+        from posir_tasks.models.registry import refuse_unloadable
+        from posir_tasks.tasks.catalog import refuse_missing
 
+        refuse_unloadable(model)
+        if isinstance(texts, str | Path):
+            refuse_missing(str(texts))
+        from posir_data.texts import read_texts
 
-def _note_ids(
-    ids: set[str], candidates: Iterable[Passage | SkippedText]
-) -> Iterator[Passage | SkippedText]:
-    """Yield the documents of data, and add the ids of all of them."""
-    from posir_tasks.data.formats.passages import Passage
-
-    for candidate in candidates:
-        if isinstance(candidate, Passage):
-            ids.add(candidate.id or candidate.name)
-        yield candidate
+        collection = read_texts(texts, column=column, limit=limit)
+    for splitter in splitters:
+        splitter.divide(collection.texts[0].text)
+    return collection
 
 
 def _open_question_writer(
@@ -432,50 +344,46 @@ def window(
         raise PosirError(
             "Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit."
         )
-    given: list[str] = []
+    divided: list[str] = []
     if splitter and texts is not None:
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data
 
         # Of any length and language, since a system indexes all of them.
         opened = open_data(texts)
-        given = [
-            item.text
-            for item in opened.read_texts()
-            if isinstance(item, Passage) and item.text.strip()
-        ]
-        if not given:
+        passages = (item for item in opened.read_texts() if isinstance(item, Passage))
+        divided = [passage.text for passage in passages if passage.text.strip()]
+        if not divided:
             raise PosirError(
                 f"{opened.location}: no text that can be used. Give texts that {splitter.name} "
                 "can divide."
             )
         # A mistake in a chunker should not cost the time to load the model.
-        splitter.divide(given[0])
+        splitter.divide(divided[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         reference = refer_as_given(str(model))
-        described = _describe(
-            str(model), revision, tokenizer, max(max_tokens or MAX_TOKENS, require or 0)
-        )
+        longest = max(max_tokens or MAX_TOKENS, require or 0)
+        described = _describe(str(model), revision, tokenizer, longest)
     measured = measure_window(described, required=require, max_tokens=max_tokens)
     measured = replace(measured, reference=reference)
-    if splitter is None:
-        return complete_reading(measured)
-    fit = measure_fit(described, measured.reading, splitter, given)
-    return complete_reading(replace(measured, fit=replace(fit, required=require_fit)))
+    if splitter:
+        fit = measure_fit(described, measured.reading, splitter, divided)
+        measured = replace(measured, fit=replace(fit, required=require_fit))
+    return complete_reading(measured)
 
 
 def _describe(
     model: str, revision: str | None, tokenizer: str | Path | None, longest: int
 ) -> MeasuredModel:
-    """Return a model with what is known of it; an endpoint needs neither mteb nor PyTorch, which
+    """Describe a model; an endpoint needs neither mteb nor PyTorch, which
     take seconds to import.
     """
-    known = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
+    counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
     if endpoint and not RERANKER.fullmatch(endpoint.model):
         # A check should say at once that a server is down.
-        return MeasuredModel.connect(endpoint, known, longest, retries=1)
+        return MeasuredModel.connect(endpoint, counter, longest, retries=1)
     from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
 
     refuse_unloadable(model)
@@ -491,6 +399,6 @@ def _describe(
     reference = ModelReference(model, revision)
     if CROSS_ENCODER in find_model(reference).model_type:
         reranker = load_model(reference)
-        return describe_reranker(reranker, known or find_tokenizer(reranker))
+        return describe_reranker(reranker, counter or find_tokenizer(reranker))
     encoder = load_encoder(model, revision)
-    return describe_model(encoder, known or find_tokenizer(encoder.model))
+    return describe_model(encoder, counter or find_tokenizer(encoder.model))

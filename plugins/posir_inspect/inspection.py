@@ -37,7 +37,7 @@ from posir_inspect.sections import (
     WorkEstimate,
     complete_inspection,
 )
-from posir_inspect.snippets import UNCOUNTED, Snippet, SnippetKind, write_snippet
+from posir_inspect.snippets import UNCOUNTED, SnippetKind, require_tokenizer, write_snippet
 from posir_inspect.window import measure_window
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide_result
@@ -74,10 +74,8 @@ WHOLE_SHARE = 0.5
 MIN_SEARCHED = 2
 #: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
-#: Marks of Markdown in a sentence that is quoted; of a link, its words remain. Its most characters.
-MARKUP, MAX_QUOTED = re.compile(r"^\s*[-+]\s+|\[([^\]]*)\]\([^)]*\)|[*`]+"), 140
-#: A sentence of prose without marks of code or of a table.
-PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_\[\]\\\":;.]{40,}[.!?\u3002\uff01\uff1f]")
+#: A sentence of prose without marks of code, of Markdown or of a table, of at most 140 characters.
+PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
 
 
 @dataclass(frozen=True)
@@ -89,8 +87,8 @@ class InspectionInput:
     collection: TextCollection
     budget: int | None
     """Most tokens that are encoded; None for everything."""
-    splitters: tuple[TextSplitter, ...] = ()
-    """Compared instead of sizes of chunks, if there are any."""
+    splitters: Sequence[TextSplitter] = ()
+    """Splitters to compare. If empty, chunk sizes are compared."""
     writer: QuestionWriter | None = None
     reference: CommandReference = NO_REFERENCE
     """The model, the texts and the settings as a command names them."""
@@ -109,7 +107,7 @@ class InspectionInput:
 
 
 def inspect_model(
-    given: InspectionInput,
+    request: InspectionInput,
     output_folder: Path | None = None,
     show: Callable[[Inspection], object] = lambda _: None,
     *,
@@ -118,60 +116,73 @@ def inspect_model(
     """Inspect a model on texts.
 
     Args:
-        given: The model and the texts.
+        request: The model and the texts.
         output_folder: Gets the result for whole texts.
         show: Called with what is known whenever there is a further answer.
         full: Whether observed differences and the published PSI are also shown.
     """
-    collection = given.collection
-    tokens = given.counter.count_all(given.texts)
-    inspection = _measure_reading(given, tokens, full=full)
+    collection = request.collection
+    model = request.encoder.model
+    tokenizer = find_tokenizer(model)
+    if request.snippet:
+        require_tokenizer(request.snippet, str(model.mteb_model_meta.name), tokenizer)
+    tokens = request.counter.count_all(request.texts)
+    inspection = _measure_reading(request, tokens, full=full)
     show(complete_inspection(inspection))
     questions = ask_questions(collection, tokens)
     if not questions.questions:
         return complete_inspection(replace(inspection, fading=()))
-    run = InspectionRun(given, questions, inspection.window.reading)
-    if given.budget is not None and given.budget < run.least:
+    run = InspectionRun(request, questions, inspection.window.reading)
+    if request.budget is not None and request.budget < run.least:
         raise PosirError(
-            f"A budget of {given.budget:,} tokens is too small: at least {run.least:,} are needed "
-            f"for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with --budget, or "
-            "encode everything with --all-texts."
+            f"A budget of {request.budget:,} tokens is too small: at least {run.least:,} are "
+            f"needed for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with "
+            "--budget, or encode everything with --all-texts."
         )
     work = run.estimate_work()
-    note_progress(work.sentence)
+    note_progress(
+        f"The rest takes at most about {format_seconds(work.seconds)}: {work.tokens:,} tokens to "
+        f"encode (--budget); all {work.all_tokens:,} would take {format_seconds(work.all_seconds)} "
+        "(--all-texts)."
+    )
     inspection = run.search_whole(replace(inspection, work=work), output_folder)
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
     # Of all texts, questions and chunks, as far as the model reads them.
-    counts = given.counter.count_all(run.memory.known_texts)
+    counts = request.counter.count_all(run.memory.known_texts)
     inspection = replace(
         inspection, encoded_tokens=sum(min(count, run.window or count) for count in counts)
     )
     chunks = inspection.chunks
-    if chunks:
-        if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
-            chunking = Chunking(chunks.row.size)
-            vectors = [len(chunking.group(length)) for length in tokens]
-            inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
-        snippets = _write_snippets(given, chunks, sum(tokens))
-        inspection = replace(
-            inspection,
-            snippets=tuple(snippets.values()),
-            snippet=snippets[given.snippet] if given.snippet else None,
-        )
+    assert chunks is not None
+    if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
+        chunking = Chunking(chunks.row.size)
+        vectors = [len(chunking.group(length)) for length in tokens]
+        inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
+    similarity = model.mteb_model_meta.similarity_fn_name
+    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
+    kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
+    snippets = {
+        kind: write_snippet(kind, chunks, tokenizer, distance, request.texts, sum(tokens))
+        for kind in kinds
+    }
+    inspection = replace(
+        inspection,
+        snippets=tuple(snippets.values()),
+        snippet=snippets[request.snippet] if request.snippet else None,
+    )
     inspection = complete_inspection(inspection)
     show(inspection)
     return inspection
 
 
-def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
+def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
     """Measure how far the model reads, and what it never reads of the texts."""
-    collection = given.collection
+    collection = request.collection
     # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
-    window = measure_window(
-        describe_model(given.encoder, given.tokenizer), () if given.tokenizer else given.texts
-    )
-    unread = measure_unread(given.texts, window.reading, given.tokenizer)
+    texts = () if request.tokenizer else request.texts
+    window = measure_window(describe_model(request.encoder, request.tokenizer), texts)
+    unread = measure_unread(request.texts, window.reading, request.tokenizer)
     if window.reading.refusal and unread.texts_cut:
         raise PosirError(
             f"{window.model}: {window.sentence} {unread.texts_cut:,} of {len(tokens):,} texts are "
@@ -189,98 +200,87 @@ def _measure_reading(given: InspectionInput, tokens: Sequence[int], *, full: boo
         texts_found=collection.total,
         languages=collection.languages,
         median_tokens=float(np.median(tokens)),
-        tokens_estimated=given.tokenizer is None,
+        tokens_estimated=request.tokenizer is None,
         skipped=collection.skipped,
         window=window,
         unread=unread,
-        reference=given.reference,
+        reference=request.reference,
         lengths=tuple((text.name, length, share) for text, length, share in longest),
         unread_example=_quote_unread(longest) if reads_first else ("", ""),
         full=full,
     )
 
 
-def _write_snippets(
-    given: InspectionInput, chunks: splitting.ChunkComparison, tokens: int
-) -> dict[SnippetKind, Snippet]:
-    model = given.encoder.model
-    tokenizer = find_tokenizer(model)
-    similarity = model.mteb_model_meta.similarity_fn_name
-    distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
-    kinds = get_args(SnippetKind) if tokenizer else UNCOUNTED
-    return {
-        kind: write_snippet(kind, chunks, tokenizer, distance, given.texts, tokens)
-        for kind in kinds
-    }
-
-
 class InspectionRun:
     """The searches of an inspection; together they encode each distinct text once."""
 
     def __init__(
-        self, given: InspectionInput, questions: QuestionSet, reading: ReadingLength
+        self, request: InspectionInput, questions: QuestionSet, reading: ReadingLength
     ) -> None:
-        self.given = given
+        self.request = request
         self.questions = questions
         # Tokens of texts are counted without special ones.
         self.read = reading.read_part()
-        self.model = given.encoder.model
+        self.model = request.encoder.model
         self.window = self.read.tokens
         self.memory = EmbeddingMemory()
         self.whole = MaximumSearch(self.model, _vectorize_whole, self.memory)
         self.whole.read_part = self.read
-        self.options = cast("EncodeKwargs", given.encoder.context.encode_kwargs)
+        self.options = cast("EncodeKwargs", request.encoder.context.encode_kwargs)
         sample = questions.first(MIN_TEXTS)
         self.splitters = [
             splitting.SplitterDivision(
-                splitter, sample, given.counter, self.window, refuses=bool(reading.refusal)
+                splitter, sample, request.counter, self.window, refuses=bool(reading.refusal)
             )
-            for splitter in given.splitters
+            for splitter in request.splitters
         ]
-        self.divisions = self._choose_divisions(max(questions.tokens.values()))
+        self.divisions = self._choose_divisions(max(questions.lengths))
         self.costs = self._count_costs(questions, self.divisions)
         _, least = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)
         self.least_chunks = int(least.sum())
         self.wordings = [Wording.RAREST_WORDS]
         self.budget = self.costs.total
-        if given.budget is None:
+        if request.budget is None:
             self.wordings = list(WITHOUT_MODEL)
         else:
-            limit = max(int(MAX_PASSES * sum(questions.tokens.values())), self.least)
-            self.budget = min(given.budget, limit)
+            limit = max(int(MAX_PASSES * sum(questions.lengths)), self.least)
+            self.budget = min(request.budget, limit)
 
     def _count_costs(
         self, questions: QuestionSet, divisions: Sequence[splitting.Division]
     ) -> splitting.Costs:
-        wordings = 2 if self.given.writer else 1
+        wordings = 2 if self.request.writer else 1
         return splitting.Costs.count(
-            questions, divisions, self.window, self.given.counter, wordings
+            questions, divisions, self.window, self.request.counter, wordings
         )
 
     def _choose_divisions(self, longest: int) -> Sequence[splitting.Division]:
         if self.splitters:
             return self.splitters
-        sizes = splitting.choose_sizes(self.model, self.given.encoder.context, self.window)
-        kinds = [splitting.TokenDivision]
+        sizes = splitting.choose_sizes(self.model, self.request.encoder.context, self.window)
+        sizes = [size for size in sizes if size < longest]
+        divisions = [splitting.TokenDivision(size) for size in sizes]
         # A server reads all chunks of a document together.
         fits = self.window is None or longest <= self.window
         if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
-            kinds.append(splitting.ContextDivision)
-        return [kind(size) for kind in kinds for size in sizes if size < longest]
+            divisions += [splitting.TokenDivision(size, in_context=True) for size in sizes]
+        return divisions
 
     @property
     def least(self) -> int:
         """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts
         of them.
         """
-        return min(self.costs.count_whole(MIN_SEARCHED) + self.least_chunks, self.costs.total)
+        return min(
+            int(self.costs.searched[:MIN_SEARCHED].sum()) + self.least_chunks, self.costs.total
+        )
 
     @property
     def max_texts(self) -> int:
         """Most texts that are searched as a whole; what is left of the budget is enough for some
         chunks.
         """
-        if self.given.budget is None:
+        if self.request.budget is None:
             return len(self.questions.documents)
         budget = min(WHOLE_SHARE * self.budget, self.budget - self.least_chunks)
         return max(MIN_SEARCHED, splitting.count_fitting(self.costs.searched, budget))
@@ -305,10 +305,8 @@ class InspectionRun:
         budget is used.
         """
         most = self.max_texts
-        texts = most if self.given.budget is None else min(MIN_TEXTS, most)
-        work = inspection.work
-        planned = f" (rest: up to {format_seconds(work.seconds)})" if work else ""
-        with track(f"Searching whole texts{planned}") as advance:
+        texts = most if self.request.budget is None else min(MIN_TEXTS, most)
+        with track("Searching whole texts") as advance:
             search = self._search(None, self.questions.first(texts), self.wordings)
             advance()
             while texts < most and not _is_narrow(search):
@@ -317,9 +315,22 @@ class InspectionRun:
                 advance()
         searches = dict.fromkeys(self.wordings, search)
         other_words = None
-        if self.given.writer:
-            questions = self.questions.first(texts).write_in_other_words(self.given.writer)
-            other_words = self._search_other_words(questions, self.given.writer, searches)
+        writer = self.request.writer
+        if writer:
+            questions = self.questions.first(texts).write_in_other_words(writer)
+            wording = Wording.OTHER_WORDS
+            asked = len(questions.asked_in(wording))
+            baseline = None
+            if asked:
+                searches[wording] = self._search(None, questions, [wording])
+                baseline = measure_word_baseline(searches[wording].tasks[wording])
+            other_words = OtherWords(
+                writer.name,
+                writer_is_model=writer.name == self.model.mteb_model_meta.name,
+                questions=asked,
+                unwritten=len(questions.questions) - asked,
+                words_alone=baseline,
+            )
         if output_folder is not None:
             # As `mteb run` does, for `posir report`.
             mteb.evaluate(
@@ -340,27 +351,6 @@ class InspectionRun:
         )
         return replace(inspection, fading=scores, fading_texts=texts, other_words=other_words)
 
-    def _search_other_words(
-        self,
-        questions: QuestionSet,
-        writer: QuestionWriter,
-        searches: dict[Wording, splitting.ChunkSearch],
-    ) -> OtherWords:
-        """Add the search for questions in other words, if there are any, to the searches."""
-        wording = Wording.OTHER_WORDS
-        asked = len(questions.asked_in(wording))
-        baseline = None
-        if asked:
-            searches[wording] = self._search(None, questions, [wording])
-            baseline = measure_word_baseline(searches[wording].tasks[wording])
-        return OtherWords(
-            writer.name,
-            writer_is_model=writer.name == self.model.mteb_model_meta.name,
-            questions=asked,
-            unwritten=len(questions.questions) - asked,
-            words_alone=baseline,
-        )
-
     def search_chunks(self, inspection: Inspection) -> Inspection:
         """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the
         texts are too long.
@@ -370,16 +360,16 @@ class InspectionRun:
         questions = self.questions.first(texts)
         divisions = self.divisions
         excerpt = None
-        if self.given.budget is not None:
-            left = self.budget - self.costs.count_whole(texts)
+        if self.request.budget is not None:
+            left = self.budget - int(self.costs.searched[:texts].sum())
             fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
             questions = questions.first(fitting)
             if fitting < min(texts, MIN_TEXTS):
                 questions, excerpt = self._cut(texts, left)
-                divisions = self._choose_divisions(min(excerpt, max(questions.tokens.values())))
+                divisions = self._choose_divisions(min(excerpt, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
-        if self.given.writer and other_words and other_words.questions:
-            questions = questions.write_in_other_words(self.given.writer)
+        if self.request.writer and other_words and other_words.questions:
+            questions = questions.write_in_other_words(self.request.writer)
             if questions.asked_in(Wording.OTHER_WORDS):
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
@@ -423,12 +413,13 @@ class InspectionRun:
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
         """Cut excerpts of the first texts, and count the tokens to encode for each."""
-        collection = cut_excerpts(self.given.collection, self.given.counter, length, texts)
-        tokens = self.given.counter.count_all([text.text for text in collection.texts])
+        collection = cut_excerpts(self.request.collection, self.request.counter, length, texts)
+        tokens = self.request.counter.count_all([text.text for text in collection.texts])
         questions = ask_questions(collection, tokens)
         divisions = self._choose_divisions(min(length, max(tokens)))
-        costs = self._count_costs(questions, divisions)
-        return questions, costs.whole + costs.questions + costs.chunks
+        with with_settings(rotated=0):
+            costs = self._count_costs(questions, divisions)
+        return questions, costs.searched + costs.chunks
 
     def _search(
         self,
@@ -445,7 +436,7 @@ class InspectionRun:
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
     def _build_task(self, questions: QuestionSet, wording: Wording) -> PseudoQuestionTask:
-        collection = self.given.collection
+        collection = self.request.collection
         return build_question_task(collection.name, collection.language, questions, wording)
 
 
@@ -454,18 +445,16 @@ def _vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVec
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Quote a sentence of prose that is never read, in the middle of that part, and name its text;
-    both are empty if there is none.
+    """Quote a sentence of prose from the middle of an unread part, and name its text; both are
+    empty if there is none.
     """
     for text, _, share in texts:
         middle = len(text.text) * (1 - share / 2)
         read = len(text.text) * (1 - share)
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
-            quoted = " ".join(MARKUP.sub(r"\1", span.of(text.text)).split())
-            is_short = len(quoted) <= MAX_QUOTED
-            is_code = text.text[: span.start].count("```") % 2
-            if span.start > read and is_short and not is_code and PROSE.fullmatch(quoted):
+            quoted = " ".join(span.of(text.text).split())
+            if span.start > read and PROSE.fullmatch(quoted):
                 return quoted, text.name
     return "", ""
 

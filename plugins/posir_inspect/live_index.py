@@ -4,44 +4,52 @@ their position.
 Nobody wrote the questions: `questions` says how they are made. A document is also asked for by its
 first words, verbatim, which find it where its beginning is indexed. Recall at k is the share of
 questions whose document is among the first k hits, or whose whole sentence is in chunks among them.
-It is that of documents whose first words find them (tail recall where the head is found): what the
-index lacks altogether is no lost end. Intervals are for new documents, each of which is a cluster.
+Recall counts only documents that their first words find, so that a missing document is not mistaken
+for a lost ending. Intervals are for new documents, each of which is a cluster.
 """
 
 from __future__ import annotations
 
 import random
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording
+from posir_data.texts import draw_texts, sample_candidates
+from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_score.alignment import AlignmentRules, describe_own_number
+from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers, Retriever
+from posir_score.document_names import DocumentNames
 from posir_score.excerpts import THIRDS, find_evidence
-from posir_score.hits import sort_hits
+from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_significance import messages
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
-from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Regression
+from posir_tasks.base.arrays import Booleans
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
+from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.language_models.other_words import QuestionWriter
+from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.references import legible_name
+from posir_tasks.models.window import find_read_part
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
+from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_tokenizer
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import LEVEL, estimate_mean
@@ -51,7 +59,7 @@ from posir_tasks.values.read_part import ReadKind, ReadPart
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Smallest difference of recall that matters.
 MARGIN = DEFAULT_MARGINS.position_effect
-#: Most documents that a sentence names.
+#: Maximum number of documents that a sentence names.
 MAX_NAMES = 10
 READ, NOT_READ = "part within the window", "truncated part"
 DOCUMENT, CHUNK = "document", "chunk"
@@ -89,7 +97,7 @@ class IndexedTexts:
     name: str
     language: str
     ids: Collection[str]
-    """Ids of all documents, also of those that are not asked about."""
+    """Ids of all documents, asked about or not."""
     questions: QuestionSet
     wordings: tuple[Wording, ...]
     read: ReadPart
@@ -111,17 +119,75 @@ class IndexedTexts:
         """Write the planned questions about sentences with their spans, a domain for each
         wording.
         """
-        planned_keys = {question.key for question in planned}
         folders = []
         for wording in self.wordings:
-            chosen = tuple(
-                question
-                for question in self.questions.questions
-                if (wording.value, question.id) in planned_keys
-            )
-            questions = replace(self.questions, questions=chosen)
+            ids = {item.query.id for item in planned if item.query.subset == wording}
+            questions = self.questions.select(ids)
             folders.append(str(questions.write(wording, folder, self.name, self.language)))
         return tuple(folders)
+
+
+@dataclass(frozen=True)
+class IndexOptions:
+    """What is asked of an index."""
+
+    limit: int
+    """Maximum number of texts to read; of more, a random sample."""
+    max_requests: int
+    reads: ReadPart | str
+    """The part of a document that the embedder reads, or the embedder."""
+    separator: str
+    """Text between document id and number of a chunk; empty without chunks."""
+    folder: Path | None
+    """Folder for the questions."""
+
+
+def read_index(
+    opened: Dataset,
+    options: IndexOptions,
+    open_writer: Callable[[Sequence[str]], QuestionWriter | None],
+) -> IndexedTexts:
+    """Read the texts of an index and ask about them, in other words about no more sentences than
+    are asked for.
+    """
+    ids: set[str] = set()
+
+    def read_documents(items: Iterable[Passage | SkippedText]) -> Iterator[Passage | SkippedText]:
+        for item in items:
+            if isinstance(item, Passage):
+                ids.add(item.id or item.name)
+            yield item
+
+    with track("Reading texts"):
+        collection = draw_texts(
+            opened,
+            options.limit,
+            lambda items: sample_candidates(read_documents(items), 2 * options.limit),
+        )
+    texts = [text.text for text in collection.texts]
+    tokenizer: Tokenizer = EstimatedTokenizer()
+    reads = options.reads
+    if isinstance(reads, str):
+        embedder = load_embedder(reads)
+        tokenizer = find_tokenizer(embedder) or tokenizer
+        reads = embedder if isinstance(embedder, ReadPart) else find_read_part(embedder)
+    questions = ask_questions(collection, tokenizer.count_all(texts))
+    if not ids.issuperset(questions.documents):
+        raise PosirError(
+            f"{opened.location}: several documents have one id, as in several subsets. Give the "
+            "texts of one index."
+        )
+    wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
+    writer = open_writer(texts)
+    if writer:
+        planned = plan_questions(questions, wordings)[: options.max_requests]
+        chosen = questions.select({question.query.id for question in planned})
+        questions = chosen.write_in_other_words(writer)
+        wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
+    skipped = describe_skipped(collection.skipped)
+    return IndexedTexts(
+        collection.name, collection.language, ids, questions, wordings, reads, skipped
+    )
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
@@ -159,7 +225,7 @@ class JudgedAnswers:
     """The answers of an index to n questions, in the order in which these were planned."""
 
     asked: Sequence[IndexQuestion]
-    success: Mapping[str, NDArray[np.bool_]]
+    success: Mapping[str, Booleans]
     """Whether the `document` is among the first k hits, and the whole sentence in their texts
     (`chunk`), shape (n,) each.
 
@@ -172,11 +238,11 @@ class JudgedAnswers:
     and the first.
     """
 
-    def is_head(self) -> NDArray[np.bool_]:
+    def is_head(self) -> Booleans:
         """Tell which questions are the first words of a document, shape (n,)."""
         return np.array([question.query.subset == HEAD for question in self.asked], np.bool_)
 
-    def list_found(self, mask: NDArray[np.bool_]) -> set[str]:
+    def list_found(self, mask: Booleans) -> set[str]:
         """List the documents that any of certain questions found."""
         rows = np.flatnonzero(mask & self.success[DOCUMENT]).tolist()
         return {self.asked[row].document for row in rows}
@@ -195,8 +261,8 @@ def judge_answers(
     sentences: list[bool] = []
     has_places = has_chunks = False
     unknown: list[tuple[str, str]] = []
-    unlocated: list[tuple[str, str]] = []
-    numbers = {0} if not asked else set[int]()
+    misplaced: list[tuple[str, str]] = []
+    numbers: set[int] = set()
     for question in asked:
         answer = journal.answers[question.key].hits
         numbers.add(len(answer))
@@ -204,27 +270,23 @@ def judge_answers(
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
-        document_hits = [hit for hit in hits if hit.document == question.document]
         spans: list[Span] = []
-        for hit in document_hits:
+        for hit in hits:
+            has_chunks |= bool(hit.chunk)
+            if hit.document not in texts.ids:
+                unknown.append((question.query.id, hit.document))
             chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
-            if not chunk.is_stated:
+            if hit.document != question.document or not chunk.is_stated:
                 continue
             has_places = True
             # The text of the index may be longer, as with a blank at its end.
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
-                unlocated.append((question.query.id, chunk.describe(len(text))))
+                misplaced.append((question.query.id, chunk.describe(len(text))))
             else:
                 spans.append(span)
-        for hit in hits:
-            has_chunks |= hit.document != hit.chunk
-            if hit.document not in texts.ids:
-                is_query = hit.document == question.query.text
-                name = "the question itself" if is_query else hit.document
-                unknown.append((question.query.id, name))
-        documents.append(bool(document_hits))
+        documents.append(any(hit.document == question.document for hit in hits))
         sentences.append(not find_evidence(question.sentence, spans).lacks_words(text))
     success = {DOCUMENT: np.array(documents, np.bool_)}
     if has_places:
@@ -235,18 +297,17 @@ def judge_answers(
     if rules.names and rules.names.matched:
         problems.append(rules.names.describe())
     problems += _describe_cases(f"hits are no document of {texts.name}", unknown)
-    problems += _describe_cases("retrieved chunks are not in their document", unlocated)
+    problems += _describe_cases("retrieved chunks are not in their document", misplaced)
     return JudgedAnswers(asked, success, has_chunks or has_places, tuple(problems))
 
 
-def _describe_cases(what: str, cases: Sequence[tuple[str, str]]) -> Iterator[str]:
-    """Yield a sentence with the number of cases and the first, which is a question and what is
-    wrong with its answer.
-    """
-    if cases:
-        name, reason = cases[0]
-        first = f"{sanitized(name)}: {sanitized(reason, 200)}"
-        yield f"{len(cases):,} {what}, first for question {first}."
+def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
+    """Describe the number of cases and the first, which is a question and the reason."""
+    if not cases:
+        return []
+    name, reason = cases[0]
+    first = f"{sanitized(name)}: {sanitized(reason, 200)}"
+    return [f"{len(cases):,} {problem}, first for question {first}."]
 
 
 @dataclass(frozen=True)
@@ -263,15 +324,6 @@ class RecallRow:
     recall: Estimate | None
     """None without questions."""
 
-    @property
-    def task(self) -> str:
-        """Unit and wording: `document, rarest words`."""
-        return _name_task(self.unit, self.wording)
-
-
-def _name_task(unit: str, wording: str) -> str:
-    return f"{unit}, {Wording(wording).words}"
-
 
 def summarize_recall(
     judged: JudgedAnswers, twelfths: Mapping[str, int]
@@ -286,11 +338,11 @@ def summarize_recall(
     changes: list[ChangeRow] = []
     is_head = judged.is_head()
     findable = judged.list_found(is_head)
-    is_findable = np.array([question.document in findable for question in judged.asked], np.bool_)
-    subsets = np.array([question.query.subset for question in judged.asked])
-    kept = is_findable & ~is_head
-    for wording in dict.fromkeys(subsets[kept].tolist()):
-        chosen = np.flatnonzero(kept & (subsets == wording)).tolist()
+    by_wording = defaultdict[str, list[int]](list)
+    for row, question in enumerate(judged.asked):
+        if not is_head[row] and question.document in findable:
+            by_wording[question.query.subset].append(row)
+    for wording, chosen in by_wording.items():
         asked = [judged.asked[row] for row in chosen]
         _, documents = np.unique([question.document for question in asked], return_inverse=True)
         thirds = np.array([question.third for question in asked])
@@ -307,27 +359,18 @@ def summarize_recall(
                 number = len(np.unique(documents[mask]))
                 rows.append(RecallRow(wording, unit, part, int(mask.sum()), number, recall))
             for first, last in pairs:
-                change = _compare_parts(gains, parts[first], parts[last], documents)
+                # Recall is compared within documents.
+                columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
+                regression = Regression.fit(gains, columns, documents, documents)
+                difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
+                number = len(np.unique(documents))
+                task = f"{unit}, {Wording(wording).words}"
                 subject = ChangeSubject(
-                    baseline=last,
-                    model=first,
-                    task=_name_task(unit, wording),
-                    queries=len(asked),
-                    documents=len(np.unique(documents)),
+                    baseline=last, model=first, task=task, queries=len(asked), documents=number
                 )
+                change = decide_change(Metric.RECALL, difference, MARGIN, number, level=LEVEL)
                 changes.append(replace(change, subject=subject))
     return tuple(rows), tuple(changes)
-
-
-def _compare_parts(
-    gains: Floats, first: NDArray[np.bool_], last: NDArray[np.bool_], documents: Integers
-) -> ChangeRow:
-    """Compare recall in two parts of the documents, within documents."""
-    columns = np.stack([first, last], axis=1).astype(np.float64)
-    regression = Regression.fit(gains, columns, documents, documents)
-    difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
-    number = len(np.unique(documents))
-    return decide_change(Metric.RECALL, difference, MARGIN, number, level=LEVEL)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -350,8 +393,6 @@ class IndexInspection(Result):
     """Share of them that came back for any of their questions."""
     not_in_index: tuple[str, ...]
     """Those that came back for none."""
-    head_not_found: tuple[str, ...]
-    """Those that came back, but not for their first words."""
     read: ReadPart
     changes: tuple[ChangeRow, ...]
     problems: tuple[str, ...]
@@ -364,33 +405,48 @@ class IndexInspection(Result):
     """Folders with the questions."""
 
 
-def _complete(inspection: IndexInspection) -> IndexInspection:
-    """Add what is shown and exported."""
-    base = {item.name for item in fields(Result)} - {"rows"}
-    values: dict[str, Any] = {
-        name: value for name, value in vars(inspection).items() if name not in base
-    }
-    return replace(
-        inspection,
-        title=inspection.retriever,
-        values=values | {"read": inspection.read.to_json()},
-        parts=tuple(_build_sections(inspection)),
-        details=EXPLANATION,
-        footer=tuple(f"Questions with spans: {folder}" for folder in inspection.written),
-    )
-
-
 def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     """Yield what was asked, which documents are in the index, the recall by position, and what did
     not fit.
     """
-    yield DisplaySection("", tuple(_describe_work(inspection)))
-    yield DisplaySection("Which documents are in the index", tuple(_describe_documents(inspection)))
-    tables = (_tabulate(inspection),) if inspection.rows else ()
-    recall = tuple(_describe_recall(inspection))
-    yield DisplaySection("Tail recall where the head is found", recall, tables)
-    if inspection.read.kind is ReadKind.PART:
-        yield DisplaySection("What the embedder truncates", tuple(_describe_read(inspection)))
+    documents = pluralize(inspection.documents, "document")
+    work = (
+        f"{inspection.retriever}: {inspection.answered:,} of "
+        f"{pluralize(inspection.planned, 'question')} about {documents} of {inspection.source} are "
+        f"answered, by their first {pluralize(inspection.k, 'hit')}"
+    )
+    if inspection.possible > inspection.planned:
+        work += f"; there are {inspection.possible:,} (--max-requests)"
+    asked = [f"{work}."]
+    if inspection.unfinished:
+        asked.append(f"The same command goes on from there: {inspection.unfinished}.")
+    yield DisplaySection(sentences=tuple(asked))
+    number = inspection.documents - len(inspection.not_in_index)
+    share = messages.format_share(inspection.returned)
+    found = [f"{number:,} of {documents} came back, {share}."]
+    if inspection.not_in_index:
+        names = ", ".join(map(sanitized, inspection.not_in_index[:MAX_NAMES]))
+        further = len(inspection.not_in_index) - MAX_NAMES
+        more = f" and {further:,} more" if further > 0 else ""
+        found.append(f"Not in the index, as no question finds them: {names}{more}.")
+    yield DisplaySection("Which documents are in the index", (*found, inspection.skipped))
+    changes: dict[str, list[str]] = {THIRDS[0]: [], READ: []}
+    for change in inspection.changes:
+        changes[change.subject.model].append(messages.describe_recall_change(change))
+    recall = [
+        messages.describe_tail_recall(
+            f"{row.unit}, {Wording(row.wording).words}", row.recall, row.questions
+        )
+        for row in inspection.rows
+        if row.part == THIRDS[-1]
+    ]
+    tables = (_tabulate(inspection),) if recall else ()
+    none = "Not measured: no document is found that has sentences of 5 to 80 words that occur once."
+    sentences = (*(recall or [none]), *changes[THIRDS[0]])
+    yield DisplaySection("Tail recall where the head is found", sentences, tables)
+    if changes[READ]:
+        read = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
+        yield DisplaySection("What the embedder truncates", (read, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
 
@@ -406,77 +462,25 @@ def _tabulate(inspection: IndexInspection) -> Table:
     return Table(build_columns(headings, headings[2:]), rows, keys=2)
 
 
-def _describe_work(inspection: IndexInspection) -> Iterator[str]:
-    questions = pluralize(inspection.planned, "question")
-    documents = pluralize(inspection.documents, "document")
-    is_limited = inspection.possible > inspection.planned
-    more = f"; there are {inspection.possible:,} (--max-requests)" if is_limited else ""
-    yield (
-        f"{inspection.retriever}: {inspection.answered:,} of {questions} about {documents} of "
-        f"{inspection.source} are answered, by their first {pluralize(inspection.k, 'hit')}{more}."
-    )
-    if inspection.unfinished:
-        yield f"The same command goes on from there: {inspection.unfinished}."
-
-
-def _describe_documents(inspection: IndexInspection) -> Iterator[str]:
-    number = inspection.documents - len(inspection.not_in_index)
-    documents = pluralize(inspection.documents, "document")
-    yield f"{number:,} of {documents} came back, {messages.format_share(inspection.returned)}."
-    if inspection.not_in_index:
-        names = _join_names(inspection.not_in_index)
-        yield f"Not in the index, as their own first words do not find them either: {names}."
-    if inspection.head_not_found:
-        names = _join_names(inspection.head_not_found)
-        yield f"Found by other sentences, but not by their first words: {names}."
-    if inspection.skipped:
-        yield f"{inspection.skipped} Whether these are in the index was not asked."
-
-
-def _describe_recall(inspection: IndexInspection) -> Iterator[str]:
-    if not inspection.rows:
-        yield (
-            "Not measured: no document is found that has sentences of 5 to 80 words that occur "
-            "only once."
-        )
-    for row in inspection.rows:
-        if row.part == THIRDS[-1]:
-            yield messages.describe_tail_recall(row.task, row.recall, row.questions)
-    yield from _describe_changes(inspection, THIRDS[0])
-
-
-def _describe_read(inspection: IndexInspection) -> Iterator[str]:
-    yield f"The embedder reads {inspection.read.phrase} of whatever is indexed."
-    changes = [*_describe_changes(inspection, READ)]
-    yield from changes or [
-        "Nothing to compare: hits are chunks, or all sentences that were asked for are read."
-    ]
-
-
-def _describe_changes(inspection: IndexInspection, part: str) -> Iterator[str]:
-    for change in inspection.changes:
-        if change.subject.model == part:
-            yield messages.describe_recall_change(change)
-
-
 def inspect_index(
     search: Retriever,
-    name: str,
-    texts: IndexedTexts,
-    rules: AlignmentRules,
+    opened: Dataset,
+    open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     settings: CollectionSettings,
-    max_requests: int,
-    folder: Path | None,
+    options: IndexOptions,
 ) -> IndexInspection:
-    """Ask an index, given its name, the questions that have no answer yet; answers are kept until
+    """Ask an index the questions about its texts that have no answer yet; answers are kept until
     all questions have one.
 
     The questions are written to a folder, if there is one. PosirError is raised if no question has
     an answer, or no hit of the first answers is a document of the texts.
     """
+    name = describe_retriever(search)
+    rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
+    texts = read_index(opened, options, open_writer)
     every = plan_questions(texts.questions, texts.wordings)
-    planned = every[:max_requests]
-    written = texts.write_questions(folder, planned) if folder else ()
+    planned = every[: options.max_requests]
+    written = texts.write_questions(options.folder, planned) if options.folder else ()
     asked = (part for question in every for part in vars(question.query).values())
     key = digest(*asked, settings.k, settings.document_field).hex()
     file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
@@ -495,38 +499,36 @@ def inspect_index(
         if is_finished:
             journal.remove()
     is_head = judged.is_head()
-    asked_for = [judged.asked[row].document for row in np.flatnonzero(is_head).tolist()]
+    documents = [judged.asked[row].document for row in np.flatnonzero(is_head).tolist()]
     found = judged.list_found(np.ones_like(is_head))
-    found_by_head = judged.list_found(is_head)
-    returned = np.array([document in found for document in asked_for], np.float64)
+    returned = np.array([document in found for document in documents], np.float64)
     rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
     reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
-    return _complete(
-        IndexInspection(
-            retriever=name,
-            source=texts.name,
-            k=settings.k,
-            answered=len(judged.asked),
-            planned=len(planned),
-            possible=len(every),
-            documents=len(asked_for),
-            returned=estimate_mean(returned, np.arange(len(returned))),
-            not_in_index=tuple(name for name in asked_for if name not in found),
-            head_not_found=tuple(
-                name for name in asked_for if name in found and name not in found_by_head
-            ),
-            read=texts.read,
-            rows=rows,
-            changes=changes,
-            problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
-            skipped=texts.skipped,
-            unfinished="" if is_finished else str(journal.file),
-            written=written,
-        )
+    inspection = IndexInspection(
+        title=name,
+        retriever=name,
+        source=texts.name,
+        k=settings.k,
+        answered=len(judged.asked),
+        planned=len(planned),
+        possible=len(every),
+        documents=len(documents),
+        returned=estimate_mean(returned, np.arange(len(returned))),
+        not_in_index=tuple(document for document in documents if document not in found),
+        read=texts.read,
+        rows=rows,
+        changes=changes,
+        problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
+        skipped=texts.skipped,
+        unfinished="" if is_finished else str(journal.file),
+        written=written,
+        details=EXPLANATION,
+        footer=tuple(f"Questions with spans: {folder}" for folder in written),
     )
-
-
-def _join_names(names: Sequence[str]) -> str:
-    named = ", ".join(map(sanitized, names[:MAX_NAMES]))
-    further = len(names) - MAX_NAMES
-    return f"{named} and {further:,} more" if further > 0 else named
+    base = {item.name for item in fields(Result)} - {"rows"}
+    values = {key: value for key, value in vars(inspection).items() if key not in base}
+    return replace(
+        inspection,
+        values=values | {"read": texts.read.to_json()},
+        parts=tuple(_build_sections(inspection)),
+    )

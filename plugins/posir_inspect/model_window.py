@@ -55,9 +55,10 @@ class UnreadShare:
 
 
 def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Return a model of mteb with what its metadata claims."""
-    model, (claimed, claimant) = encoder.model, find_claim(encoder.model)
+    """Describe a model of mteb with what its metadata claims."""
+    model = encoder.model
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
+    claimed, claimant = find_claim(model)
     meta = model.mteb_model_meta
     return MeasuredModel(
         str(meta.name),
@@ -75,21 +76,20 @@ def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> M
 
 
 def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Return a reranker of mteb, whose scores of a question and a text take the place of
+    """Describe a reranker of mteb, whose scores of a question and a text take the place of
     embeddings.
     """
-    score, (claimed, claimant), meta = (
-        build_scorer(model, [QUESTION], LANGUAGE),
-        find_claim(model),
-        model.mteb_model_meta,
-    )
+    score = build_scorer(model, [QUESTION], LANGUAGE)
+    claimed, claimant = find_claim(model)
+    meta = model.mteb_model_meta
     disable_progress_bars()
     special = None
     if tokenizer:
+        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
         # The template of a language model counts, too.
         ids = read_ids(model, *(build_texts([text]) for text in (QUESTION, TEXT)))
-        own = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT) if ids else None
-        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True) if own is None else own
+        if ids:
+            special = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT)
     return MeasuredModel(
         str(meta.name),
         meta.revision,
@@ -109,18 +109,16 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
 def measure_unread(
     texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None
 ) -> UnreadShare:
-    """Return the share of the texts beyond the reading length, in its unit."""
-    counters: dict[str, Callable[[str], int]] = {"words": count_words, "characters": len}
-    count = tokenizer.count if tokenizer and reading.unit == "tokens" else counters[reading.unit]
+    """Measure the share of the texts beyond the reading length, in its unit."""
+    count: Callable[[str], int] = count_words if reading.unit == "words" else len
+    if tokenizer and reading.unit == "tokens":
+        count = tokenizer.count
     lengths = np.array([count(text.strip()) for text in texts], np.float64)
-    unread = (
-        np.zeros(len(texts)) if reading.complete else np.maximum(0.0, lengths - reading.bounds.high)
-    )
+    limit = np.inf if reading.complete else reading.bounds.high
+    unread = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
-    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS) @ np.stack(
-        [unread, lengths], axis=1
-    )
-    low, high = np.quantile(draws[:, 0] / draws[:, 1], TAILS).tolist()
+    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS)
+    low, high = np.quantile(draws @ unread / (draws @ lengths), TAILS).tolist()
     return UnreadShare(
         Estimate(float(unread.sum() / lengths.sum()), (low, high)),
         int((unread > 0).sum()),
@@ -129,28 +127,27 @@ def measure_unread(
 
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Return a context in which a server's truncation is not warned of, since it is measured; see
+    """Open a context in which a server's truncation is not warned of, since it is measured; see
     `EndpointEncoder.measure`.
     """
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Return how many tokens the metadata of a model claims, and its name; of an endpoint, that of
+    """Find how many tokens the metadata of a model claims, and its name; of an endpoint, that of
     its registered model.
     """
     meta = model.mteb_model_meta
-    if getattr(meta.loader, "__name__", "") == EndpointEncoder.__name__:
-        endpoint = find_endpoint(portable_name(meta))
-        registered, name = MODEL_REGISTRY.resolve(), endpoint.model if endpoint else ""
-        registration = dict.get(registered, name) or resolve_bare_name(name, registered)
-        return (
-            (_finite(registration.max_tokens), str(registration.name))
-            if registration
-            else (None, str(meta.name))
-        )
-    cut = find_cut(model)
-    return _finite(meta.max_tokens) or (cut.tokens if cut else None), str(meta.name)
+    if getattr(meta.loader, "__name__", "") != EndpointEncoder.__name__:
+        return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
+    endpoint = find_endpoint(portable_name(meta))
+    assert endpoint is not None
+    registered = MODEL_REGISTRY.resolve()
+    registration = dict.get(registered, endpoint.model)
+    registration = registration or resolve_bare_name(endpoint.model, registered)
+    if registration is None:
+        return None, str(meta.name)
+    return _finite(registration.max_tokens), str(registration.name)
 
 
 def _finite(tokens: float | None) -> int | None:

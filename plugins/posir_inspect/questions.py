@@ -16,8 +16,8 @@ from __future__ import annotations
 import math
 import random
 import re
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
@@ -109,36 +109,36 @@ class QuestionSet:
     languages: Mapping[str, str]
 
     def first(self, texts: int) -> QuestionSet:
-        """Return the first texts and the questions about them."""
+        """Keep the first texts and the questions about them."""
         documents = dict(islice(self.documents.items(), texts))
-        tokens, languages = (
-            dict(islice(self.tokens.items(), texts)),
-            dict(islice(self.languages.items(), texts)),
-        )
-        return QuestionSet(
-            documents,
-            tokens,
-            tuple(question for question in self.questions if question.document in documents),
-            languages,
-        )
+        questions = tuple(item for item in self.questions if item.document in documents)
+        return replace(self, documents=documents, questions=questions)
+
+    def select(self, ids: Collection[str]) -> QuestionSet:
+        """Keep the questions of these ids, and all texts."""
+        return replace(self, questions=tuple(item for item in self.questions if item.id in ids))
+
+    @property
+    def lengths(self) -> list[int]:
+        """Tokens of each text."""
+        return [self.tokens[name] for name in self.documents]
 
     def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
-        """Return the questions that have a wording."""
+        """List the questions that have a wording."""
         return tuple(question for question in self.questions if wording in question.wordings)
 
     def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
-        """Return the questions in other words, too, where there are any."""
-        texts = [self.documents[question.document] for question in self.questions]
-        requests = [
-            WritingRequest(question.sentence.of(text), (text,), self.languages[question.document])
-            for question, text in zip(self.questions, texts, strict=True)
-        ]
-        questions = (
-            replace(question, wordings={**question.wordings, Wording.OTHER_WORDS: text})
-            if text
-            else question
-            for question, text in zip(self.questions, writer.write(requests), strict=True)
-        )
+        """Add the questions in other words, where there are any."""
+        requests = []
+        for question in self.questions:
+            text = self.documents[question.document]
+            sentence = question.sentence.of(text)
+            requests.append(WritingRequest(sentence, (text,), self.languages[question.document]))
+        questions = list(self.questions)
+        for row, written in enumerate(writer.write(requests)):
+            if written:
+                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: written}
+                questions[row] = replace(questions[row], wordings=wordings)
         return replace(self, questions=tuple(questions))
 
     def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
@@ -147,31 +147,28 @@ class QuestionSet:
 
         It may have been written before. PosirError is raised if it has other questions.
         """
-        data, code = self.build_data(wording), next(iter(suggest_codes(language)), PIVOT.code)
-        target = Target(
-            code,
-            re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower()).strip("_")[-100:].strip("_"),
-            folder,
-        )
+        data = self.build_data(wording)
+        code = next(iter(suggest_codes(language)), PIVOT.code)
+        domain = re.sub(r"[^a-z0-9]+", "_", f"{source}_{wording}".lower())
+        target = Target(code, domain[-100:].strip("_"), folder)
         if target.folder.is_dir():
-            known = read_domain(LocalRepository(folder), code, code, target.domain)
-            if digest_data(known.corpus, known.queries, known.evidence) == digest_data(
-                data.corpus, data.queries, data.evidence
-            ):
+            old = read_domain(LocalRepository(folder), code, code, target.domain)
+            parts = [(part.corpus, part.queries, part.evidence) for part in (old, data)]
+            if digest_data(*parts[0]) == digest_data(*parts[1]):
                 return target.folder
         target.check()
         write_domain(data, target.folder)
         return target.folder
 
     def build_data(self, wording: Wording) -> PositionData:
-        """Return the questions that have a wording as data of a position task."""
-        asked = self.asked_in(wording)
+        """Build the data of a position task from the questions that have a wording."""
         questions = {
             question.id: (question.wordings[wording], question.document, question.sentence)
-            for question in asked
+            for question in self.asked_in(wording)
         }
+        tokens = dict(zip(self.documents, self.lengths, strict=True))
         return PositionData.from_questions(
-            self.documents, questions, tokens=self.tokens, revision="pseudo-questions"
+            self.documents, questions, tokens=tokens, revision="pseudo-questions"
         )
 
 
@@ -186,42 +183,41 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     names = [text.id for text in collection.texts]
     if len({*names} - {""}) < len(names):
         names = [f"d{number}" for number in range(len(names))]
-    documents = {name: text.text for name, text in zip(names, collection.texts, strict=True)}
-    sentences = {
-        name: find_sentences(text.text, text.language)
-        for name, text in zip(names, collection.texts, strict=True)
-    }
-    repeated = Counter(
-        normalize(span.of(documents[name])) for name, spans in sentences.items() for span in spans
-    )
+    documents: dict[str, str] = {}
+    languages: dict[str, str] = {}
+    sentences: dict[str, list[Span]] = {}
+    repeated = Counter[str]()
+    for name, text in zip(names, collection.texts, strict=True):
+        documents[name] = text.text
+        languages[name] = text.language
+        sentences[name] = list(find_sentences(text.text, text.language))
+        repeated.update(normalize(span.of(text.text)) for span in sentences[name])
     frequencies = count_texts(documents.values())
     questions = []
-    for number, (name, spans) in enumerate(sentences.items()):
-        text, rng = documents[name], random.Random(f"{SEED} {number}")
-        suitable: dict[int, list[Span]] = {}
-        for span in spans:
-            words = len(find_terms(span.of(text)))
-            if repeated[normalize(span.of(text))] == 1 and MIN_WORDS <= words <= MAX_WORDS:
+    for number, (name, content) in enumerate(documents.items()):
+        rng = random.Random(f"{SEED} {number}")
+        suitable = defaultdict[int, list[Span]](list)
+        for span in sentences[name]:
+            sentence = span.of(content)
+            words = len(find_terms(sentence))
+            if repeated[normalize(sentence)] == 1 and MIN_WORDS <= words <= MAX_WORDS:
                 # Tenths are closed to the right, as the position bins are.
-                suitable.setdefault(
-                    max(0, math.ceil(span.middle / len(text) * PARTS) - 1), []
-                ).append(span)
+                part = max(0, math.ceil(span.middle / len(content) * PARTS) - 1)
+                suitable[part].append(span)
         for part in sorted(suitable):
             span = rng.choice(suitable[part])
-            verbatim = span.of(text)
+            verbatim = span.of(content)
             wordings = {
                 Wording.VERBATIM: verbatim,
                 Wording.RAREST_WORDS: keep_rarest_words(verbatim, frequencies),
             }
             questions.append(PseudoQuestion(f"{name}-{part}", name, span, wordings))
-    languages = {name: text.language for name, text in zip(names, collection.texts, strict=True)}
-    return QuestionSet(
-        documents, dict(zip(names, tokens, strict=True)), tuple(questions), languages
-    )
+    counts = dict(zip(names, tokens, strict=True))
+    return QuestionSet(documents, counts, tuple(questions), languages)
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Return the half of a sentence's words, at least three, that the fewest texts have; of equally
+    """Keep the half of a sentence's words, at least three, that the fewest texts have; of equally
     rare ones the longest.
     """
     words = TERM.findall(sentence)
@@ -241,26 +237,23 @@ class PseudoQuestionTask(PositionTask):
     data: ClassVar[PositionData]
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Return the questions."""
+        """Read the questions."""
         return self.data
 
 
 def build_question_task(
     source: str, language: str, questions: QuestionSet, wording: Wording
 ) -> PseudoQuestionTask:
-    """Return the task of the questions in one wording, named after the source of the texts; the
+    """Build the task of the questions in one wording, named after the source of the texts; the
     language is as in `en`.
     """
     name = f"Inspect-{legible_name(source)}-{wording}"
-    asked = [
-        content
-        for question in questions.asked_in(wording)
-        for content in (question.id, question.wordings[wording])
-    ]
+    asked = questions.asked_in(wording)
+    contents = [part for item in asked for part in (item.id, item.wordings[wording])]
     metadata = build_metadata(
         name,
         dataset=source,
-        revision=f"{LOCAL}-{digest(*questions.documents.values(), *asked).hex()}",
+        revision=f"{LOCAL}-{digest(*questions.documents.values(), *contents).hex()}",
         languages=[next(iter(suggest_codes(language)), PIVOT.code)],
         description="Pseudo-questions: sentences of texts, to be found by position (Lee et al. "
         "2019, arXiv 1906.00300).",
@@ -339,16 +332,15 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 def cut_excerpts(
     collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
 ) -> TextCollection:
-    """Return the first texts, of each of which a random excerpt of so many tokens is kept, with a
-    fixed seed.
-    """
-    drawn, excerpts = collection.texts[:texts], []
-    spans = tokenizer.find_tokens([text.text for text in drawn])
-    for number, (text, tokens) in enumerate(zip(drawn, spans, strict=True)):
-        first = random.Random(f"{SEED} {number}").randint(0, max(0, len(tokens) - size))
-        last = min(first + size, len(tokens)) - 1
-        whole = len(tokens) <= size
-        excerpts.append(
-            text if whole else replace(text, text=text.text[tokens[first][0] : tokens[last][1]])
-        )
+    """Cut the first texts to a random excerpt of so many tokens each, with a fixed seed."""
+    excerpts = []
+    spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
+    for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):
+        if len(tokens) <= size:
+            excerpts.append(text)
+            continue
+        first = random.Random(f"{SEED} {number}").randint(0, len(tokens) - size)
+        start = tokens[first][0]
+        end = tokens[first + size - 1][1]
+        excerpts.append(replace(text, text=text.text[start:end]))
     return replace(collection, texts=tuple(excerpts))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 
 from posir_inspect.model_window import UnreadShare
 from posir_inspect.questions import WordBaseline, Wording
 from posir_inspect.snippets import Snippet
-from posir_inspect.splitting import CHUNKERS, ChunkComparison
+from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import MINI, WindowReading
 from posir_significance import messages
 from posir_significance.advice import build_commands
@@ -17,7 +17,6 @@ from posir_significance.analysis import GroupAnalysis
 from posir_significance.findings import CHANGE_LEVEL, PLAIN, GroupFindings, Quantity, Reason
 from posir_significance.strips import build_strip
 from posir_tasks.base.private_names import TASKS_REGISTRY
-from posir_tasks.base.progress import format_seconds
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import (
@@ -39,9 +38,10 @@ SCALE = replace(
     whole="the sentences",
     caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)",
 )
-READING, FADING, ADVICE = "How far the model reads", "How well it finds a sentence", "What to do"
+READING = "How far the model reads"
+FADING = "How well it finds a sentence"
+ADVICE = "What to do"
 OTHER = "The same in other words"
-LENGTHS = "How well it finds a sentence, by length of the text"
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
     f"changes: {messages.format_level(CHANGE_LEVEL)})."
@@ -145,18 +145,6 @@ class WorkEstimate:
     all_tokens: int
     all_seconds: float
 
-    @property
-    def sentence(self) -> str:
-        """A sentence on what is planned, and on what everything would take."""
-        planned = (
-            f"The rest takes at most about {format_seconds(self.seconds)}: {self.tokens:,} tokens "
-            "to encode (--budget)"
-        )
-        every = (
-            f"; all {self.all_tokens:,} would take {format_seconds(self.all_seconds)} (--all-texts)"
-        )
-        return f"{planned}{every if self.all_tokens > self.tokens else ''}."
-
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Inspection(Result):
@@ -226,28 +214,33 @@ class Inspection(Result):
         """Whether the texts are those of a task."""
         return self.source in TASKS_REGISTRY.resolve()
 
+    @property
+    def chunk_sample(self) -> str:
+        """The texts or excerpts in which chunks were compared."""
+        if not self.excerpt_tokens:
+            return pluralize(self.chunk_texts, "text")
+        excerpts = pluralize(self.chunk_texts, "excerpt")
+        return f"{excerpts} of at most {self.excerpt_tokens:,} tokens"
+
 
 def complete_inspection(inspection: Inspection) -> Inspection:
     """Add what is shown and exported of the present state of an inspection."""
-    sections = [*_build_sections(inspection)]
-    page = _build_page(inspection, sections)
-    texts = pluralize(inspection.texts, "text")
+    title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
+    texts = pluralize(inspection.texts, "text")
     skipped = describe_skipped(inspection.skipped, examples=1)
-    averages = [_describe_averages(scores) for scores in (inspection.fading or ())[-1:]]
-    rows = [*_build_rows(inspection)]
+    details = list(EXPLANATION)
+    if inspection.fading:
+        details.insert(0, _describe_averages(inspection.fading[-1]))
     return replace(
         inspection,
-        title=_title(inspection),
+        title=title,
         data=f"{inspection.model}, revision {revision}; {texts} of {inspection.source}",
-        rows=rows,
-        values=partial(_build_document, inspection, rows),
-        parts=(
-            *(replace(section, only=Medium.TEXT) for section in sections),
-            *(replace(section, only=Medium.PAGE) for section in page),
-        ),
-        notes=(LEGEND, skipped) if skipped else (LEGEND,),
-        details=(*averages, *EXPLANATION),
+        rows=tuple(_build_rows(inspection)),
+        values=partial(_build_document, inspection),
+        parts=tuple(_build_sections(inspection, title)),
+        notes=(LEGEND, skipped),
+        details=details,
     )
 
 
@@ -256,29 +249,21 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
     empty["model"] = inspection.model
     for scores in inspection.fading or ():
         for length, findings in scores.groups.items():
-            row: dict[str, object] = {
-                "vectors": inspection.fading_texts if length == ALL else None,
-                "wording": scores.wording.value,
-                "length": length,
-            }
-            row |= findings.to_json()
+            row = {**findings.to_json(), "wording": scores.wording.value, "length": length}
+            row["vectors"] = inspection.fading_texts if length == ALL else None
             for quantity, finding in findings.findings.items():
                 if quantity not in PLAIN and finding.estimate:
                     row[quantity.value] = finding.estimate
             yield empty | {name: row[name] for name in COLUMNS if name in row}
-    other = inspection.other_words
-    comparisons = {
-        Wording.RAREST_WORDS: inspection.chunks,
-        Wording.OTHER_WORDS: other.chunks if other else None,
-    }
+    comparisons = {Wording.RAREST_WORDS: inspection.chunks}
+    if inspection.other_words:
+        comparisons[Wording.OTHER_WORDS] = inspection.other_words.chunks
     for wording, comparison in comparisons.items():
         for chunks in comparison.rows[1:] if comparison else ():
             yield empty | chunks.record() | {"wording": wording.value, "length": ALL}
 
 
-def _build_document(
-    inspection: Inspection, rows: Sequence[Mapping[str, object]]
-) -> dict[str, object]:
+def _build_document(inspection: Inspection) -> dict[str, object]:
     """Convert all values, with the names of `posir window` for the window, and the rows."""
     base = {item.name for item in fields(Result)} | {"snippets"}
     values = {name: value for name, value in vars(inspection).items() if name not in base}
@@ -290,131 +275,100 @@ def _build_document(
         "fading": [scores.to_json() for scores in inspection.fading or ()],
         "chunks": inspection.chunks and inspection.chunks.document(),
         "chunks_in_other_words": other.chunks.document() if other and other.chunks else None,
-        "rows": rows,
+        "rows": tuple(_build_rows(inspection)),
     }
 
 
 def _title(inspection: Inspection) -> str:
-    """Title the share of words that the model never reads, or how many texts are truncated."""
+    """Title the share of words that the model never reads."""
     texts = f"these {pluralize(inspection.texts, 'text')}"
-    cut = inspection.unread.texts_cut
-    if not cut:
+    if not inspection.unread.texts_cut:
         return messages.READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
-    share = inspection.unread.share
-    low, high = share.interval or (0.0, 1.0)
-    if low >= 0.01 and high <= min(low + 0.2, 0.99):
-        return messages.NEVER_READS.format(
-            model=inspection.name, share=messages.format_evidence_share(share.value), texts=texts
-        )
-    return messages.TRUNCATES_TEXTS.format(model=inspection.name, number=cut, texts=texts)
+    share = messages.format_evidence_share(inspection.unread.share.value)
+    return messages.NEVER_READS.format(model=inspection.name, share=share, texts=texts)
 
 
-def _build_page(
-    inspection: Inspection, sections: Sequence[DisplaySection]
-) -> Iterator[DisplaySection]:
-    """Yield the parts that the card of a page does not have, below the picture of the verdict."""
-    first, *others = sections
-    strips = [strip for section in sections for strip in section.strips[-1:]]
-    read = inspection.window.read_part
-    reads: tuple[str, ...] = ()
-    if inspection.unread.texts_cut and read.tokens:
-        reads = (f"It reads {read.phrase} of a text.",)
-    yield replace(
-        first,
-        title="",
-        sentences=(*reads, *first.sentences),
-        strips=tuple(replace(strip, name=inspection.name) for strip in strips),
-    )
-    _, evaluation = _build_chunk_commands(inspection)
-    for section in others:
-        is_comparison = inspection.chunks and section.title == inspection.chunks.title
-        # The card has the code for the advised chunks; their evaluation is below the comparison.
-        if (section.sentences or section.tables) and not section.code:
-            yield replace(section, code=evaluation if is_comparison else "", strips=())
-
-
-def _build_sections(inspection: Inspection) -> Iterator[DisplaySection]:
-    """Yield the texts, then what is known of the answer; under 48 lines of 80 columns."""
-    cut = inspection.unread.texts_cut
+def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
+    """Yield the texts, then what is known of the answer; a terminal has it in 48 lines of 80."""
+    texts = (_describe_texts(inspection),)
     scores = inspection.fading
-    yield DisplaySection(_title(inspection), (_describe_texts(inspection),))
+    strips = tuple(_build_strip(inspection, part) for part in scores or ())
+    card = tuple(replace(strip, name=inspection.name) for strip in strips[-1:])
+    yield DisplaySection(title, texts, only=Medium.TEXT)
+    yield DisplaySection(sentences=texts, strips=card, only=Medium.PAGE)
     reading = [inspection.window.sentence]
+    cut = inspection.unread.texts_cut
     if cut:
         share = messages.format_share(inspection.unread.share)
         reading.append(
             messages.UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share)
         )
-    lengths = inspection.lengths if cut else ()
-    yield DisplaySection(READING, tuple(reading), lengths=lengths)
+    yield DisplaySection(READING, tuple(reading), lengths=inspection.lengths if cut else ())
     if scores is None:
         return
     if not scores:
         reason = "Not measured: no sentence of 5 to 80 words occurs only once."
         yield DisplaySection(FADING, (reason,))
         return
-    strips = tuple(_build_strip(inspection, part) for part in scores)
-    yield DisplaySection(FADING, said=(strips[-1].finding,), strips=strips)
-    facts = [
-        f"{name}: {value.replace(chr(10), ', ')}"
-        for name, value in _list_facts(inspection, scores[-1])
-    ]
-    yield DisplaySection(said=("\n".join(facts),))
+    yield DisplaySection(FADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
+    facts = (f"{name}: {value}" for name, value in _list_facts(inspection, scores[-1]))
+    paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
+    yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
     if inspection.chunks:
         yield from _build_chunks(inspection, inspection.chunks)
         yield from _build_lengths(inspection, scores)
     if snippet := inspection.snippet:
-        title = f"The chunks for {snippet.kind}"
-        yield DisplaySection(title, (snippet.sentence,), code=snippet.code)
+        chunks = f"The chunks for {snippet.kind}"
+        yield DisplaySection(
+            chunks, (snippet.sentence,), code=snippet.code, is_command=False, only=Medium.TEXT
+        )
 
 
 def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
     """Build the picture of questions in one wording, with what follows from it."""
     findings = scores.findings
-    several = len(inspection.fading or ()) > 1
-    name = scores.wording.words if several else inspection.name
-    strip = build_strip(findings, scores.group, name)
-    read = findings.read
+    strip = build_strip(findings, scores.group, scores.wording.words)
+    if len(inspection.fading or ()) == 1:
+        strip = replace(strip, name=inspection.name)
     unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
         (of.kind, of.sentence, of.code, of is inspection.snippet)
         for of in inspection.snippets
         if of.code
     )
+    read = findings.read
+    border = ""
+    if read.part is Part.FIRST and strip.truncated:
+        border = f"{read.tokens:,} tokens"
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
-    has_border = read.tokens and read.part is Part.FIRST and strip.truncated
-    deployment, evaluation = _build_chunk_commands(inspection)
-    command = deployment or evaluation or _build_next_commands(inspection)
     return replace(
         strip,
         words=(searched, *strip.words),
         facts=lambda: [*_list_facts(inspection, scores), (ADVICE, _advise(inspection))],
         scale=SCALE,
-        code="" if codes else command,
+        code="" if codes else _build_next_commands(inspection),
         codes=codes,
-        border=f"{read.tokens:,} tokens" if has_border else "",
+        border=border,
         counted=f"{unread:,.0f} of {pluralize(findings.questions, 'sentence')}",
     )
 
 
 def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
     """Yield what to do, then the comparison of chunks that it rests on, also in other words."""
-    commands = [part for part in _build_chunk_commands(inspection) if part]
-    code = "\n\n".join(commands) or _build_next_commands(inspection)
-    yield DisplaySection(ADVICE, said=(_advise(inspection),), code=code)
-    sentences = [*chunks.sentences, *chunks.describe_counts()]
-    if chunks.is_advised:
-        doubts = [messages.describe_change(change) for change in chunks.doubts]
-        sentences = [*doubts, *chunks.describe_counts()]
-    work = inspection.work
-    if chunks.has_few_texts and work and inspection.chunk_texts < inspection.texts:
-        sentences.append(f"`--all-texts` measures on more: {work.all_tokens:,} tokens to encode.")
-    sentences += _describe_sample(
-        inspection.chunk_texts, inspection.texts, inspection.excerpt_tokens
-    )
-    # The advice says of how many texts sizes cannot be compared.
-    is_compared = not chunks.has_few_texts or chunks.title == CHUNKERS or inspection.full
-    if chunks.rows[1:] and is_compared:
-        yield DisplaySection(chunks.title, tuple(sentences), tables=(chunks.tabulate(),))
+    evaluation = ""
+    if chunks.chunked_model:
+        task = inspection.reference.data if inspection.is_task else MINI
+        run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
+        evaluation = f"# to evaluate these chunks on a task\n{run}"
+    commands = _build_next_commands(inspection)
+    yield DisplaySection(ADVICE, (_advise(inspection),), code=commands, only=Medium.TEXT)
+    is_compared = chunks.has_splitters or not chunks.has_few_texts
+    if chunks.rows[1:] and (is_compared or inspection.full):
+        sentences = [*chunks.sentences, *chunks.describe_counts()]
+        if inspection.excerpt_tokens or inspection.chunk_texts < inspection.texts:
+            sentences.append(_describe_sample(inspection.chunk_sample, inspection.texts))
+        tables = (chunks.tabulate(),)
+        yield DisplaySection(chunks.title, tuple(sentences), tables, code=evaluation)
     if inspection.other_words:
         yield _build_other_words(chunks, inspection.other_words)
 
@@ -423,13 +377,21 @@ def _build_lengths(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
     """Yield the verdicts by wording and length, unless there are too few texts for any."""
-    groups = scores[-1].groups
-    has_lengths = len(groups) > 2
+    groups = {f"all, {of.wording.words}": of.findings for of in scores}
+    if len(scores) == 1:
+        groups = {ALL: scores[0].findings}
+    lengths = {name: of for name, of in scores[-1].groups.items() if name != ALL}
+    if len(lengths) > 1:
+        groups |= lengths
     is_tested = any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values())
-    if is_tested and (has_lengths or len(scores) > 1 or inspection.full):
-        title = LENGTHS if has_lengths else f"{FADING}, by wording"
-        sample = tuple(_describe_sample(inspection.fading_texts, inspection.texts))
-        yield DisplaySection(title, sample, tables=tuple(_build_tables(inspection, scores)))
+    if is_tested and (len(groups) > 1 or inspection.full):
+        sentences: tuple[str, ...] = ()
+        if inspection.fading_texts < inspection.texts:
+            sample = pluralize(inspection.fading_texts, "text")
+            sentences = (_describe_sample(sample, inspection.texts),)
+        title = f"{FADING}, by length of the text"
+        table = _tabulate_groups(groups, full=inspection.full)
+        yield DisplaySection(title, sentences, tables=(table,))
 
 
 def _advise(inspection: Inspection) -> str:
@@ -437,11 +399,7 @@ def _advise(inspection: Inspection) -> str:
     chunks = inspection.chunks
     assert inspection.fading
     if chunks and chunks.is_advised:
-        texts = pluralize(inspection.chunk_texts, "text")
-        if inspection.excerpt_tokens:
-            excerpts = pluralize(inspection.chunk_texts, "excerpt")
-            texts = f"{excerpts} of at most {inspection.excerpt_tokens:,} tokens"
-        return chunks.advise(texts, inspection.vectors_per_text)
+        return chunks.advise(inspection.chunk_sample, inspection.vectors_per_text)
     if chunks and chunks.has_few_texts and inspection.fading_texts == inspection.texts:
         largest = max(row.size or 0 for row in chunks.rows) if inspection.unread.texts_cut else 0
         return messages.advise_more_texts(inspection.texts, largest)
@@ -449,31 +407,19 @@ def _advise(inspection: Inspection) -> str:
     return messages.describe_advice(inspection.fading[-1].findings, task)
 
 
-def _build_chunk_commands(inspection: Inspection) -> tuple[str, str]:
-    """Build the commands that write code for the advised chunks, and that evaluate them; empty
-    without advice.
+def _build_next_commands(inspection: Inspection) -> str:
+    """Build the command that writes code for the advised chunks or, without advice and for a task,
+    the commands that follow from the state.
     """
-    model = inspection.chunks and inspection.chunks.chunked_model
-    if not model:
-        return "", ""
     reference = inspection.reference
-    deployment = ""
-    if reference.data:
+    if inspection.chunks and inspection.chunks.chunked_model and reference.data:
         command = reference.write(
             "posir", "inspect", reference.model, reference.data, "--snippet", "langchain"
         )
-        kinds = "langchain, llamaindex, haystack, qdrant or elasticsearch"
-        deployment = f"# code for {kinds}\n{command}"
-    task = reference.data if inspection.is_task else MINI
-    run = reference.write("mteb", "run", "-t", task, "-m", model)
-    return deployment, f"# to evaluate these chunks on a task\n{run}"
-
-
-def _build_next_commands(inspection: Inspection) -> str:
-    """Build the commands that follow from the state; empty unless the texts are those of a task."""
+        return f"# code for langchain, llamaindex, haystack, qdrant or elasticsearch\n{command}"
     if not inspection.is_task or not inspection.fading:
         return ""
-    return "\n".join(build_commands(inspection.fading[-1].findings, inspection.reference))
+    return "\n".join(build_commands(inspection.fading[-1].findings, reference))
 
 
 def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tuple[str, str]]:
@@ -491,17 +437,15 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
 
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
-    questions = pluralize(other.questions, "question")
-    unwritten = pluralize(other.unwritten, "sentence")
-    none = f"; about {unwritten} there is none" if other.unwritten else ""
-    sentences = [f"{questions} that {other.writer} wrote{none}."]
+    sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote."]
     if other.writer_is_model:
         sentences.append(
             "That is the inspected model: they favor it, and small chunks. Name another if you "
             "have one."
         )
     if other.words_alone:
-        shared, chance = map(format_percent, astuple(other.words_alone))
+        shared = format_percent(other.words_alone.shared_words)
+        chance = format_percent(other.words_alone.chance)
         sentences.append(messages.WORD_BASELINE.format(shared=shared, chance=chance))
     chunks = other.chunks
     if not chunks:
@@ -514,38 +458,22 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
     return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
 
 
-def _describe_sample(
-    texts: int, inspected: int, excerpt_tokens: int | None = None
-) -> Iterator[str]:
-    is_part = texts < inspected
-    sample = f"{texts:,} of the {inspected:,} texts" if is_part else f"all {inspected:,} texts"
-    if excerpt_tokens:
-        excerpts = pluralize(texts, "excerpt")
-        yield (
-            f"Measured on {excerpts} of at most {excerpt_tokens:,} tokens, from {sample}, drawn at "
-            "random; what chunks gain in longer texts is not measured here."
-        )
-    elif is_part:
-        yield f"Measured on {sample}, drawn at random."
+def _describe_sample(sample: str, inspected: int) -> str:
+    return f"Measured on {sample}, drawn at random from {inspected:,} texts."
 
 
 def _describe_texts(inspection: Inspection) -> str:
-    """Describe how long the texts are, of how many they are a sample, and their languages if there
-    are several.
-    """
-    skipped = sum(item.number for item in inspection.skipped)
-    is_sample = inspection.texts_found > inspection.texts + len(inspection.skipped)
-    sample = f", a sample of {inspection.texts_found:,}" if is_sample else ""
+    """Describe how long the texts are, and their languages if there are several."""
     about = "about " if inspection.tokens_estimated else ""
     described = (
-        f"The texts, from {inspection.source}{sample}, have {about}{inspection.median_tokens:,.0f} "
-        "tokens at the median"
+        f"The texts, from {inspection.source}, have {about}{inspection.median_tokens:,.0f} tokens "
+        "at the median"
     )
+    if inspection.texts_found > inspection.texts + len(inspection.skipped):
+        described += f"; they are a sample of {inspection.texts_found:,}"
     if len(inspection.languages) > 1:
         languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
         described += f"; languages: {languages}"
-    if skipped:
-        described += f"; {pluralize(skipped, 'other is', 'others are')} left out"
     return f"{described}."
 
 
@@ -556,50 +484,38 @@ def _describe_averages(scores: PositionScores) -> str:
     findings = scores.findings
     described = messages.describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
-    score = scores.ndcg_at_10_not_read
-    if not baseline or score is None:
+    if not baseline or scores.ndcg_at_10_not_read is None:
         return described
-    is_guessed = 1.5 * baseline.chance < score <= baseline.shared_words
-    truncated = messages.describe_truncated_scores(
-        findings.read.phrase,
-        score,
-        baseline.shared_words,
-        baseline.chance,
-        is_guessed=is_guessed,
+    truncated = messages.TRUNCATED_SCORES.format(
+        score=format_percent(scores.ndcg_at_10_not_read),
+        read=findings.read.phrase,
+        shared=format_percent(baseline.shared_words),
+        chance=format_percent(baseline.chance),
     )
     return f"{described} {truncated}"
 
 
-def _build_tables(inspection: Inspection, scores: Sequence[PositionScores]) -> Iterator[Table]:
-    """Yield nDCG@10 and the verdict by wording, then by length; with `full`, observed values and
-    PSI as well.
+def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
+    """Tabulate nDCG@10 and the verdict by wording and length; with `full`, start minus end and PSI
+    as well.
     """
-    several = len(scores) > 1
-    groups = {f"all, {of.wording.words}" if several else "all": of.findings for of in scores}
-    lengths = {name: of for name, of in scores[-1].groups.items() if name != ALL}
-    groups |= lengths if len(lengths) > 1 else {}
-    headings = ("Texts", "nDCG@10", "State", "Effect within the window")
-    rows = [
-        (
+    effect = "Effect within the window"
+    headings = ["Texts", "nDCG@10", "State", effect]
+    if full:
+        headings += ["Start minus end", "PSI as published", "by chance"]
+    rows = []
+    for name, findings in groups.items():
+        cells = [
             name,
             format_estimate(findings[Quantity.NDCG_AT_10].estimate, format_percent),
             messages.label_state(findings),
             messages.format_finding(findings.verdict, with_level=False),
-        )
-        for name, findings in groups.items()
-    ]
-    columns = build_columns(headings, (headings[1], headings[3]), drawn=headings[3:])
-    yield Table(columns, tuple(rows))
-    if not inspection.full:
-        return
-    headings = ("Texts", "Start minus end", "PSI as published", "by chance")
-    observed = [
-        (
-            name,
-            format_estimate(findings[Quantity.START_MINUS_END].estimate, format_points),
-            format_score(Unit.INDEX, findings[Quantity.PSI_AS_PUBLISHED].estimate),
-            format_score(Unit.INDEX, findings[Quantity.PSI_BY_CHANCE].estimate),
-        )
-        for name, findings in groups.items()
-    ]
-    yield Table(build_columns(headings, headings[1:]), tuple(observed))
+        ]
+        if full:
+            observed = findings[Quantity.START_MINUS_END].estimate
+            cells.append(format_estimate(observed, format_points))
+            cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_AS_PUBLISHED].estimate))
+            cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_BY_CHANCE].estimate))
+        rows.append(tuple(cells))
+    columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=[effect])
+    return Table(columns, tuple(rows))

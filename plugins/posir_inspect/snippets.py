@@ -23,8 +23,8 @@ SnippetKind: TypeAlias = Literal["langchain", "llamaindex", "haystack", "qdrant"
 
 #: Those that need no tokenizer of the model.
 UNCOUNTED: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
-#: Fewest words of a chunk that Elasticsearch takes.
-LEAST_WORDS = 20
+#: Smallest number of words of a chunk that Elasticsearch takes.
+MIN_WORDS = 20
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,8 @@ def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer |
     """Raise PosirError if no library can count the tokens of the chunks of a model."""
     if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
-            f"--snippet {kind}: the chunks of {model} are cut at estimated tokens, since its "
-            "tokenizer is not here; no splitter counts these. Compare splitters of your own with "
-            "--chunker, or write a snippet for qdrant."
+            f"--snippet {kind}: the tokenizer of {model} is unknown, so no library can count the "
+            "tokens of its chunks. Use --snippet qdrant, or compare splitters with --chunker."
         )
 
 
@@ -55,19 +54,15 @@ def write_snippet(
     texts: Sequence[str],
     tokens: int,
 ) -> Snippet:
-    """Return code for the advised chunks; `tokens` are those of all texts."""
-    size, model = chunks.row.size, chunks.chunked_model
-    if not size or not model:
-        if not chunks.decided:
-            return Snippet(
-                kind, "No code: whether chunks serve better than whole texts is inconclusive."
-            )
-        own = f"Your splitter {chunks.row.chunker} serves best: keep its settings."
-        return Snippet(
-            kind, own if chunks.row.chunker else "No code: whole texts serve, without a splitter."
-        )
+    """Write code for the advised chunks; `tokens` are those of all texts."""
+    size = chunks.row.size
+    if not size or not chunks.chunked_model:
+        reason = "whole texts serve best, or no chunks are shown to be better"
+        if chunks.row.chunker:
+            reason = f"your splitter {chunks.row.chunker} serves best"
+        return Snippet(kind, f"No code: {reason}.")
     words = max(
-        LEAST_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1))
+        MIN_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1))
     )
     environment = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True
@@ -77,22 +72,15 @@ def write_snippet(
         tokenizer=repr(tokenizer.tokenizer.name_or_path) if tokenizer else "",
         size=size,
         step=Chunking(size).step,
-        model=repr(model),
+        model=repr(chunks.chunked_model),
         distance=distance,
         words=words,
         overlap=words // 2,
     )
+    sentence = "These are the chunks that were measured; half of each is in the next one."
     if kind == "elasticsearch":
-        said = (
-            f"Not run by posir, and not the same chunks: Elasticsearch counts words, and {size} "
-            "tokens have about "
-            f"{words} words in these texts. Measure your index with `posir score --retriever`."
+        sentence = (
+            "Not run by posir, and not the same chunks: Elasticsearch counts words, and "
+            f"{size} tokens have about {words} words in these texts."
         )
-    elif kind == "qdrant":
-        said = "The chunks that were measured, in an index in memory that groups them by document."
-    else:
-        said = (
-            "These are the chunks that were measured, character by character; half of each is in "
-            "the next one."
-        )
-    return Snippet(kind, said, code)
+    return Snippet(kind, sentence, code)

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
 
 #: Sizes of chunks in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)
-CHUNKS, CHUNKERS = "Which chunk size serves these texts", "Which chunker serves these texts"
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
@@ -75,16 +74,20 @@ class TokenDivision:
     """Chunks of so many tokens."""
 
     size: int
+    in_context: bool = False
+    """Whether a server embeds them in the context of their text; they do not overlap then."""
 
     @property
     def chunker(self) -> str | None:
-        """None: the size is enough."""
-        return None
+        """The name of chunks in context; None where the size is enough."""
+        return f"{self.size} tokens in context" if self.in_context else None
 
     def estimate_tokens(self, length: int) -> int:
         """Count the tokens of the chunks of a text of that many tokens; 0 if the text is the only
         chunk.
         """
+        if self.in_context:
+            return length
         if length <= self.size:
             return 0
         return sum(end - start for start, end in Chunking(self.size).group(length))
@@ -92,33 +95,15 @@ class TokenDivision:
     def count(self, questions: QuestionSet) -> ChunkCounts:
         """Count the tokens of the chunks of all texts."""
         return ChunkCounts(
-            sum(self.estimate_tokens(length) or length for length in questions.tokens.values())
+            sum(self.estimate_tokens(length) or length for length in questions.lengths)
         )
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search as `MODEL+chunks(SIZE)` searches."""
+        """Build a search as `MODEL+chunks(SIZE)` or `MODEL+context_chunks(SIZE)` searches."""
+        if self.in_context:
+            chunker = Chunker.of_model(model, Chunking(self.size, self.size))
+            return MaximumSearch(model, chunker.vectorize_in_context, memory)
         return MaximumSearch(model, Chunker.of_model(model, Chunking(self.size)).vectorize, memory)
-
-
-@dataclass(frozen=True)
-class ContextDivision(TokenDivision):
-    """Chunks of so many tokens without overlap, which a server embeds in the context of their
-    text.
-    """
-
-    @property
-    def chunker(self) -> str:
-        """The name that it is shown by."""
-        return f"{self.size} tokens in context"
-
-    def estimate_tokens(self, length: int) -> int:
-        """Count the tokens of a text, each of which is in one chunk."""
-        return length
-
-    def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search as `MODEL+context_chunks(SIZE)` searches."""
-        chunker = Chunker.of_model(model, Chunking(self.size, self.size))
-        return MaximumSearch(model, chunker.vectorize_in_context, memory)
 
 
 class SplitterDivision:
@@ -190,14 +175,13 @@ class Costs:
 
     whole: Integers
     """The part of the text within the window."""
-    rotations: Integers
-    """Its rotated versions, at most."""
-    questions: Integers
-    """Its questions in their rarest words and, if there are any, in other words. Those in other
-    words are assumed to be as long.
+    searched: Integers
+    """The same with its rotated versions, at most, and its questions in their rarest words and, if
+    there are any, in other words. Those in other words are assumed to be as long.
     """
-    verbatim: Integers
     chunks: Integers
+    total: int
+    """Tokens of everything, verbatim questions included."""
 
     @classmethod
     def count(
@@ -212,40 +196,24 @@ class Costs:
 
         Questions are asked in one or two wordings besides verbatim.
         """
-        lengths = np.array([*questions.tokens.values()], np.int64)
-        read = np.minimum(lengths, window or lengths)
+        lengths = np.array(questions.lengths, np.int64)
+        whole = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
         owners = [rows[question.document] for question in questions.questions]
         asked = {}
         for wording in WITHOUT_MODEL:
-            texts = [question.wordings[wording] for question in questions.questions]
-            asked[wording] = np.zeros_like(lengths)
-            np.add.at(asked[wording], owners, tokenizer.count_all(texts))
+            counts = tokenizer.count_all(
+                [question.wordings[wording] for question in questions.questions]
+            )
+            asked[wording] = np.bincount(owners, counts, len(rows)).astype(np.int64)
         chunks = [
             sum(division.estimate_tokens(length) for division in divisions)
             for length in lengths.tolist()
         ]
-        return cls(
-            whole=read,
-            rotations=_count_rotations(lengths, read),
-            questions=asked[Wording.RAREST_WORDS] * wordings,
-            verbatim=asked[Wording.VERBATIM],
-            chunks=np.array(chunks, np.int64),
-        )
-
-    @property
-    def total(self) -> int:
-        """Tokens of everything."""
-        return int((self.searched + self.verbatim + self.chunks).sum())
-
-    @property
-    def searched(self) -> Integers:
-        """Tokens of each text with its versions and questions."""
-        return self.whole + self.rotations + self.questions
-
-    def count_whole(self, texts: int) -> int:
-        """Count the tokens of the first texts, with their versions and questions."""
-        return int(self.searched[:texts].sum())
+        searched = whole + _count_rotations(lengths, whole)
+        searched += wordings * asked[Wording.RAREST_WORDS]
+        total = searched.sum() + sum(chunks) + asked[Wording.VERBATIM].sum()
+        return cls(whole, searched, np.array(chunks, np.int64), int(total))
 
 
 def _count_rotations(lengths: Integers, read: Integers) -> Integers:
@@ -316,13 +284,13 @@ class ChunkRow:
         return f"chunks of {self.size} tokens" if self.size else f"whole {self.unit}s"
 
     @property
-    def is_better(self) -> bool:
-        """Whether chunks are better than whole texts."""
-        return self.change is not None and self.change.state is ChangeState.BETTER
+    def state(self) -> ChangeState | None:
+        """The state of the change from whole texts; None for these."""
+        return self.change.state if self.change else None
 
     def record(self) -> dict[str, object]:
         """Convert to a row of an inspection; the interval of the change is at 98.33%."""
-        difference = self.change and self.change.estimate
+        difference = self.change.estimate if self.change else None
         return {
             "chunk_size": self.size,
             "chunker": self.chunker,
@@ -330,7 +298,7 @@ class ChunkRow:
             "tokens": self.counts.tokens,
             "ndcg_at_10": self.ndcg_at_10,
             "change": difference if difference and difference.interval else None,
-            "change_state": self.change and self.change.state,
+            "change_state": self.state,
         }
 
 
@@ -340,28 +308,29 @@ def compare_divisions(
     questions: QuestionSet,
     window: int | None,
     unit: str,
-) -> tuple[ChunkRow, ...]:
+) -> list[ChunkRow]:
     """Compare divisions into chunks with whole texts, which the first search is in, by the
     questions in one wording.
     """
     whole, *divided = searches
-    tokens = sum(min(length, window or length) for length in questions.tokens.values())
+    tokens = sum(min(length, window or length) for length in questions.lengths)
     group = analyze(whole.values[wording]).overall
     rows = [ChunkRow(None, None, whole.vectors, ChunkCounts(tokens), group, None, unit)]
     for search in divided:
-        assert search.division is not None
+        division = search.division
+        assert division is not None
         row = ChunkRow(
-            search.division.size,
-            search.division.chunker,
+            division.size,
+            division.chunker,
             search.vectors,
-            search.division.count(questions),
+            division.count(questions),
             analyze(search.values[wording]).overall,
             change=None,
             unit=unit,
             cost=search.vectors / whole.vectors,
         )
         rows.append(replace(row, change=_compare(rows[0], row)))
-    return tuple(rows)
+    return rows
 
 
 def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
@@ -377,24 +346,25 @@ class ChunkComparison:
     advised.
     """
 
-    rows: tuple[ChunkRow, ...]
+    rows: Sequence[ChunkRow]
     row: ChunkRow
     """The chosen row."""
-    from_best: tuple[ChangeRow, ...]
-    """The change from the best row to the chosen row, if it is another one."""
-    doubts: tuple[ChangeRow, ...]
-    """The change from the best row to the cheapest one that may serve with fewer vectors."""
+    best: ChunkRow
+    """The row with the highest nDCG@10."""
+    others: tuple[ChangeRow, ...]
+    """The change from the best row to the chosen row, if it is another one, and to the cheapest
+    chunks that may serve with fewer vectors.
+    """
     model: str
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """What the chosen row gains and costs, and which others may serve."""
-        changes = [messages.describe_change(row) for row in (*self.from_best, *self.doubts)]
+        first = [messages.WHOLE_SERVES.format(whole=self.row.name)]
         if self.change is not None:
             cost = messages.CHUNK_COST.format(cost=self.row.cost)
-            return (messages.describe_change(self.change), cost, *changes)
-        whole = messages.WHOLE_SERVES.format(whole=self.row.name)
-        return tuple(changes if self.from_best else [whole, *changes])
+            first = [messages.describe_change(self.change), cost]
+        return (*first, *map(messages.describe_change, self.others))
 
     @property
     def change(self) -> ChangeRow | None:
@@ -404,7 +374,7 @@ class ChunkComparison:
     @property
     def decided(self) -> bool:
         """Whether the chosen row is whole texts, or its change from these is decided."""
-        return self.change is None or self.change.state is not ChangeState.INCONCLUSIVE
+        return self.row.state is not ChangeState.INCONCLUSIVE
 
     @property
     def is_advised(self) -> bool:
@@ -417,32 +387,33 @@ class ChunkComparison:
         return all(row.change.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
 
     @property
-    def title(self) -> str:
-        """The question that it answers."""
-        return CHUNKERS if any(row.chunker for row in self.rows) else CHUNKS
+    def has_splitters(self) -> bool:
+        """Whether splitters are compared, instead of sizes."""
+        return any(row.chunker for row in self.rows)
 
     @property
-    def best(self) -> ChunkRow | None:
-        """The row with the highest nDCG@10, if it is not the chosen one and better than whole
-        texts.
-        """
-        best = _find_best(self.rows)
-        return best if best is not self.row and best.is_better else None
+    def title(self) -> str:
+        """The question that it answers."""
+        return f"Which {'chunker' if self.has_splitters else 'chunk size'} serves these texts"
 
     def advise(self, texts: str, vectors: float | None) -> str:
         """Describe the advised chunks, what they gain on some texts, and cost in all texts."""
-        best = self.best
-        return messages.describe_chunk_advice(
-            self.row.name,
-            texts,
-            (self.rows[0].ndcg_at_10.value, self.row.ndcg_at_10.value),
-            vectors=vectors,
-            cost=self.row.cost,
-            is_better=self.row.is_better,
-            best=(best.name, best.ndcg_at_10.value, best.vectors / self.row.vectors)
-            if best
-            else None,
+        row = self.row
+        cost = f"{row.cost:.1f} times the vectors"
+        advice = messages.CHUNK_ADVICE.format(
+            chunks=row.name,
+            whole=format_percent(self.rows[0].ndcg_at_10.value),
+            value=format_percent(row.ndcg_at_10.value),
+            texts=texts,
+            cost=f"about {vectors:,.0f} vectors a text" if vectors else cost,
         )
+        if self.best is not row and self.best.state is ChangeState.BETTER:
+            advice += messages.BEST_CHUNKS.format(
+                chunks=self.best.name,
+                value=format_percent(self.best.ndcg_at_10.value),
+                times=self.best.vectors / row.vectors,
+            )
+        return f"{advice}."
 
     @property
     def chunked_model(self) -> str | None:
@@ -457,40 +428,33 @@ class ChunkComparison:
     def describe_counts(self) -> Iterator[str]:
         """Yield how many chunks are truncated, and how many are not in their text."""
         for row in self.rows:
-            chunks = f"of {pluralize(row.vectors, 'chunk')}"
+            chunks = f"of {pluralize(row.vectors, 'chunk')} are"
             if row.counts.cut:
-                yield f"{row.chunker}: {row.counts.cut:,} {chunks} are longer than the model reads."
+                yield f"{row.chunker}: {row.counts.cut:,} {chunks} longer than the model reads."
             if row.counts.lost:
-                yield (
-                    f"{row.chunker}: {row.counts.lost:,} {chunks} are not in their text, and are "
-                    "encoded as they are."
-                )
+                yield f"{row.chunker}: {row.counts.lost:,} {chunks} not in their text."
 
     def tabulate(self) -> Table:
         """Build a table with a line for whole texts and for each way to split them."""
-        vectors = "Vectors\na text" if self.row.unit == "text" else "Vectors\nan excerpt"
-        has_tokens = self.title == CHUNKERS
-        tokens = ["Tokens"] if has_tokens else []
-        headings = ["Chunks", vectors, *tokens, "nDCG@10", "State", "Change from whole"]
+        vectors = f"Vectors\n{'a text' if self.row.unit == 'text' else 'an excerpt'}"
+        headings = ["Chunks", vectors, "nDCG@10", "State", "Change from whole"]
+        if self.has_splitters:
+            headings.insert(2, "Tokens")
         rows = []
         for row in self.rows:
             name = f"{row.size:,} tokens" if row.size else row.name
-            advised = "\n(fewest vectors)" if row is self.row and self.is_advised else ""
-            state = messages.label_change(row.change) if row.change else ""
-            change = messages.format_difference(row.change) if row.change else ""
-            rows.append(
-                (
-                    name + advised,
-                    f"{row.cost:.1f}",
-                    *([format_count(row.counts.tokens)] if has_tokens else []),
-                    format_estimate(row.ndcg_at_10, format_percent),
-                    state,
-                    change or MISSING,
-                )
-            )
+            if row is self.row and self.is_advised:
+                name += "\n(fewest vectors)"
+            score = format_estimate(row.ndcg_at_10, format_percent)
+            cells = [name, f"{row.cost:.1f}", score, "", MISSING]
+            if row.change:
+                cells[3] = messages.label_change(row.change)
+                cells[4] = messages.format_difference(row.change) or MISSING
+            if self.has_splitters:
+                cells.insert(2, format_count(row.counts.tokens))
+            rows.append(tuple(cells))
         columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
-        notes = (messages.note_chunk_choice(is_better=self.row.is_better),)
-        return Table(columns, tuple(rows), notes=notes if self.is_advised else ())
+        return Table(columns, tuple(rows))
 
     def document(self) -> dict[str, object]:
         """Convert to JSON, without the rows."""
@@ -502,10 +466,6 @@ class ChunkComparison:
         }
 
 
-def _find_best(rows: Sequence[ChunkRow]) -> ChunkRow:
-    return max(rows, key=lambda row: row.ndcg_at_10.value)
-
-
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     """Choose the fewest vectors that are better than whole texts in nDCG@10, or else of the best
     and what is equivalent to it.
@@ -513,24 +473,16 @@ def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
     Queries in a text's own words favor small chunks, so that the best are often the smallest that
     were tried.
     """
-    best = _find_best(rows)
+    best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {row: _compare(best, row) for row in rows if row is not best}
-    better = [row for row in rows if row.is_better]
+    better = [row for row in rows if row.state is ChangeState.BETTER]
     equivalent = [row for row in changes if changes[row].state is ChangeState.EQUIVALENT]
     chosen = min(better or [best, *equivalent], key=lambda row: row.vectors)
-    cheaper = [
-        row
-        for row, change in changes.items()
-        if change.state is ChangeState.INCONCLUSIVE and row.vectors < chosen.vectors
-    ]
-    cheapest = min(cheaper, key=lambda row: row.vectors, default=None)
-    is_inconclusive = chosen.change and chosen.change.state is ChangeState.INCONCLUSIVE
-    # Whether whole texts serve is then told by the change of the chosen row.
-    is_told = cheapest is rows[0] and is_inconclusive
-    return ChunkComparison(
-        rows=tuple(rows),
-        row=chosen,
-        from_best=() if chosen is best else (changes[chosen],),
-        doubts=(changes[cheapest],) if cheapest and not is_told else (),
-        model=model,
-    )
+    others = [] if chosen is best else [changes[chosen]]
+    # Whether whole texts serve is told by the change of the chosen row.
+    for row in sorted(rows[1:], key=lambda row: row.vectors):
+        is_open = row in changes and changes[row].state is ChangeState.INCONCLUSIVE
+        if is_open and row.vectors < chosen.vectors:
+            others.append(changes[row])
+            break
+    return ChunkComparison(rows, chosen, best, tuple(others), model)

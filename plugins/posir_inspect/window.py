@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
@@ -136,83 +135,81 @@ class WindowReading(Result):
     @property
     def sentence(self) -> str:
         """A sentence on the part that the model reads, and how that compares with its claim."""
-        return _describe_reading(self)
-
-    def records(self) -> tuple[dict[str, Any], ...]:
-        """Return one row."""
-        tokens = self.tokens
-        row = {
-            "model": self.model,
-            "revision": self.revision,
-            "part": self.reading.part or ReadKind.ALL,
-            "tokens": tokens.low,
-            "tokens_high": None if self.reading.complete else tokens.high,
-            "tokens_from_start": self.tokens_from_start.low,
-            "tokens_estimated": self.special_tokens is None,
-            "special_tokens": self.special_tokens,
-            "prompt_tokens": self.prompt_tokens,
-            "content_tokens": self.text_tokens,
-            "characters_of_english": self.characters_of_english,
-            "unit": self.reading.unit,
-            "claimed_tokens": self.claimed_tokens,
-            "claimed_by": self.claimed_by,
-            "reads_all_tried": self.reading.complete,
-            "refusal": self.reading.refusal,
-            "required": self.required,
-            "enough": self.enough,
-        }
-        if self.fit:
-            row |= {"chunks": self.fit.chunks, "chunks_too_long": self.fit.too_long}
-        return (row,)
+        reading = self.reading
+        is_counted = self.special_tokens is not None
+        about = "" if is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
+        template = messages.WINDOWS[_compare_claim(self)]
+        sentence = template.format(
+            length=f"{_describe_length(self)} {'tokens' if is_counted else reading.unit}",
+            about=about,
+            claimant=self.claimed_by,
+            rest=messages.REFUSES if reading.refusal else messages.IGNORES,
+            claimed=f"{self.claimed_tokens or 0:,}",
+        )
+        added = (self.special_tokens or 0) + self.prompt_tokens
+        if not is_counted or not added:
+            return sentence
+        text = _describe_bounds(Bounds(self.tokens.low - added, self.tokens.high - added))
+        parts = [f"{text} are of the text"]
+        if self.special_tokens:
+            parts.append(f"{self.special_tokens:,} added by the model")
+        if self.prompt_tokens:
+            prompt = "the question" if self.is_reranker else "its prompt"
+            parts.append(f"{self.prompt_tokens:,} of {prompt}")
+        return f"{sentence} Of these tokens, {', '.join(parts[:-1])} and {parts[-1]}."
 
 
 def complete_reading(window: WindowReading) -> WindowReading:
     """Add what is shown and exported."""
     reading = window.reading
-    (row,) = window.records()
+    tokens = window.tokens
+    row = {
+        "model": window.model,
+        "revision": window.revision,
+        "part": reading.part or ReadKind.ALL,
+        "tokens": tokens.low,
+        "tokens_high": None if reading.complete else tokens.high,
+        "tokens_from_start": window.tokens_from_start.low,
+        "tokens_estimated": window.special_tokens is None,
+        "special_tokens": window.special_tokens,
+        "prompt_tokens": window.prompt_tokens,
+        "content_tokens": window.text_tokens,
+        "characters_of_english": window.characters_of_english,
+        "unit": reading.unit,
+        "claimed_tokens": window.claimed_tokens,
+        "claimed_by": window.claimed_by,
+        "reads_all_tried": reading.complete,
+        "refusal": reading.refusal,
+        "required": window.required,
+        "enough": window.enough,
+    }
     measured_on = {
         "documents": reading.documents,
         "synthetic": reading.synthetic,
         "words_read": reading.words,
         "characters_read": reading.characters,
     }
-    sentences = [window.sentence, *_describe_unread(window), *_describe_requirement(window)]
+    sentences = [window.sentence, *_describe_details(window)]
+    misfits = False
     if window.fit:
+        row |= {"chunks": window.fit.chunks, "chunks_too_long": window.fit.too_long}
         sentences.append(window.fit.sentence)
+        misfits = window.fit.required and window.fit.too_long > 0
     footer: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     if window.reference.model and not window.is_reranker:
         footer = (f"For a task, or a folder of your own texts instead of {MINI}:",)
         commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
-    misfits = window.fit is not None and window.fit.required and window.fit.too_long > 0
     return replace(
         window,
         title=window.model,
+        rows=(row,),
         values={**row, "sentence": window.sentence, "measured_on": measured_on},
         parts=(DisplaySection(window.model, tuple(sentences)),),
         footer=footer,
         commands=commands,
         exit_status=int(window.enough is False or misfits),
     )
-
-
-def _describe_reading(window: WindowReading) -> str:
-    reading = window.reading
-    is_counted = window.special_tokens is not None
-    unit = "tokens" if is_counted else reading.unit
-    length = _describe_length(window)
-    values = {
-        "length": f"{length} {unit}",
-        "about": "" if is_counted else _estimate_tokens(window),
-        "claimant": window.claimed_by,
-        "rest": messages.REFUSES if reading.refusal else messages.IGNORES,
-        "claimed": f"{window.claimed_tokens or 0:,}",
-    }
-    template = messages.WINDOWS[_compare_claim(window)]
-    if template is messages.WINDOWS["less"] and is_counted:
-        template = messages.FEWER_TOKENS
-        values["length"] = length
-    return template.format(**values) + (_describe_added(window) if is_counted else "")
 
 
 def _compare_claim(window: WindowReading) -> str:
@@ -234,12 +231,11 @@ def _describe_length(window: WindowReading) -> str:
     """Describe how much is read, and from which part of a text, without the unit."""
     reading = window.reading
     start = reading.at_start
+    total = window.tokens
+    head = window.count(start) if start and start.tokens else None
     if window.special_tokens is None:
         total = reading.bounds
         head = start.in_unit(reading.unit) if start else None
-    else:
-        total = window.tokens
-        head = window.count(start) if start and start.tokens else None
     if reading.part is Part.ENDS and head is not None:
         tail = Bounds(total.low - head.low, total.high - head.high)
         return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)}"
@@ -248,31 +244,8 @@ def _describe_length(window: WindowReading) -> str:
     return f"{lead} {_describe_bounds(total)}"
 
 
-def _estimate_tokens(window: WindowReading) -> str:
-    """Estimate the tokens of a length in words or characters, in parentheses."""
-    if not window.reading.synthetic:
-        return f" (about {window.tokens.high:,} tokens, estimated)"
-    if window.reading.unit == "words":
-        return " of frequent English words, about a token each"
-    return f" (about {_describe_bounds(window.tokens)} tokens)"
-
-
-def _describe_added(window: WindowReading) -> str:
-    """Describe how many of the tokens are not of the text; empty if all are."""
-    prompt = "the question" if window.is_reranker else "its prompt"
-    special = window.special_tokens or 0
-    parts = [f"{special:,} added by the model"] if special else []
-    if window.prompt_tokens:
-        parts.append(f"{window.prompt_tokens:,} of {prompt}")
-    if not parts:
-        return ""
-    added = special + window.prompt_tokens
-    text = Bounds(window.tokens.low - added, window.tokens.high - added)
-    parts.insert(0, f"{_describe_bounds(text)} are of the text")
-    return f" Of these tokens, {', '.join(parts[:-1])} and {parts[-1]}."
-
-
-def _describe_unread(window: WindowReading) -> Iterator[str]:
+def _describe_details(window: WindowReading) -> Iterator[str]:
+    """Yield what is not read, and whether enough is read."""
     reading = window.reading
     if reading.refusal:
         yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
@@ -282,28 +255,15 @@ def _describe_unread(window: WindowReading) -> Iterator[str]:
             part=reading.part, characters=window.characters_of_english, words=words
         )
     elif reading.part is not None:
-        yield messages.NOT_READ.format(
-            rest="What is between these" if reading.part is Part.ENDS else "The rest",
-            output="score" if window.is_reranker else "embedding",
-        )
-
-
-def _describe_requirement(window: WindowReading) -> Iterator[str]:
-    if window.required is None:
-        return
-    read = window.tokens_from_start
-    verb = "This may not be"
-    if window.enough:
-        verb = "This is"
-    elif read.high < window.required:
-        verb = "This is not"
-    if window.reading.part in (None, Part.FIRST):
+        output = "score" if window.is_reranker else "embedding"
+        yield messages.NOT_READ.format(output=output)
+    if window.required is not None:
+        verb = "This may not be"
+        if window.enough:
+            verb = "This is"
+        elif window.tokens_from_start.high < window.required:
+            verb = "This is not"
         yield messages.REQUIREMENT.format(verb=verb, required=window.required)
-        return
-    number = "and the start of a long text is not read"
-    if read.high:
-        number = f"of which only {_describe_bounds(read)} are read"
-    yield messages.START_REQUIREMENT.format(verb=verb, required=window.required, number=number)
 
 
 def measure_window(
@@ -344,21 +304,27 @@ def measure_fit(
         {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},
         key=lambda chunk: -len(chunk.encode()),
     )
+    longest = chunks[0]
+    too_long = 0
+    is_complete = True
     if model.tokenizer:
         counts = model.tokenizer.count_all(chunks)
-        long = [count > (reading.tokens or reading.estimated_tokens).low for count in counts]
-        return ChunkFit(splitter.name, len(chunks), sum(long), True, chunks[int(np.argmax(counts))])
-    place = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}.get(reading.part or Part.FIRST, 1.0)
-    too_long, done = 0, False
+        longest = chunks[int(np.argmax(counts))]
+        too_long = sum(count > (reading.tokens or reading.estimated_tokens).low for count in counts)
+        return ChunkFit(splitter.name, len(chunks), too_long, is_complete, longest)
+    places = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}
+    place = places.get(reading.part or Part.FIRST, 1.0)
     with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
         probe = ModelProbe(model.encode, advance)
         for start in range(0, len(chunks), CUTS):
+            if probe.requests >= MAX_FIT_REQUESTS:
+                is_complete = False
+                break
             cut = sum(probe.find_cut_texts(chunks[start : start + CUTS], place))
             too_long += cut
-            done = not cut or start + CUTS >= len(chunks)
-            if done or probe.requests >= MAX_FIT_REQUESTS:
+            if not cut:
                 break
-    return ChunkFit(splitter.name, len(chunks), too_long, done, chunks[0])
+    return ChunkFit(splitter.name, len(chunks), too_long, is_complete, longest)
 
 
 def _describe_bounds(bounds: Bounds) -> str:

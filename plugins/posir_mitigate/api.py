@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from posir_compare.comparison import FORMATS
-from posir_significance.findings import ChangeRow, Metric
+from posir_significance.findings import Metric
 from posir_significance.messages import format_change, group_by_state, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
@@ -39,8 +39,8 @@ ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 SCORES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
-    "with 95% intervals for new documents. Change: from the plain model, at 98.33%, so that those "
-    "of a method hold together. Vectors: per document. Time: relative to the plain model."
+    "with 95% intervals. Change: from the plain model, at 98.33%, for a method's metrics together. "
+    "Vectors: per document. Time: relative to the plain model."
 )
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
@@ -211,32 +211,31 @@ def present_trials(model: str, trials: Sequence[Trial], not_tried: Sequence[str]
 
 def build_table(trials: Sequence[Trial]) -> Table:
     """Build a table with a line for each method."""
-    columns = [Column("Method")]
-    for title in SCORES.values():
-        columns += [Column(title, "right", title), Column("Change", "right", title)]
-    columns += [
+    scores = [
+        Column(name, "right", title) for title in SCORES.values() for name in (title, "Change")
+    ]
+    columns = (
+        Column("Method"),
+        *scores,
         Column("Bias within the window"),
         Column("Vectors", "right", "Cost"),
         Column("Time", "right", "Cost"),
-    ]
+    )
     rows = []
     for trial in trials:
         cells = [trial.method]
         for metric in SCORES:
             estimate = trial.find_estimate(metric)
             cells.append(format_estimate(estimate, FORMATS[metric]))
-            cells.append(_format_change(trial.changes.get(metric)))
+            change = trial.changes.get(metric)
+            cells.append(format_change(change) if change else MISSING)
         cells += [
             label_state(trial.findings),
             format_number(trial.vectors_per_document, ",.1f"),
             format_ratio(trial.time_ratio),
         ]
         rows.append(tuple(cells))
-    return Table(tuple(columns), tuple(rows))
-
-
-def _format_change(change: ChangeRow | None) -> str:
-    return format_change(change) if change else MISSING
+    return Table(columns, tuple(rows))
 
 
 def format_ratio(ratio: float | None) -> str:

@@ -23,7 +23,7 @@ on embeddings with this method is known.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
@@ -31,10 +31,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, TypeAlias
 import numpy as np
 import torch
 from mteb.models import EncoderProtocol
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
+from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
 from mteb.types import PromptType
 from pydantic import Field
 
-from posir_mitigate.method import Mitigation, TransformerParts
+from posir_mitigate.method import Mitigation
 from posir_tasks.base.progress import progress
 from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder, with_cache
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS, EncodingContext
@@ -87,14 +89,18 @@ class DocumentEncoder(WrappedEncoder):
         )
 
 
+#: Units of a chunk; 0 for the default.
+Size: TypeAlias = Annotated[int, Field(ge=0)]
+#: Sentences of a chunk by default.
+SENTENCES = 4
+
+
 class DividingMethod(Mitigation):
     """Base of methods that divide documents into overlapping chunks."""
 
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]]
-    """Units of a chunk unless its size is given."""
-    size: Annotated[int, Field(ge=0)]
-    """Units of a chunk; 0 for the default."""
-    stride: Annotated[int, Field(ge=0)]
+    DEFAULT_TOKENS: ClassVar[int] = 64
+    size: Size
+    stride: Size
     """Units from the start of a chunk to that of the next; 0 for half the size."""
     unit: ChunkUnit
 
@@ -105,7 +111,8 @@ class DividingMethod(Mitigation):
     @property
     def chunking(self) -> Chunking:
         """Size and overlap of the chunks."""
-        return Chunking(self.size or self.DEFAULT_SIZES[self.unit], self.stride, self.unit)
+        default = self.DEFAULT_TOKENS if self.unit is ChunkUnit.TOKENS else SENTENCES
+        return Chunking(self.size or default, self.stride, self.unit)
 
 
 class Combination(StrEnum):
@@ -120,43 +127,17 @@ class Chunks(DividingMethod):
     """Encode chunks of each document in place of the document."""
 
     NAME: ClassVar[str] = "chunks"
+    DEPLOYMENT: ClassVar[str] = (
+        "index each chunk with the id of its document (posir inspect --snippet), or with mean the "
+        "mean of the vectors of its chunks, behind any server of the model"
+    )
     UNLIMITED: ClassVar[bool] = True
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
-        ChunkUnit.TOKENS: 128,
-        ChunkUnit.SENTENCES: 4,
-    }
+    DEFAULT_TOKENS: ClassVar[int] = 128
 
-    size: Annotated[int, Field(ge=0)] = 0
-    stride: Annotated[int, Field(ge=0)] = 0
+    size: Size = 0
+    stride: Size = 0
     combination: Combination = Combination.MAX
     unit: ChunkUnit = ChunkUnit.TOKENS
-
-    @property
-    def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
-        size = self.chunking.size
-        step = self.chunking.step
-        vectors = (
-            f"a vector for every {step} {self.unit}"
-            if self.combination is Combination.MAX
-            else "one vector"
-        )
-        return (
-            f"{vectors}; encodes every token {size / step:.3g} times, also those beyond the "
-            "model's window"
-        )
-
-    @property
-    def deployment(self) -> str:
-        """The index of chunks, or of their mean, behind any server of the plain model."""
-        if self.combination is Combination.MAX:
-            return (
-                "index each chunk with the id of its document (posir inspect --snippet), behind "
-                "any server of the model"
-            )
-        return (
-            "index the mean of the vectors of a document's chunks, behind any server of the model"
-        )
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks; PosirError: no encoder, or chunks of tokens that
@@ -172,13 +153,15 @@ class Chunks(DividingMethod):
             )
         chunker = Chunker.of_model(encoder, self.chunking)
         chunker.check_room(encoder)
-        model = (
-            MaximumSearch(encoder, chunker.vectorize)
-            if self.combination is Combination.MAX
-            else DocumentEncoder(
-                encoder, lambda inner, texts: chunker.vectorize(inner, texts).average()
-            )
-        )
+        model: MaximumSearch | DocumentEncoder
+        if self.combination is Combination.MAX:
+            model = MaximumSearch(encoder, chunker.vectorize)
+        else:
+
+            def average(inner: ModelEncoder, texts: Sequence[str]) -> Vectors:
+                return chunker.vectorize(inner, texts).average()
+
+            model = DocumentEncoder(encoder, average)
         model.read_part = chunker.find_read_part(encoder)
         return model
 
@@ -195,26 +178,17 @@ class ContextChunks(DividingMethod):
         "with the document's id"
     )
     UNLIMITED: ClassVar[bool] = True
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
-        ChunkUnit.TOKENS: 64,
-        ChunkUnit.SENTENCES: 4,
-    }
 
-    size: Annotated[int, Field(ge=0)] = 0
-    stride: Annotated[int, Field(ge=0)] = 0
+    size: Size = 0
+    stride: Size = 0
     """0 for the size: the server joins the chunks, which would repeat what they have in common."""
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
     def chunking(self) -> Chunking:
         """Size and overlap of the chunks."""
-        size = self.size or self.DEFAULT_SIZES[self.unit]
-        return Chunking(size, self.stride or size, self.unit)
-
-    @property
-    def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
-        return f"a vector for every {self.chunking.step} {self.unit}; encodes every document once"
+        chunking = super().chunking
+        return replace(chunking, stride=self.stride or chunking.size)
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that encodes chunks in context; raise PosirError if its server does not
@@ -244,11 +218,6 @@ class BothOrders(Mitigation):
     sentences: Annotated[int, Field(gt=0)] = 1
     """Sentences that stay together in their order."""
 
-    @property
-    def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
-        return "one vector; encodes every document twice"
-
     def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that averages both orders; raise PosirError if the model is no
         encoder.
@@ -256,9 +225,7 @@ class BothOrders(Mitigation):
         return DocumentEncoder(self.require_encoder(base), self.average)
 
     def reverse(self, text: str, language: str) -> str:
-        """Return a text with its sentences, or groups of them, in reverse order; a text of one as
-        it is.
-        """
+        """Put the sentences of a text, or groups of them, in reverse order."""
         chunking = Chunking(self.sentences, self.sentences, ChunkUnit.SENTENCES)
         return " ".join(reversed(chunking.divide(text, find_sentences(text, language))))
 
@@ -279,54 +246,46 @@ class LateChunks(DividingMethod):
         "needs token states, so only in Python (posir.open_model) or by a server that has late "
         "chunking itself"
     )
-    DEFAULT_SIZES: ClassVar[Mapping[ChunkUnit, int]] = {
-        ChunkUnit.TOKENS: 64,
-        ChunkUnit.SENTENCES: 4,
-    }
 
-    size: Annotated[int, Field(ge=0)] = 0
-    stride: Annotated[int, Field(ge=0)] = 0
+    size: Size = 0
+    stride: Size = 0
     unit: ChunkUnit = ChunkUnit.TOKENS
-
-    @property
-    def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
-        return (
-            f"a vector for every {self.chunking.step} {self.unit} within the window; encodes "
-            "every document once"
-        )
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
         """Return the model that pools chunks; PosirError: it lacks mean pooling, a fast tokenizer,
         or a window.
         """
-        parts = self.find_parts(base)
+        encoder = self.require_encoder(base)
         overlap = getattr(self, "overlap", None)
-        if parts.pooling.pooling_mode != "mean":
+        loaded = getattr(base, "model", None)
+        wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
+        modules = list(loaded) if isinstance(base, wrappers) and loaded is not None else []
+        if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
-                f"needs mean pooling, but this model pools by {parts.pooling.pooling_mode}; use "
-                "chunks.",
+                "works inside models of sentence-transformers that are loaded here, with a "
+                "transformer and pooling.",
             )
-        if not parts.pooling.include_prompt:
+        vectorizer = LateVectorizer(loaded, self.chunking, overlap)
+        pooling = modules[1]
+        is_fast = getattr(vectorizer.loaded.tokenizer, "is_fast", False)
+        if not (
+            pooling.pooling_mode == "mean"
+            and pooling.include_prompt
+            and is_fast
+            and vectorizer.loaded.max_seq_length
+        ):
             raise self.unsupported(
-                base, "this model leaves its prompt out of pooling, which chunks cannot."
+                base,
+                "needs mean pooling with the prompt, a fast tokenizer and a known window. This "
+                f"model pools by {pooling.pooling_mode}; use chunks.",
             )
-        if not getattr(parts.loaded.tokenizer, "is_fast", False):
-            raise self.unsupported(
-                base, "needs a fast tokenizer, which says where in the text a token is."
-            )
-        if not parts.loaded.max_seq_length:
-            raise self.unsupported(
-                base, "needs a model with a known window; set its max_seq_length."
-            )
-        vectorizer = LateVectorizer(parts, self.chunking, overlap)
         if overlap is not None and overlap >= vectorizer.window:
             raise self.unsupported(
                 base,
                 f"the overlap is at most {vectorizer.window - 1}, less than the model's window.",
             )
-        search = MaximumSearch(parts.encoder, vectorizer)
+        search = MaximumSearch(encoder, vectorizer)
         search.read_part = None if overlap is None else ReadPart.all(KnownBy.CLASS)
         return search
 
@@ -338,21 +297,21 @@ class LongLateChunks(LateChunks):
     NAME: ClassVar[str] = "long_late_chunks"
     UNLIMITED: ClassVar[bool] = True
 
-    overlap: Annotated[int, Field(ge=0)] = 64
+    overlap: Size = 64
     """Tokens at the start of each later window that only serve as context."""
 
-    @property
-    def cost(self) -> str:
-        """The cost: vectors per document, and work against the plain model."""
-        vectors = f"a vector for every {self.chunking.step} {self.unit}"
-        return f"{vectors}; encodes all of the document, and the overlaps of its windows again"
+
+#: The tokens of a text, prompt and special ones included, and of each chunk the first and the one
+#: after its last.
+TokenizedText: TypeAlias = tuple[list[int], list[tuple[int, int]]]
 
 
 @dataclass(frozen=True)
 class LateVectorizer:
     """Encodes documents and pools their chunks."""
 
-    parts: TransformerParts
+    loaded: Any
+    """The model of sentence-transformers: a transformer, pooling, and what follows it."""
     chunking: Chunking
     overlap: int | None = None
     """Tokens that windows have in common; None for one window, at which texts are truncated."""
@@ -360,7 +319,7 @@ class LateVectorizer:
     @property
     def window(self) -> int:
         """Tokens of a window."""
-        return int(self.parts.loaded.max_seq_length)
+        return int(self.loaded.max_seq_length)
 
     def __call__(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Return the vectors of the documents' chunks."""
@@ -370,94 +329,78 @@ class LateVectorizer:
         order = sorted(range(len(texts)), key=lambda number: -len(tokenized[number][0]))
         size = int(context.encode_kwargs.get("batch_size", 32))
         vectors: dict[int, Vectors] = {}
-        for batch in progress(range(0, len(order), size), "Encoding documents"):
-            numbers = order[batch : batch + size]
-            vectors |= dict(
-                zip(
-                    numbers,
-                    self._pool([tokenized[number] for number in numbers], size),
-                    strict=True,
-                )
-            )
+        for first in progress(range(0, len(order), size), "Encoding documents"):
+            batch = order[first : first + size]
+            pooled = self._pool([tokenized[number] for number in batch], size)
+            vectors |= zip(batch, pooled, strict=True)
         ordered = [vectors[number] for number in range(len(texts))]
         return DocumentVectors(np.concatenate(ordered), list(map(len, ordered)))
 
-    def tokenize(
-        self, text: str, prompt: str, language: str
-    ) -> tuple[list[int], list[tuple[int, int]]]:
-        """Return a text's tokens, prompt and special ones included, and of each chunk the first and
-        the one after its last.
-
-        Text beyond the window is cut off if there is only one.
+    def tokenize(self, text: str, prompt: str, language: str) -> TokenizedText:
+        """Tokenize a text and find its chunks; text beyond the window is cut off if there is only
+        one.
         """
-        limit = (
-            {"truncation": True, "max_length": self.window}
-            if self.overlap is None
-            else {"truncation": False}
-        )
-        encoding = self.parts.loaded.tokenizer(
-            prompt + text, return_offsets_mapping=True, verbose=False, **limit
+        encoding = self.loaded.tokenizer(
+            prompt + text,
+            return_offsets_mapping=True,
+            verbose=False,
+            truncation=self.overlap is None,
+            max_length=self.window if self.overlap is None else None,
         )
         ids = encoding["input_ids"]
-        offsets = enumerate(encoding["offset_mapping"])
         # Special tokens have no characters; the prompt joins the first chunk.
         tokens = [
-            (number, start) for number, (start, end) in offsets if end > max(start, len(prompt))
+            (number, start)
+            for number, (start, end) in enumerate(encoding["offset_mapping"])
+            if end > max(start, len(prompt))
         ]
         firsts = list(range(len(tokens)))
         if self.chunking.unit is ChunkUnit.SENTENCES:
             starts = [span.start + len(prompt) for span in find_sentences(text, language)]
-            places = np.searchsorted([start for _, start in tokens], starts).tolist()
-            firsts = [place for place in dict.fromkeys([0, *places]) if place < len(tokens)]
-        if not firsts:
-            return ids, [(0, len(ids))]
+            indices = np.searchsorted([start for _, start in tokens], starts).tolist()
+            firsts = [index for index in dict.fromkeys([0, *indices]) if index < len(tokens)]
         edges = [0, *(tokens[first][0] for first in firsts[1:]), len(ids)]
-        return ids, [
-            (edges[first], edges[end]) for first, end in self.chunking.group(len(edges) - 1)
-        ]
+        groups = self.chunking.group(len(edges) - 1)
+        return ids, [(edges[first], edges[end]) for first, end in groups]
 
     def divide(self, tokens: int) -> list[tuple[int, int, int]]:
         """Return the first token of each window, the first whose state is used, and the one after
         its last.
         """
         windows = [(0, 0, min(self.window, tokens))]
-        while (used := windows[-1][2]) < tokens:
+        while windows[-1][2] < tokens:
+            used = windows[-1][2]
             first = used - (self.overlap or 0)
             windows.append((first, used, min(first + self.window, tokens)))
         return windows
 
     @torch.inference_mode()
-    def _pool(
-        self, texts: Sequence[tuple[list[int], list[tuple[int, int]]]], batch_size: int
-    ) -> Iterator[Vectors]:
+    def _pool(self, texts: Sequence[TokenizedText], batch_size: int) -> Iterator[Vectors]:
         """Yield the vectors of each text's chunks after the modules that follow pooling, shape
         (chunks, dimensions).
         """
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
         states: list[torch.Tensor] = []
-        for start in range(0, len(windows), batch_size):
-            batch = windows[start : start + batch_size]
+        for number in range(0, len(windows), batch_size):
+            batch = windows[number : number + batch_size]
             encoded = self._encode([ids[first:end] for ids, first, _, end in batch])
-            states += [
-                window_states[used - first :]
-                for window_states, (_, first, used, _) in zip(encoded, batch, strict=True)
-            ]
+            for window_states, (_, first, used, _) in zip(encoded, batch, strict=True):
+                states.append(window_states[used - first :])
         remaining = iter(states)
         for ids, chunks in texts:
             joined = torch.cat(list(islice(remaining, len(self.divide(len(ids))))))
             means = torch.stack([joined[start:end].float().mean(dim=0) for start, end in chunks])
             features = {"sentence_embedding": means.to(joined.dtype)}
-            for module in self.parts.after_pooling:
+            for module in list(self.loaded)[2:]:
                 features = module(features)
             yield features["sentence_embedding"].float().cpu().numpy()
 
     def _encode(self, inputs: Sequence[list[int]]) -> list[torch.Tensor]:
         """Return the token states of each input, shape (its tokens, dimensions)."""
-        loaded = self.parts.loaded
-        loaded.eval()
-        features = loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
-        features = {name: tensor.to(loaded.device) for name, tensor in features.items()}
-        states = self.parts.transformer(features)["token_embeddings"]
-        return [
-            rows[mask.bool()] for rows, mask in zip(states, features["attention_mask"], strict=True)
-        ]
+        self.loaded.eval()
+        features = self.loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
+        features = {name: tensor.to(self.loaded.device) for name, tensor in features.items()}
+        # Modules may remove the mask.
+        masks = features["attention_mask"].bool()
+        states = self.loaded[0](features)["token_embeddings"]
+        return [rows[mask] for rows, mask in zip(states, masks, strict=True)]

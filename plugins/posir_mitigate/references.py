@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import fields
-from enum import StrEnum
+from enum import EnumMeta
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_type_hints
@@ -69,18 +69,19 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
         return method.wrap(base.load_model(**options))
 
-    update: dict[str, Any] = {
-        "name": f"{base.name}+{method}",
-        "loader": ModelLoader(type(method).__name__, f"{portable_name(base)}+{method}", load),
-        "loader_kwargs": {},
-        "adapted_from": base.name,
-        **({"max_tokens": None} if method.UNLIMITED else {}),
-    }
-    return base.model_copy(update=update)
+    return base.model_copy(
+        update={
+            "name": f"{base.name}+{method}",
+            "loader": ModelLoader(type(method).__name__, f"{portable_name(base)}+{method}", load),
+            "loader_kwargs": {},
+            "adapted_from": base.name,
+            "max_tokens": None if method.UNLIMITED else base.max_tokens,
+        }
+    )
 
 
 def parse_reference(text: str) -> Mitigation:
-    """Return a method as it is written after the `+`; raise PosirError if it is not one."""
+    """Parse a method as it is written after the `+`; raise PosirError if it is malformed."""
     match = REFERENCE.fullmatch(f"model+{text.strip().removeprefix('+')}")
     if match is None:
         raise PosirError(f"'{text}': not a method. Write one like chunks(64,mean) or both_orders.")
@@ -88,7 +89,7 @@ def parse_reference(text: str) -> Mitigation:
 
 
 def parse_method(name: str, arguments: str) -> Mitigation:
-    """Return a method with arguments: numbers in order, words anywhere, or `name=value`."""
+    """Parse a method with arguments: numbers in order, words anywhere, or `name=value`."""
     methods = list_methods()
     if name not in methods:
         raise PosirError(
@@ -96,42 +97,26 @@ def parse_method(name: str, arguments: str) -> Mitigation:
             f"{', '.join(methods)}."
         )
     method = methods[name]
-    words = {word.value: field for field, kind in _word_fields(method).items() for word in kind}
+    kinds = get_type_hints(method)
     names = [field.name for field in fields(method)]
-    values = dict[str, str]()
+    # The words of each argument that is one, such as max or mean.
+    choices = {name: list(kinds[name]) for name in names if isinstance(kinds[name], EnumMeta)}
+    values: dict[str, str] = {}
+    expected = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
+    help_text = f"The arguments are {expected}; the default is {method()}."
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
-            free = (name for name in names if name not in {*words.values(), *values})
-            key = words.get(argument) or next(free, "")
             value = argument
+            matches = [name for name, words in choices.items() if argument in words]
+            free = [name for name in names if name not in choices and name not in values]
+            key = next(iter([*matches, *free]), "")
         if key not in names or key in values:
-            raise PosirError(
-                f"'+{name}({arguments})': '{argument}' is not expected. "
-                f"{_describe_arguments(method)}"
-            )
+            raise PosirError(f"'+{name}({arguments})': '{argument}' is not expected. {help_text}")
         values[key] = value
     try:
         parsed: Mitigation = TypeAdapter(method).validate_python(values)
     except ValidationError as error:
-        raise PosirError(
-            f"'+{name}({arguments})': {summarize_error(error)}. {_describe_arguments(method)}"
-        ) from error
+        problem = summarize_error(error)
+        raise PosirError(f"'+{name}({arguments})': {problem}. {help_text}") from error
     return parsed
-
-
-def _word_fields(method: type[Mitigation]) -> dict[str, type[StrEnum]]:
-    return {
-        name: kind
-        for name, kind in get_type_hints(method).items()
-        if isinstance(kind, type) and issubclass(kind, StrEnum)
-    }
-
-
-def _describe_arguments(method: type[Mitigation]) -> str:
-    words = _word_fields(method)
-    described = [
-        " or ".join(words[field.name]) if field.name in words else field.name
-        for field in fields(method)
-    ]
-    return f"The arguments are {', '.join(described)}; the default is {method()}."

@@ -54,8 +54,12 @@ if TYPE_CHECKING:
 SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
+#: The scores that are compared.
+COMPARED = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
+
+
 def open_task(data: str) -> PositionTask:
-    """Return the task of a name, or one on any other data with the spans of evidence; a file or
+    """Open the task of a name, or a task on any other data with spans of evidence; a file or
     folder takes precedence.
     """
     if Path(data).expanduser().exists() or is_hub_name(data):
@@ -65,8 +69,8 @@ def open_task(data: str) -> PositionTask:
 
 
 def open_data_task(data: Dataset) -> LayoutTask:
-    """Return a task on data, which mteb finds by its name; raise PosirError if its language is
-    unknown.
+    """Register a task on data, so that mteb finds it by its name; raise PosirError if the
+    language of the data is unknown.
     """
     if not data.has_questions or data.in_memory:
         for subset in data.subsets:
@@ -171,7 +175,6 @@ class Trial:
     """Wall time of encoding queries and documents and of searching."""
     time_ratio: float | None
     """Seconds as a multiple of those of the plain model; None if these are unknown."""
-    cost: str = "one vector"
     deployment: str = ""
     changes: Mapping[Metric, ChangeRow] = field(default_factory=dict)
     """The changes from the plain model; none for the plain model itself."""
@@ -183,17 +186,15 @@ class Trial:
     def record(self) -> dict[str, Any]:
         """Return the trial as a row of JSON and CSV."""
         row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
-        compared = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
-        row |= {metric.key: self.find_estimate(metric) for metric in compared}
+        row |= {metric.key: self.find_estimate(metric) for metric in COMPARED}
         row |= {
             "vectors_per_document": self.vectors_per_document,
             "seconds": self.seconds,
             "time_ratio": self.time_ratio,
-            "cost": self.cost,
             "state": self.findings.state,
             "reason": self.findings.reason,
         }
-        for metric in compared:
+        for metric in COMPARED:
             change = self.changes.get(metric)
             row |= {
                 f"{metric.key}_change": change and change.state,
@@ -206,7 +207,7 @@ class Trial:
 def compare_trials(
     plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
 ) -> list[Trial]:
-    """Compare every mitigation with the plain model by the same questions; the plain model comes
+    """Compare every mitigation with the plain model on the same questions; the plain model comes
     first.
     """
     runs = {
@@ -215,30 +216,24 @@ def compare_trials(
         if task in run.tasks
     }
     plain = runs[str(plain_model.name)]
-    methods = {runs[str(meta.name)].label: method for method, meta in mitigated.items()}
     pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated.values()]
     comparison = compare_pairs(pairs, [ALL])
-    seconds = measure_seconds(plain, task)
+    plain_seconds = measure_seconds(plain, task)
     findings = decide(analyze(comparison.common[0][1].a).overall)
-    trials = [Trial("plain", findings, 1.0, seconds, 1.0)]
-    for pair, common in comparison.common:
-        method = methods[pair.b.label]
-        method_seconds = measure_seconds(pair.b, task)
+    trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
+    for method, (pair, common) in zip(mitigated, comparison.common, strict=True):
+        seconds = measure_seconds(pair.b, task)
         results = pair.b.by_subset(task).values()
+        rows = [row for row in comparison.rows if row.subject.model == pair.b.label]
         trial = Trial(
             method=str(method),
             findings=decide(analyze(common.b).overall),
             # One vector per document, unless the results say otherwise.
             vectors_per_document=average_vectors(result.run for result in results) or 1.0,
-            seconds=method_seconds,
-            time_ratio=method_seconds / seconds if seconds else None,
-            cost=method.cost,
-            deployment=method.deployment,
-            changes={
-                row.metric: row
-                for row in comparison.rows
-                if (row.subject.model, row.subject.task) == (pair.b.label, task)
-            },
+            seconds=seconds,
+            time_ratio=seconds / plain_seconds if plain_seconds else None,
+            deployment=method.DEPLOYMENT,
+            changes={row.metric: row for row in rows},
         )
         trials.append(trial)
     return trials
@@ -250,14 +245,10 @@ def measure_seconds(run: ModelRun, task: str) -> float:
     """
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
-    spans = sorted(
-        (phase["start"], phase["end"])
-        for phase in phases
-        if phase["name"].startswith(SEARCH_PHASES)
-    )
     seconds = 0.0
     reached = float("-inf")
-    for start, end in spans:
-        seconds += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
+    for phase in sorted(phases, key=lambda phase: float(phase["start"])):
+        if phase["name"].startswith(SEARCH_PHASES):
+            seconds += max(0.0, phase["end"] - max(phase["start"], reached))
+            reached = max(reached, phase["end"])
     return seconds

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from itertools import islice
-from typing import Annotated, Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Annotated
 
 from posir_published import rows as data
 from posir_significance import messages
@@ -26,18 +24,16 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.values.scores import ALL
 
-#: How the cell below a heading is written.
-Columns: TypeAlias = Mapping[str, Callable[[Any], str]]
 NDCG = "ndcg_at_10"
-#: Maximum number of tasks with a sentence each.
-MAX_TASKS = 3
 SIGNIFICANT = 0.05
 #: Titles of measures of trained models; those of cosines follow from their keys.
 MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
 #: Headings of columns of text; the others are numbers.
 TEXTS = (
     "Task",
+    "Data",
     "Model",
+    "Measure",
     "Length",
     "Position",
     "Over position",
@@ -54,9 +50,9 @@ ROWS_BRIEF = (
     "intervals follow from these. –: not given."
 )
 CURVES_BRIEF = (
-    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Thirds: means of "
-    "their bins, not weighted by "
-    "queries. Start to end: first minus last third. Whether a model is biased: not published."
+    "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Start to end: "
+    "first minus last third of their bins, not weighted by queries. Whether a model is biased: not "
+    "published."
 )
 ROWS_NOTE = (
     "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no "
@@ -88,9 +84,9 @@ CURVES_NOTE = (
     "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean "
     "is within 0.05 points of the published one and whose PSI, which the reading did not use, "
     "within 0.01. Over position: from the start to the end of documents, on an axis from 0 to "
-    "100. First, middle and last third: means of their bins, not weighted by queries, whose "
-    "numbers are not published, and so without intervals. Start to end: first minus last third. "
-    "An average is over the tasks whose curves are known, and tasks are their number."
+    "100. Start to end: first minus last third of the bins, not weighted by queries, whose numbers "
+    "are not published, and so without intervals. An average is over the tasks whose curves are "
+    "known, and tasks are their number."
 )
 MMTEB_BRIEF = (
     "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
@@ -171,14 +167,28 @@ def published(
 def _tabulate_training() -> Result:
     scores = data.read_training_scores()
     reductions = list(data.psi_reductions(scores))
-    values = [score.value for score in reductions]
+    reduced = {(score.source, score.data, score.model): score.value for score in reductions}
+    by_conditions: dict[tuple[str, ...], list[list[str]]] = {}
+    lines: dict[tuple[str, ...], dict[str, float]] = {}
+    for score in scores:
+        key = (score.data, score.model, score.measure, score.source)
+        lines.setdefault(key, {})[score.training] = score.value
+    for (dataset, model, measure, source), values in lines.items():
+        form = format_percent if measure == NDCG else format_psi
+        reduction = MISSING
+        if measure == data.PSI:
+            reduction = f"{format_percent(reduced[f'computed from {source}', dataset, model])}%"
+        title = MEASURES.get(measure, measure.replace("_", ", "))
+        cells = [dataset, model, title, *map(form, values.values()), reduction, source]
+        by_conditions.setdefault(tuple(values), []).append(cells)
+    tables = [
+        _build_table(["Data", "Model", "Measure", *conditions, "PSI reduction", "Source"], rows)
+        for conditions, rows in by_conditions.items()
+    ]
+    title = "Published results of trained models"
+    rows = [*scores, *reductions]
     return Result(
-        title="Published results of trained models",
-        rows=[*scores, *reductions],
-        tables=_build_training_tables(scores, reductions),
-        sentences=[messages.describe_reductions(min(values), max(values), len(values))],
-        notes=[TRAINING_BRIEF],
-        details=[TRAINING_NOTE],
+        title=title, rows=rows, tables=tables, notes=[TRAINING_BRIEF], details=[TRAINING_NOTE]
     )
 
 
@@ -189,24 +199,43 @@ def _tabulate_mmteb() -> Result:
     sentence = messages.describe_mmteb(
         {row.length: row.rho for row in by_length}, rows[0].models, clear, SIGNIFICANT
     )
+    title = "PosIR and MMTEB retrieval"
+    cells = []
+    for row in rows:
+        computed = (format_number(row.rho, ".2f"), format_p_value(row.p_value))
+        printed = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
+        cells.append([title, row.length, str(row.models), *computed, *printed, row.source])
+    printed = ("Spearman as printed", "p as printed")
+    headings = ["Task", "Length", "Models", "Spearman", "p", *printed, "Source"]
     return Result(
-        title="PosIR and MMTEB retrieval",
+        title=title,
         rows=rows,
-        tables=[_build_table(CORRELATIONS, rows, "PosIR and MMTEB retrieval")],
+        tables=[_build_table(headings, cells)],
         sentences=[sentence],
         notes=[MMTEB_BRIEF],
         details=[MMTEB_NOTE],
     )
 
 
-def _tabulate_scores(tasks: Iterable[str], *, lengths: bool) -> Result:
+def _tabulate_scores(tasks: Sequence[str], *, lengths: bool) -> Result:
     rows = [row for name in tasks for row in data.published_rows(name)]
     if not lengths:
         rows = [row for row in rows if row.length == ALL]
     details = [ROWS_NOTE]
-    if any(row.psi_chance_mean_at_most is not None for row in rows):
-        details.append(POSQ_NOTE)
-    return _build_result(rows, [_build_table(ROWS, rows)], [ROWS_BRIEF], details)
+    cells = []
+    for row in rows:
+        chance = MISSING
+        if row.psi_chance_mean_at_most is not None:
+            details = [ROWS_NOTE, POSQ_NOTE]
+            p95 = format_psi(row.psi_chance_p95_at_most)
+            chance = f"{format_psi(row.psi_chance_mean_at_most)} to {p95}"
+        scores = (format_percent(row.ndcg_at_10), format_psi(row.psi_as_published))
+        notable = data.describe_notable(row.notable_bias) or MISSING
+        counts = (row.length, _format_queries(row))
+        cells.append([row.task, row.model, *counts, *scores, chance, notable, row.source])
+    psi = ("PSI", "PSI by chance at most", data.NOTABLE_BIAS.title)
+    headings = ["Task", "Model", "Length", "Queries", "nDCG@10", *psi, "Source"]
+    return _build_result(rows, [_build_table(headings, cells)], [ROWS_BRIEF], details)
 
 
 def _tabulate_bins(tasks: Sequence[str]) -> Result:
@@ -216,25 +245,34 @@ def _tabulate_bins(tasks: Sequence[str]) -> Result:
             f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, "
             "FineWeb-PosQ and, for rerankers, their Tiny samples."
         )
-    curves = [curve for name in tasks for curve in data.published_curves(name)]
-    buckets = [row for row in rows if row.length == ALL]
+    curves = []
+    for curve in (curve for name in tasks for curve in data.published_curves(name)):
+        number = str(curve.tasks) if curve.tasks > 1 else MISSING
+        drawn = draw_sparkline(curve.ndcg_at_10)
+        difference = format_points(curve.start_to_end_unweighted)
+        place = (curve.task, curve.model, curve.length)
+        curves.append([*place, number, drawn, difference, curve.source])
+    buckets = []
+    for row in (row for row in rows if row.length == ALL):
+        score = format_percent(row.ndcg_at_10)
+        place = (row.task, row.model, row.position)
+        buckets.append([*place, _format_queries(row), score, row.source])
     tables = []
-    notes = [CURVES_BRIEF] if curves else [BINS_NOTE]
+    notes = [BINS_NOTE]
+    details = []
     if curves:
-        columns = dict(CURVES)
-        if all(curve.tasks == 1 for curve in curves):
-            del columns["Tasks"]
-        tables.append(_build_table(columns, curves))
+        notes = [CURVES_BRIEF]
+        details = [CURVES_NOTE, BINS_NOTE]
+        headings = ["Task", "Model", "Length", "Tasks", "Over position", "Start to end", "Source"]
+        tables.append(_build_table(headings, curves))
     if buckets:
-        tables.append(_build_table(BINS, buckets))
-    details = [CURVES_NOTE, BINS_NOTE] if curves else []
-    return replace(
-        _build_result(rows, tables, notes, details), sentences=list(_describe_bins(buckets))
-    )
+        headings = ["Task", "Model", "Position", "Queries", "nDCG@10", "Source"]
+        tables.append(_build_table(headings, buckets))
+    return _build_result(rows, tables, notes, details)
 
 
 def _build_result(
-    rows: Sequence[data.PublishedRow] | Sequence[data.PublishedBin],
+    rows: Sequence[data.PublishedRow | data.PublishedBin],
     tables: Sequence[Table],
     notes: Sequence[str],
     details: Sequence[str],
@@ -252,107 +290,15 @@ def _build_result(
 
 
 def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
-    return MISSING if row.queries is None else str(data.QueryCount(row.queries, row.queries_exact))
-
-
-def _format_chance(row: data.PublishedRow) -> str:
-    if row.psi_chance_mean_at_most is None:
+    if row.queries is None:
         return MISSING
-    return f"{format_psi(row.psi_chance_mean_at_most)} to {format_psi(row.psi_chance_p95_at_most)}"
+    return f"{row.queries:,}" if row.queries_exact else f"about {row.queries:,}"
 
 
-#: A line per model, task and length.
-ROWS: Columns = {
-    "Model": lambda row: row.model,
-    "Length": lambda row: row.length,
-    "Queries": _format_queries,
-    "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
-    "PSI": lambda row: format_psi(row.psi_as_published),
-    "PSI by chance at most": _format_chance,
-    data.NOTABLE_BIAS.title: lambda row: data.describe_notable(row.notable_bias) or MISSING,
-}
-#: A line per model, task and position bucket.
-BINS: Columns = {
-    "Model": lambda row: row.model,
-    "Position": lambda row: row.position,
-    "Queries": _format_queries,
-    "nDCG@10": lambda row: format_percent(row.ndcg_at_10),
-}
-#: A line per curve.
-CURVES: Columns = {
-    "Model": lambda curve: curve.model,
-    "Length": lambda curve: curve.length,
-    "Tasks": lambda curve: str(curve.tasks),
-    "Over position": lambda curve: draw_sparkline(curve.ndcg_at_10),
-    "First third": lambda curve: format_percent(curve.thirds[0]),
-    "Middle third": lambda curve: format_percent(curve.thirds[1]),
-    "Last third": lambda curve: format_percent(curve.thirds[2]),
-    "Start to end": lambda curve: format_points(curve.start_to_end_unweighted),
-}
-#: A line per length.
-CORRELATIONS: Columns = {
-    "Length": lambda row: row.length,
-    "Models": lambda row: str(row.models),
-    "Spearman": lambda row: format_number(row.rho, ".2f"),
-    "p": lambda row: format_p_value(row.p_value),
-    "Spearman as printed": lambda row: format_number(row.printed_rho, ".2f"),
-    "p as printed": lambda row: str(row.printed_p_value),
-}
-
-
-def _build_training_tables(
-    scores: Iterable[data.TrainingScore], reductions: Iterable[data.TrainingScore]
-) -> list[Table]:
-    """Build a table for each set of training conditions, with a line per data, model and
-    measure.
+def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
+    """Build a table that a terminal shows by its first column and source, without columns that no
+    row fills.
     """
-    reduced = {(score.source, score.data, score.model): score.value for score in reductions}
-    lines: dict[tuple[str, ...], dict[str, float]] = {}
-    for score in scores:
-        key = (score.source, score.data, score.model, score.measure)
-        lines.setdefault(key, {})[score.training] = score.value
-    by_conditions: dict[tuple[str, ...], list[tuple[str, ...]]] = {}
-    for (source, dataset, model, measure), values in lines.items():
-        form = format_percent if measure == NDCG else format_psi
-        reduction = MISSING
-        if measure == data.PSI:
-            reduction = f"{format_percent(reduced[f'computed from {source}', dataset, model])}%"
-        title = MEASURES.get(measure, measure.replace("_", ", "))
-        cells = (dataset, model, title, *map(form, values.values()), reduction, source)
-        by_conditions.setdefault(tuple(values), []).append(cells)
-    tables = []
-    for conditions, rows in by_conditions.items():
-        numbers = (*conditions, "PSI reduction")
-        columns = build_columns(("Data", "Model", "Measure", *numbers, "Source"), numbers)
-        table = Table(columns, tuple(rows), split_by="{Data} · {Source}", keys=2)
-        tables.append(table.without_empty_columns())
-    return tables
-
-
-def _build_table(columns: Columns, rows: Sequence[Any], task: str = "") -> Table:
-    """Build a table that a terminal shows by task and source, without columns that no row fills."""
-    headings = ("Task", *columns, "Source")
-    cells = [
-        (task or row.task, *(show(row) for show in columns.values()), row.source) for row in rows
-    ]
-    numbers = set(headings) - set(TEXTS)
-    table = Table(
-        build_columns(headings, numbers), tuple(cells), split_by="{Task} · {Source}", keys=2
-    )
-    return table.without_empty_columns()
-
-
-def _describe_bins(rows: Sequence[data.PublishedBin]) -> Iterator[str]:
-    """Describe for each task how many models find evidence at the beginning better than at the
-    end, and which loses most.
-    """
-    scores: dict[str, dict[str, list[float]]] = {}
-    for row in rows:
-        scores.setdefault(row.task, {}).setdefault(row.model, []).append(row.ndcg_at_10)
-    for task, by_model in islice(scores.items(), MAX_TASKS):
-        losses = {model: values[0] - values[-1] for model, values in by_model.items()}
-        falling = [model for model, loss in losses.items() if loss > 0]
-        model = max(losses, key=losses.__getitem__)
-        yield messages.describe_published_bins(
-            task, len(falling), len(losses), model, by_model[model][0], by_model[model][-1]
-        )
+    columns = build_columns(headings, set(headings) - set(TEXTS))
+    parts = f"{{{headings[0]}}} · {{Source}}"
+    return Table(columns, tuple(map(tuple, rows)), split_by=parts, keys=2).without_empty_columns()

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 
 from posir_published.rows import read_rows
@@ -14,8 +15,6 @@ from posir_tasks.base.untrusted import read_csv_rows
 
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
-#: Beginning of the names of curves that are means over models of a positional encoding.
-GROUP = "models with "
 POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A"
 SOURCES = {
     "segment_similarity_3": "arXiv 2505.13950, Table 4",
@@ -47,12 +46,8 @@ class PublishedCurve:
     """Standard deviations of the values over what they are means of; empty if they are not
     published.
     """
-
-    @property
-    def encoding(self) -> str:
-        """Positional encoding of the models that it is a mean over; empty for one model."""
-        _, prefix, encoding = self.model.partition(GROUP)
-        return encoding if prefix else ""
+    encoding: str = ""
+    """Positional encoding of the models that it is a mean over; empty for one model."""
 
     @property
     def source(self) -> str:
@@ -63,18 +58,15 @@ class PublishedCurve:
 @cache
 def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
     """Return the published curves of a probe; none if there are none."""
-    rows = [row for row in read_rows("probes.csv") if row["probe"] == probe]
-    return tuple(
-        PublishedCurve(
-            probe,
-            model,
-            tuple(row["position"] for row in group),
-            tuple(float(row["value"]) for row in group),
-            tuple(float(row["sd"]) for row in group if row["sd"]),
-        )
-        for model, of_model in groupby(rows, key=lambda row: row["model"])
-        for group in [list(of_model)]
-    )
+    curves = []
+    of_probe = (row for row in read_rows("probes.csv") if row["probe"] == probe)
+    for (model, encoding), group in groupby(of_probe, key=itemgetter("model", "encoding")):
+        rows = list(group)
+        positions = tuple(row["position"] for row in rows)
+        values = tuple(float(row["value"]) for row in rows)
+        deviations = tuple(float(row["sd"]) for row in rows if row["sd"])
+        curves.append(PublishedCurve(probe, model, positions, values, deviations, encoding))
+    return tuple(curves)
 
 
 class Kind(StrEnum):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from itertools import groupby
 
@@ -93,33 +93,24 @@ NOTABLE_BIAS = ScoreInfo(
 )
 
 
-@dataclass(frozen=True)
-class QueryCount:
-    """A number of queries."""
-
-    number: int
-    exact: bool = True
-
-    def __str__(self) -> str:
-        return f"{self.number:,}" if self.exact else f"about {self.number:,}"
-
-
 #: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv
 #: 2601.08363, 2505.13950).
 TASK_QUERIES = {
-    MONOLINGUAL: QueryCount(421_708),
-    "PosIR-English": QueryCount(42_015),
-    CROSS_LINGUAL: QueryCount(337_000, exact=False),
-    "SQuAD-PosQ": QueryCount(92_749),
-    "SQuAD-PosQ-Tiny": QueryCount(10_000),
-    "FineWeb-PosQ": QueryCount(25_775),
-    "FineWeb-PosQ-Tiny": QueryCount(3_000, exact=False),
+    MONOLINGUAL: 421_708,
+    "PosIR-English": 42_015,
+    CROSS_LINGUAL: 337_000,
+    "SQuAD-PosQ": 92_749,
+    "SQuAD-PosQ-Tiny": 10_000,
+    "FineWeb-PosQ": 25_775,
+    "FineWeb-PosQ-Tiny": 3_000,
     # The first release (Myopic Trap, Table 2).
-    "FineWeb-PosQ-Raw": QueryCount(265_865),
-    "FineWeb-PosQ-Raw-Tiny": QueryCount(6_620),
+    "FineWeb-PosQ-Raw": 265_865,
+    "FineWeb-PosQ-Raw-Tiny": 6_620,
 }
+#: Tasks of which the papers give a rounded number, or one with duplicate questions.
+ROUNDED_QUERIES = (CROSS_LINGUAL, "FineWeb-PosQ-Tiny")
 #: Mean over the languages of PosIR: 421,708 queries in ten languages.
-LANGUAGE_QUERIES = QueryCount(42_170, exact=False)
+LANGUAGE_QUERIES = 42_170
 #: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv
 #: 2505.13950).
 BUCKET_QUERIES = {
@@ -243,23 +234,10 @@ class PositionCurve:
     source: str = POSIR_FIGURES_SOURCE
 
     @property
-    def thirds(self) -> tuple[float, float, float]:
-        """Means of the bins in the first, the middle and the last third of documents, each in [0,
-        1].
-        """
-        first = self._weigh((1.0, 0.0, 0.0))
-        middle = self._weigh((0.0, 1.0, 0.0))
-        last = self._weigh((0.0, 0.0, 1.0))
-        return first, middle, last
-
-    @property
     def start_to_end_unweighted(self) -> float:
-        """First third minus the last, in [-1, 1]."""
-        return self._weigh(START_TO_END)
-
-    def _weigh(self, weights: tuple[float, float, float]) -> float:
+        """First third of the bins minus the last, in [-1, 1]."""
         bins = len(self.ndcg_at_10)
-        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), weights)
+        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), START_TO_END)
         assert contrast is not None
         return float(contrast @ self.ndcg_at_10)
 
@@ -288,20 +266,19 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
     systems: list[PosqSystem] = []
     for name, source in POSQ_SOURCES.items():
         earlier = {system.dataset for system in systems}
-        groups: dict[tuple[str, str, str], dict[str, str]] = {}
+        groups: dict[tuple[str, str, str], dict[str, float]] = {}
         for row in read_rows(name):
+            value = float(row["ndcg_at_10"] or row["psi"])
             key = (row["task"], row["architecture"], row["model"])
-            groups.setdefault(key, {})[row["bucket"]] = row["ndcg_at_10"] or row["psi"]
-        for (dataset, architecture, model), values in groups.items():
-            psi = values.pop("psi", None)
-            buckets = {bucket: float(value) for bucket, value in values.items()}
-            observed = float(psi or compute_psi(list(buckets.values())))
-            suffix = "-Tiny" if architecture in SAMPLED_ARCHITECTURES else ""
-            system = PosqSystem(
-                dataset, dataset + suffix, architecture, model, buckets, observed, source
-            )
-            if dataset not in earlier:
-                systems.append(system)
+            groups.setdefault(key, {})[row["bucket"]] = value
+        for (dataset, architecture, model), buckets in groups.items():
+            if dataset in earlier:
+                continue
+            psi = buckets.pop("psi", None)
+            if psi is None:
+                psi = float(compute_psi(list(buckets.values())))
+            task = f"{dataset}-Tiny" if architecture in SAMPLED_ARCHITECTURES else dataset
+            systems.append(PosqSystem(dataset, task, architecture, model, buckets, psi, source))
     return tuple(systems)
 
 
@@ -324,68 +301,64 @@ def published_tasks() -> tuple[str, ...]:
 
 @cache
 def _all_rows() -> tuple[PublishedRow, ...]:
-    posir: dict[str, list[PublishedRow]] = {MONOLINGUAL: [], CROSS_LINGUAL: []}
-    for row in read_rows("posir.csv"):
-        task = _name_posir_task(row)
-        posir[_name_benchmark(task)].append(
-            _build_row(
-                row["model"],
-                task,
-                row["length_bucket"],
-                float(row["ndcg_at_10"]),
-                float(row["psi"]),
-                POSIR_SOURCE,
-            )
-        )
-    posq = []
-    observed: dict[str, dict[str, float]] = {}
-    for system in read_posq_systems():
-        mean = float(np.average([*system.buckets.values()], weights=BUCKET_QUERIES[system.task]))
-        posq.append(_build_row(system.model, system.task, ALL, mean, system.psi, system.source))
-        observed.setdefault(system.model, {})[system.task] = system.psi
-    notable = {model: find_notable_bias(psi) for model, psi in observed.items()}
-    posq = [replace(row, notable_bias=notable[row.model].get(row.task)) for row in posq]
-    averages = [average for name, rows in posir.items() for average in _macro_average(rows, name)]
-    return (*averages, *posir[MONOLINGUAL], *posir[CROSS_LINGUAL], *posq)
-
-
-def _macro_average(rows: Iterable[PublishedRow], name: str) -> Iterator[PublishedRow]:
-    """Average nDCG@10 and PSI over tasks, unweighted, for each model and length, as rows of a task
-    `name`.
-
-    This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks it
-    gives the paper's Table 2.
-    """
-    groups: dict[tuple[str, str], list[PublishedRow]] = {}
-    for row in rows:
-        groups.setdefault((row.model, row.length), []).append(row)
-    for (model, length), group in groups.items():
+    rows = []
+    groups: dict[tuple[str, str, str], list[PublishedRow]] = {}
+    for line in read_rows("posir.csv"):
+        task = _name_posir_task(line)
+        model = line["model"]
+        length = line["length_bucket"]
+        ndcg = float(line["ndcg_at_10"])
+        row = _build_row(model, task, length, ndcg, float(line["psi"]), POSIR_SOURCE)
+        rows.append(row)
+        groups.setdefault((_name_benchmark(task), model, length), []).append(row)
+    # This is how PosIR averages over languages (arXiv 2601.08363); over the ten monolingual tasks
+    # it gives the paper's Table 2.
+    averages = []
+    for (name, model, length), group in groups.items():
         ndcg = float(np.mean([row.ndcg_at_10 for row in group]))
-        observed = float(np.mean([row.psi_as_published for row in group]))
-        source = f"mean of {len(group)} tasks, {group[0].source}"
-        yield _build_row(model, name, length, ndcg, observed, source)
-
-
-def _build_row(
-    model: str, task: str, length: str, ndcg_at_10: float, observed: float, source: str
-) -> PublishedRow:
-    # The papers do not give the queries of length buckets.
-    queries = find_query_count(task) if length == ALL else None
-    bounds: tuple[float | None, float | None] = (None, None)
-    if task in BUCKET_QUERIES:
-        bounds = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task])
-    number = queries.number if queries else None
-    is_exact = queries is not None and queries.exact
-    return PublishedRow(
-        model, task, length, number, is_exact, ndcg_at_10, observed, *bounds, source
+        psi = float(np.mean([row.psi_as_published for row in group]))
+        source = f"mean of {len(group)} tasks, {POSIR_SOURCE}"
+        averages.append(_build_row(model, name, length, ndcg, psi, source))
+    systems = read_posq_systems()
+    psi_by_model: dict[str, dict[str, float]] = {}
+    for system in systems:
+        psi_by_model.setdefault(system.model, {})[system.task] = system.psi
+    for system in systems:
+        weights = BUCKET_QUERIES[system.task]
+        ndcg = float(np.average(list(system.buckets.values()), weights=weights))
+        row = _build_row(system.model, system.task, ALL, ndcg, system.psi, system.source)
+        notable = find_notable_bias(psi_by_model[system.model])
+        rows.append(replace(row, notable_bias=notable.get(system.task)))
+    return (
+        *sorted(averages, key=lambda row: row.task),
+        # Tasks of one language first; those of PosQ stay last.
+        *sorted(rows, key=lambda row: (row.task in BUCKET_QUERIES, _name_benchmark(row.task))),
     )
 
 
-def find_query_count(task: str) -> QueryCount | None:
-    """Find the number of queries of a task or benchmark in its paper; None if it has none."""
+def _build_row(
+    model: str, task: str, length: str, ndcg_at_10: float, psi: float, source: str
+) -> PublishedRow:
+    queries = None
+    is_exact = False
+    if length == ALL:
+        # The papers do not give the queries of length buckets.
+        queries, is_exact = find_query_count(task)
+    bounds: tuple[float | None, float | None] = (None, None)
+    if task in BUCKET_QUERIES:
+        bounds = bound_null_psi(ndcg_at_10, BUCKET_QUERIES[task])
+    return PublishedRow(model, task, length, queries, is_exact, ndcg_at_10, psi, *bounds, source)
+
+
+def find_query_count(task: str) -> tuple[int | None, bool]:
+    """Find the number of queries of a task or benchmark in its paper, None if it has none, and
+    whether it is exact.
+    """
+    if task in TASK_QUERIES:
+        return TASK_QUERIES[task], task not in ROUNDED_QUERIES
     if task.startswith("PosIR-") and not task.endswith("-Nano"):
-        return TASK_QUERIES.get(task, LANGUAGE_QUERIES)
-    return TASK_QUERIES.get(task)
+        return LANGUAGE_QUERIES, False
+    return None, False
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
@@ -433,19 +406,18 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
     systems = {system.model: system for system in read_posq_systems() if system.task == task}
     bins: list[PublishedBin] = []
     for row in published_rows(task):
-        build_bin = partial(PublishedBin, row.model, task, row.length)
-        if row.model in systems:
-            buckets = systems[row.model].buckets.items()
-            for (position, mean), queries in zip(buckets, BUCKET_QUERIES[task], strict=True):
-                bins.append(
-                    build_bin(position, queries, row.queries_exact, mean, None, None, row.source)
-                )
+        place = (row.model, task, row.length)
+        if system := systems.get(row.model):
+            buckets = zip(system.buckets.items(), BUCKET_QUERIES[task], strict=True)
+            for (position, mean), queries in buckets:
+                counts = (queries, row.queries_exact)
+                bins.append(PublishedBin(*place, position, *counts, mean, None, None, row.source))
         elif curve := find_curve(task, row.model, row.length):
             prefix = f"mean of {curve.tasks} tasks, " if curve.tasks > 1 else ""
             errors = (curve.mean_error, curve.psi_error, f"{prefix}{curve.source}")
             positions = RelativePositions().axes.positions
             for position, mean in zip(positions, curve.ndcg_at_10, strict=True):
-                bins.append(build_bin(position, None, False, mean, *errors))
+                bins.append(PublishedBin(*place, position, None, False, mean, *errors))
     return tuple(bins)
 
 
@@ -456,30 +428,28 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length
     buckets are known.
     """
-    curves: dict[tuple[str, str, str], PositionCurve] = {}
+    curves: list[PositionCurve] = []
     groups: dict[tuple[str, str, str], list[PositionCurve]] = {}
     for row in read_rows("posir_curves.csv"):
         task = _name_posir_task(row)
         model = row["model"]
         length = row["length_bucket"]
-        bins = tuple(float(row[name]) for name in row if name.startswith("bin_"))
+        bins = tuple(float(row[f"bin_{number}"]) for number in range(1, 21))
         # Without a negative zero.
-        mean_error = float(row["ndcg_at_10_mean_error"]) + 0.0
-        curve = PositionCurve(model, task, length, bins, mean_error, float(row["psi_error"]) + 0.0)
-        curves[task, model, length] = curve
+        errors = (float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0)
+        curve = PositionCurve(model, task, length, bins, *errors)
+        curves.append(curve)
         groups.setdefault((_name_benchmark(task), model, length), []).append(curve)
-    averages = {}
+    averages = []
     for (task, model, length), group in groups.items():
-        averages[task, model, length] = PositionCurve(
-            model,
-            task,
-            length,
-            ndcg_at_10=tuple(np.mean([curve.ndcg_at_10 for curve in group], axis=0).tolist()),
-            mean_error=float(np.mean([curve.mean_error for curve in group])),
-            psi_error=float(np.mean([curve.psi_error for curve in group])),
-            tasks=len(group),
+        means = np.mean(
+            [[*curve.ndcg_at_10, curve.mean_error, curve.psi_error] for curve in group], 0
         )
-    return averages | curves
+        *bins_mean, mean_error, psi_error = means.tolist()
+        averages.append(
+            PositionCurve(model, task, length, tuple(bins_mean), mean_error, psi_error, len(group))
+        )
+    return {(curve.task, curve.model, curve.length): curve for curve in (*averages, *curves)}
 
 
 def published_curves(task: str) -> list[PositionCurve]:
@@ -560,17 +530,12 @@ class TrainingScore:
 @cache
 def read_training_scores() -> tuple[TrainingScore, ...]:
     """Read the published measures, in the order of the papers' tables."""
-    return tuple(
-        TrainingScore(
-            row["data"],
-            row["model"],
-            row["training"],
-            row["measure"],
-            float(row["value"]),
-            TRAINING_SOURCES[row["table"]],
-        )
-        for row in read_rows("training.csv")
-    )
+    scores = []
+    for row in read_rows("training.csv"):
+        source = TRAINING_SOURCES[row.pop("table")]
+        value = float(row.pop("value"))
+        scores.append(TrainingScore(**row, value=value, source=source))
+    return tuple(scores)
 
 
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
@@ -584,9 +549,5 @@ def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
         values = {score.training: score for score in group}
         balanced = values.pop(BALANCED)
         reduction = 1 - balanced.value / max(score.value for score in values.values())
-        yield replace(
-            balanced,
-            measure=PSI_REDUCTION,
-            value=reduction,
-            source=f"computed from {balanced.source}",
-        )
+        source = f"computed from {balanced.source}"
+        yield replace(balanced, measure=PSI_REDUCTION, value=reduction, source=source)

@@ -20,7 +20,7 @@ from posir_tasks.base.files import atomic_write, check_writable
 from posir_tasks.base.public import public
 from posir_tasks.base.settings_file import Section, load_settings
 from posir_tasks.base.wording import pluralize
-from posir_tasks.command.calls import Call, check_call, expand_line
+from posir_tasks.command.shell_lines import Call, check_call, expand_line
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import (
     DisplaySection,
@@ -201,7 +201,13 @@ class PaperRecipe(Result):
     paper: str
     recipe: Recipe
 
-    def print_on(self, console: Console, *, explain: bool = False) -> None:  # noqa: ARG002
+    def print_on(
+        self,
+        console: Console,
+        *,
+        explain: bool = False,  # noqa: ARG002
+        printed: int = 0,  # noqa: ARG002
+    ) -> None:
         """Print lines of a shell, as they are."""
         console.out(_to_text(self.paper, self.recipe), highlight=False)
 

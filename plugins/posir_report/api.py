@@ -7,22 +7,37 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, overload
 
-from posir_compare.gate import Gate, Limit, LimitedValue, check_limits, parse_limits, run_gate
-from posir_report import columns as report_columns
+from posir_compare.gate import (
+    Gate,
+    Limit,
+    check_limits,
+    list_judged_scores,
+    list_scores,
+    parse_limits,
+    run_gate,
+)
 from posir_report import tables
+from posir_report.columns import (
+    RECALL,
+    add_published_columns,
+    bin_columns,
+    choose_columns,
+    default_columns,
+    known_columns,
+    select_columns,
+)
 from posir_report.content import NOTE, ReportContent, describe_findings
-from posir_report.judged import JudgedSummary
-from posir_report.published import merge_published, merge_published_bins
+from posir_report.published import merge_published
 from posir_report.summary import (
     ReportRow,
-    TaskSummary,
     average_languages,
     build_bin_rows,
     build_rows,
-    model_labels,
+    full_labels,
 )
 from posir_significance.analysis import analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins
+from posir_significance.findings import ChangeRow
 from posir_tasks import results as result_files
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
@@ -51,20 +66,15 @@ class Results(Result, Sequence[SubsetResult]):
     def __getitem__(self, index: int | slice) -> SubsetResult | Results:
         """Return a result, or results that are shown alike."""
         if isinstance(index, slice):
-            return self._select(self.subset_results[index])
-        return self.subset_results[index]
+            return self._select(self.content.subset_results[index])
+        return self.content.subset_results[index]
 
     def __len__(self) -> int:
         """Return the number of subsets with a result."""
-        return len(self.subset_results)
+        return len(self.content.subset_results)
 
     def _select(self, subset_results: Iterable[SubsetResult]) -> Results:
         return _show(replace(self.content, subset_results=tuple(subset_results)))
-
-    @property
-    def subset_results(self) -> tuple[SubsetResult, ...]:
-        """The items, ordered by model, task and subset."""
-        return self.content.subset_results
 
     @property
     def judged(self) -> tuple[StoredResult, ...]:
@@ -72,21 +82,6 @@ class Results(Result, Sequence[SubsetResult]):
         those of mteb's own tasks; they are not among the items.
         """
         return self.content.judged
-
-    @property
-    def summaries(self) -> list[TaskSummary]:
-        """Each model on each task, all its subsets pooled."""
-        return self.content.summaries
-
-    @property
-    def judged_summaries(self) -> list[JudgedSummary]:
-        """Each model on all judged queries of each task."""
-        return self.content.judged_summaries
-
-    @property
-    def place_rows(self) -> list[ReportRow]:
-        """A row for each model and task that has queries with several places of evidence."""
-        return self.content.place_rows
 
     def records(self) -> list[dict[str, object]]:
         """Return every row with all its scores, or those that were chosen."""
@@ -107,45 +102,68 @@ class Results(Result, Sequence[SubsetResult]):
         Raises:
             PosirError: A limit is malformed.
         """
-        values: list[LimitedValue] = []
+        rows: list[ChangeRow] = []
         gaps = {}
-        for model, summary in zip(model_labels(self.summaries), self.summaries, strict=True):
+        summaries = self.content.summaries
+        for model, summary in zip(full_labels(summaries), summaries, strict=True):
             overall = analyze(summary.values).overall
             if overall.queries or not summary.place_findings:
-                values += LimitedValue.of_scores(overall, model, summary.task, ALL)
+                rows += list_scores(overall, model, summary.task)
             if places := analyze_places(summary.values):
-                values += LimitedValue.of_scores(places, model, f"{summary.task}{PLACES}", ALL)
+                rows += list_scores(places, model, f"{summary.task}{PLACES}")
             if summary.missing:
                 missing = ", ".join(summary.missing)
                 gaps[model, summary.task] = f"it has no results of {missing}"
-        for judged in self.judged_summaries:
+        for judged in self.content.judged_summaries:
             if judged.scores:
-                values += LimitedValue.of_means(
+                rows += list_judged_scores(
                     judged.scores, judged.estimates, judged.model, judged.full_task
                 )
-        given = [limits] if isinstance(limits, str) else limits
-        return check_limits(values, given, strict=strict, gaps=gaps, command="report")
+        return check_limits(rows, limits, strict=strict, gaps=gaps, command="report")
 
     def bins(self) -> Result:
         """Show nDCG@10 of every position bin: a row for each model, task and bin."""
-        rows = [row for summary in self.summaries for row in build_bin_rows(summary)]
-        columns = report_columns.bin_columns()
-        table = tables.bin_table(rows, columns)
-        shown = _tabulate(self, rows, table, columns, notes=[NOTE])
+        rows = [row for summary in self.content.summaries for row in build_bin_rows(summary)]
+        shown = self._tabulate(rows, bin_columns())
         return replace(shown, values=self.content.document)
 
     def recall(self) -> Result:
         """Show Recall@5, @10 and @100: a row for each model and task, and for each position bin
         of them.
         """
-        columns = report_columns.choose_columns(report_columns.RECALL)
+        columns = choose_columns(RECALL)
         rows = []
-        for summary in self.summaries:
+        summaries = self.content.summaries
+        for summary in summaries:
             rows += [replace(build_rows(summary)[0], position=ALL), *build_bin_rows(summary)]
-        table = tables.bin_table(rows, columns)
-        shown = _tabulate(self, rows, table, columns, notes=[NOTE])
-        records = [report_columns.select_columns(row, columns) for row in rows]
-        return replace(shown, rows=records)
+        shown = self._tabulate(rows, columns)
+        notes = [*shown.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
+        records = [select_columns(row, columns) for row in rows]
+        return replace(shown, rows=records, notes=notes)
+
+    def with_published(self) -> Result:
+        """Show a row for each model, task and length, the published results among them."""
+        rows = self.content.length_rows
+        merged = merge_published([*rows, *average_languages(rows)])
+        columns = add_published_columns(self.content.columns, merged)
+        shown = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
+        differences = list_differences((row.task, row.model) for row in rows)
+        return replace(shown, notes=[*shown.notes, *differences])
+
+    def _tabulate(
+        self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
+    ) -> Result:
+        """Show rows in a table, by default of position bins, with the findings above it and what
+        the columns mean.
+        """
+        return Result(
+            title=self.title,
+            rows=[row.columns() for row in rows],
+            tables=[table or tables.bin_table(rows, columns)],
+            sentences=tuple(describe_findings(self.content.length_rows)),
+            notes=[NOTE],
+            details=[tables.build_legend(columns)],
+        )
 
     def plot(self, task: str | None = None) -> Picture:
         """Draw where in documents evidence is found, and what is truncated: a strip for each model,
@@ -161,7 +179,7 @@ class Results(Result, Sequence[SubsetResult]):
         Raises:
             PosirError: There are no results on this task.
         """
-        tasks = {summary.task for summary in self.summaries}
+        tasks = {summary.task for summary in self.content.summaries}
         if task is not None and task not in tasks:
             raise PosirError(
                 f"There are no results on a task '{task}'. There are results on "
@@ -237,7 +255,7 @@ def read_results(
         >>> results.to_polars().select("model", "length", "queries").row(0)
         ('mteb/baseline-bm25s', 'all', 120)
     """
-    report_columns.choose_columns(tuple(columns))
+    choose_columns(tuple(columns))
     given = Margins.parse(margins)
     results = result_files.read_all_results(Path(path), StoredResult)
     return build_results(results, columns, full=full, margins=given)
@@ -312,8 +330,8 @@ def report(
             junit,
             strict=strict,
         )
-    if recall and (bins or published):
-        raise PosirError("--recall is a table of its own. Omit --bins and --published.")
+    if bins + recall + published > 1:
+        raise PosirError("--bins, --recall and --published are tables of their own: give one.")
     given = columns.split(",") if isinstance(columns, str) else columns or ()
     keys = [key.strip() for key in given if key.strip()]
     if keys == ["help"]:
@@ -322,71 +340,25 @@ def report(
     if recall:
         return shown.recall()
     if published:
-        return _tabulate_bins_with_published(shown) if bins else _tabulate_with_published(shown)
+        return shown.with_published()
     return shown.bins() if bins else shown
-
-
-def _tabulate(
-    results: Results,
-    rows: Sequence[ReportRow],
-    table: Table,
-    columns: Iterable[ScoreInfo],
-    notes: Sequence[str],
-) -> Result:
-    """Show rows in a table, with the findings above it and what the columns mean."""
-    return Result(
-        title=results.title,
-        rows=[row.columns() for row in rows],
-        tables=[table],
-        sentences=tuple(describe_findings(results.content.length_rows)),
-        notes=notes,
-        details=[tables.build_legend(columns)],
-    )
-
-
-def _list_notes(results: Results) -> list[str]:
-    """List how to read published rows, and how the models were run otherwise than in the papers."""
-    runs = ((row.task, row.model) for row in results.content.length_rows)
-    return [NOTE, *list_differences(runs)]
-
-
-def _tabulate_with_published(results: Results) -> Result:
-    """Show a row per length, the published results among them."""
-    rows = results.content.length_rows
-    merged = merge_published([*rows, *average_languages(rows)])
-    columns = report_columns.add_published_columns(results.content.columns, merged)
-    table = tables.length_table(merged, columns, curves=True)
-    return _tabulate(results, merged, table, [*columns, tables.SKETCH], notes=_list_notes(results))
-
-
-def _tabulate_bins_with_published(results: Results) -> Result:
-    """Show a row per position bin, by length as the papers give them, with the published ones."""
-    rows = merge_published_bins(results.summaries)
-    columns = [
-        column
-        for column in report_columns.bin_columns()
-        if any(row.scores.get(column.key) is not None for row in rows)
-    ]
-    table = tables.bin_table(rows, columns)
-    return _tabulate(results, rows, table, columns, notes=_list_notes(results))
 
 
 def _tabulate_scores() -> Result:
     """List everything that `--columns` takes."""
-    defaults = report_columns.default_columns()
+    defaults = default_columns()
     rows = []
     lines = []
-    for score in report_columns.known_columns():
+    for score in known_columns():
         source = f" [{score.citation}]" if score.citation else ""
         lines.append(f"{score.key}: {score.description}{source}")
-        rows.append(
-            {
-                "key": score.key,
-                "title": score.title,
-                "shown_by_default": score in defaults,
-                "description": score.description,
-                "source": score.citation,
-            }
-        )
+        row = {
+            "key": score.key,
+            "title": score.title,
+            "shown_by_default": score in defaults,
+            "description": score.description,
+            "source": score.citation,
+        }
+        rows.append(row)
     usual = f"Without --columns: {', '.join(score.key for score in defaults)}."
     return Result(title="Scores", sentences=[usual], notes=["\n".join(lines)], rows=rows)

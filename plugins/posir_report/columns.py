@@ -32,22 +32,23 @@ FURTHER = (
 )
 #: Keys of the columns that `--recall` shows.
 RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
-#: Scores of published results, by the key of the score that they are shown next to.
-PUBLISHED = {"ndcg_at_10": "ndcg_at_10_as_published", "position_effect": "start_to_end_unweighted"}
+#: Keys of scores that are shown with published results.
+PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 
 def known_columns() -> list[ScoreInfo]:
     """List every column that a report can show: first the answer, last those of the report."""
     declared = {score.key: score for score in declared_scores()}
-    first = [declared[key] for key in (*ANSWER, *FURTHER) if key in declared]
-    return [*first, *(score for score in declared.values() if score not in first), *REPORT_COLUMNS]
+    first = [key for key in (*ANSWER, *FURTHER) if key in declared]
+    keys = dict.fromkeys([*first, *declared])
+    return [*(declared[key] for key in keys), *REPORT_COLUMNS]
 
 
 def default_columns(*, full: bool = False) -> list[ScoreInfo]:
     """List the columns that are shown unless others are chosen, those of further packages too."""
-    keys = {*ANSWER, *(FURTHER if full else ()), *(column.key for column in added_columns())}
-    keys |= {column.key for column in REPORT_COLUMNS if column.column}
-    return [column for column in known_columns() if column.key in keys]
+    keys = (*ANSWER, *(FURTHER if full else ()))
+    added = added_columns()
+    return [column for column in known_columns() if column.key in keys or column in added]
 
 
 def added_columns() -> list[ScoreInfo]:
@@ -84,14 +85,12 @@ def bin_columns() -> list[ScoreInfo]:
 def add_published_columns(
     columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]
 ) -> list[ScoreInfo]:
-    """Insert the scores that only published rows have next to the score that they are like."""
-    known = {column.key: column for column in known_columns()}
+    """Add the scores that only published rows have."""
     shown = list(columns)
-    for key, published in PUBLISHED.items():
-        has_value = any(row.scores.get(published) is not None for row in rows)
-        if has_value and published in known and known[published] not in shown:
-            keys = [column.key for column in shown]
-            shown.insert(keys.index(key) + 1 if key in keys else 0, known[published])
+    for column in known_columns():
+        has_value = any(row.scores.get(column.key) is not None for row in rows)
+        if column.key in PUBLISHED and has_value and column not in shown:
+            shown.append(column)
     return shown
 
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeAlias
 
 from posir_published.rows import NOTABLE_BIAS
 from posir_report import tables
 from posir_report.columns import choose_columns, select_columns
 from posir_report.judged import JudgedSummary, describe_parts, judged_table, summarize_judged
-from posir_report.page import build_latex_tables, build_page_sections
+from posir_report.page import build_figure_sections, build_latex_tables
 from posir_report.summary import (
     MAX_SENTENCES,
     ReportRow,
@@ -25,7 +25,6 @@ from posir_report.summary import (
     identify_run,
     list_overall,
     mark_notable_bias,
-    model_labels,
     short_labels,
     summarize,
 )
@@ -36,12 +35,15 @@ from posir_significance.findings import Quantity, Reason
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
+from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.strip import Strip, explain_sketches
-from posir_tasks.display.tables import DisplaySection, Medium
+from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.results import StoredResult, SubsetResult
 from posir_tasks.values.scores import ALL, BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
+#: Model, revision and task.
+Run: TypeAlias = tuple[str, str, str]
 BRIEF = (
     "nDCG@10: how well evidence is found, 0 to 100; in brackets 95% intervals.\n"
     "Position effect: the same evidence in the first third of its document minus in the last."
@@ -119,38 +121,29 @@ class ReportContent:
     def sections(self) -> Iterator[DisplaySection]:
         """Yield the answers, every length if all is asked for, then judged queries."""
         if self.summaries:
-            chosen = self.columns if self.keys else ()
             yield DisplaySection(title_models(self.overall))
-            answers = answer_sections([*self.length_rows, *self.place_rows], chosen)
-            notes = to_paragraphs(tables.place_notes(self.summaries))
-            for section in (*answers, *notes):
-                yield replace(section, only=Medium.TEXT)
-            yield from self._page_sections()
-            yield from self._latex_sections()
-        further = []
+            rows = [*self.length_rows, *self.place_rows]
+            yield from build_answer_sections(
+                rows, self.summaries, self.columns if self.keys else ()
+            )
+            yield from to_paragraphs(tables.place_notes(self.summaries))
+            yield DisplaySection(strips=tuple(build_strips(self.overall)), only=Medium.PAGE)
+            yield DisplaySection(tables=tuple(self._latex_tables()), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
-            averages = average_languages(self.length_rows)
-            further.append(tables.length_table([*rows, *averages], self.columns, curves=True))
+            rows += average_languages(self.length_rows)
+            table = tables.length_table(rows, self.columns, curves=True)
+            yield DisplaySection(tables=(table,))
         if self.judged:
-            further.append(judged_table(self.judged_summaries))
-        if further:
-            yield DisplaySection(tables=tuple(further))
+            yield DisplaySection(tables=(judged_table(self.judged_summaries),))
 
-    def _page_sections(self) -> Iterator[DisplaySection]:
-        is_many = len(self.overall) > MAX_SENTENCES
-        counts = tuple(describe_findings(self.overall)) if is_many else ()
-        yield from build_page_sections(self.overall, self.summaries, counts)
-        yield DisplaySection(strips=tuple(build_strips(self.overall)), only=Medium.PAGE)
-
-    def _latex_sections(self) -> Iterator[DisplaySection]:
-        if self.keys:
-            table = tables.length_table(self.length_rows, self.columns)
-            legend = tables.build_legend(self.columns)
-            listed = [replace(table, title=self.title, notes=(NOTE, legend))]
-        else:
-            listed = list(build_latex_tables(self.summaries))
-        yield DisplaySection(tables=tuple(listed), only=Medium.LATEX)
+    def _latex_tables(self) -> Iterator[Table]:
+        if not self.keys:
+            yield from build_latex_tables(self.summaries, self.length_rows)
+            return
+        table = tables.length_table(self.length_rows, self.columns)
+        notes = (NOTE, tables.build_legend(self.columns))
+        yield replace(table, title=self.title, notes=notes)
 
     @property
     def title(self) -> str:
@@ -165,9 +158,10 @@ class ReportContent:
         revisions: dict[tuple[str, str, str], list[str]] = {}
         for result in self.subset_results:
             revisions.setdefault(identify_run(result), []).append(result.data.revision)
-        named = []
-        for (_, _, task), listed in revisions.items():
-            named.append(f"{task}, data revision {combine_revisions(listed)}")
+        named = [
+            f"{task}, data revision {combine_revisions(listed)}"
+            for (_, _, task), listed in revisions.items()
+        ]
         return ", ".join(dict.fromkeys(named))
 
     def notes(self) -> Iterator[str]:
@@ -182,67 +176,80 @@ class ReportContent:
 
     def details(self) -> Iterator[str]:
         """Yield notes on truncation and on these documents, and what every column means."""
-        if not self.subset_results:
-            return
-        # The answers of few results say what is truncated.
-        if len(self.summaries) > MAX_SENTENCES:
-            for task, group in groupby(self.summaries, key=lambda summary: summary.task):
-                summaries = list(group)
-                for note in tables.truncation_notes(model_labels(summaries), summaries):
-                    yield f"{task}: {note}"
-        yield from tables.document_notes(model_labels(self.summaries), self.summaries)
-        yield NOTE
-        yield tables.build_legend(self.columns)
-        yield tables.build_legend([tables.SKETCH])
+        if self.subset_results:
+            labels = full_labels(self.summaries)
+            yield from tables.truncation_notes(labels, self.summaries)
+            yield from tables.document_notes(labels, self.summaries)
+            yield NOTE
+            yield tables.build_legend([*self.columns, tables.SKETCH])
 
 
-def answer_sections(
-    rows: Sequence[ReportRow], chosen: Sequence[ScoreInfo] = ()
+def build_answer_sections(
+    rows: Sequence[ReportRow],
+    summaries: Sequence[TaskSummary] = (),
+    chosen: Sequence[ScoreInfo] = (),
 ) -> Iterator[DisplaySection]:
     """Yield a table of the models of each task, or of the tasks of the only model, each followed by
-    its answers.
+    its answers, and for a page by the lengths and figures of each.
 
     Chosen columns are added to the tables. A task with one model also gets a table by length. With
     many results, counts of states replace answers and lengths.
     """
     # Where each query has several places, there is nothing else to show.
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
-    labels = dict(zip(map(_identify, overall), full_labels(overall), strict=True))
+    lengths: dict[Run, list[ReportRow]] = defaultdict(list)
+    for row in rows:
+        if row.length != ALL:
+            lengths[_identify(row)].append(row)
+    by_run = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     is_many = len(overall) > MAX_SENTENCES
     if is_many:
         yield from to_paragraphs(describe_findings(rows))
-    has_several_tasks = len({row.task for row in overall}) > 1
-    by_task = len(set(labels.values())) > 1 or not has_several_tasks
-    for task, grouped in groupby(overall, key=lambda row: tables.name_task(row) if by_task else ""):
-        group = list(grouped)
-        model = labels[_identify(group[0])]
-        names = [labels[_identify(row)] if by_task else tables.name_task(row) for row in group]
-        title = _describe_size(task, group) if by_task else model
-        heading = "Model" if by_task else "Task"
-        table = tables.build_answer_table(heading, names, group, title, chosen)
-        yield DisplaySection(tables=(replace(table, is_narrow=True),))
-        if is_many:
-            continue
-        width = max(map(len, names))
-        for name, row in zip(names, group, strict=True):
-            yield _answer_section(f"{name:{width}}  {row.sketch}", row)
-        for row in group if len(group) == 1 or not by_task else ():
-            lengths = [
-                other
-                for other in rows
-                if _identify(other) == _identify(row) and other.length != ALL
-            ]
-            yield from _length_sections(lengths, "" if by_task else row.task, chosen)
+    tasks = len({row.task for row in overall})
+    full = full_labels(overall)
+    labels = dict(zip(map(_identify, overall), full, strict=True))
+    by_task = len(set(full)) > 1 or tasks == 1
+    groups = groupby(overall, key=lambda row: tables.name_task(row) if by_task else "")
+    for number, (task, grouped) in enumerate(groups, 1):
+        group = {_identify(row): row for row in grouped}
+        names = {run: labels[run] if by_task else tables.name_task(group[run]) for run in group}
+        links = {run: f"result-{number}-{place}" for place, run in enumerate(group)}
+        title = _describe_size(task, list(group.values())) if by_task else full[0]
+        table = tables.build_answer_table(
+            "Model" if by_task else "Task",
+            [Label(names[run], None, links[run]) for run in group],
+            list(group.values()),
+            title,
+            chosen,
+            has_sketch=is_many,
+        )
+        shown = (replace(table, is_narrow=True),)
+        yield DisplaySection(tables=shown, anchor=f"task-{number}", entry=task)
+        width = max(map(len, names.values()))
+        for run, row in group.items():
+            if not is_many:
+                commands = build_commands(row.findings, row.reference) if row.findings else ()
+                answer = messages.describe_answer(row.findings, row.task)
+                yield DisplaySection(
+                    f"{names[run]:{width}}  {row.sketch}",
+                    (answer,),
+                    code="\n".join(commands),
+                    only=Medium.TEXT,
+                )
+                if len(group) == 1 or not by_task:
+                    by_length = _tabulate_lengths(lengths[run], chosen, has_sketch=True)
+                    name = names[run] if len(group) > 1 else ""
+                    yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
+            if run in by_run:
+                by_length = _tabulate_lengths(lengths[run], chosen, has_sketch=False)
+                yield DisplaySection(
+                    names[run], tables=by_length, anchor=links[run], only=Medium.PAGE
+                )
+                yield from build_figure_sections(by_run[run], names[run])
 
 
-def _identify(row: ReportRow) -> tuple[str, str, str]:
+def _identify(row: ReportRow) -> Run:
     return row.model, row.revision, row.task
-
-
-def _answer_section(title: str, row: ReportRow) -> DisplaySection:
-    commands = build_commands(row.findings, row.reference) if row.findings else ()
-    answer = messages.describe_answer(row.findings, row.task)
-    return DisplaySection(title, (answer,), code="\n".join(commands))
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
@@ -253,10 +260,12 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
     return messages.describe_sample(max(findings, key=lambda result: result.tested_documents), task)
 
 
-def _length_sections(
-    rows: Sequence[ReportRow], task: str, chosen: Sequence[ScoreInfo]
-) -> Iterator[DisplaySection]:
-    """Yield a table of the lengths with an estimate, and name the others."""
+def _tabulate_lengths(
+    rows: Sequence[ReportRow], chosen: Sequence[ScoreInfo], *, has_sketch: bool
+) -> tuple[Table, ...]:
+    """Tabulate the lengths with an estimate, and name the others in a note; no table without such
+    lengths.
+    """
     shown = []
     folded: dict[str, int] = {}
     for row in rows:
@@ -264,14 +273,16 @@ def _length_sections(
             shown.append(row)
         else:
             folded[row.length] = row.queries or 0
-    if shown:
-        sizes = {pluralize(row.queries or 0, "query", "queries") for row in shown}
-        title = messages.title_lengths_table(task, sizes)
-        names = [row.length_title or row.length for row in shown]
-        table = tables.build_answer_table(tables.LENGTH, names, shown, title, chosen)
-        yield DisplaySection(tables=(table,))
-        notes = (tables.level_note(shown), messages.describe_folded_lengths(folded))
-        yield DisplaySection(sentences=tuple(note for note in notes if note))
+    if not shown:
+        return ()
+    sizes = {messages.format_queries(row.queries) for row in shown}
+    title = f"{messages.BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else messages.BY_LENGTH
+    names = [row.length_title or row.length for row in shown]
+    table = tables.build_answer_table(
+        tables.LENGTH, names, shown, title, chosen, has_sketch=has_sketch
+    )
+    notes = (*tables.level_notes(shown), messages.describe_folded_lengths(folded))
+    return (replace(table, notes=tuple(filter(None, notes))),)
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:

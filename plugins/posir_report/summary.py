@@ -21,12 +21,12 @@ from posir_published.rows import (
 )
 from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
-from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Subject
+from posir_significance.findings import GroupFindings, Quantity, Subject
 from posir_significance.messages import describe_group
 from posir_significance.strips import build_strip
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.wording import drop_organizations, shorten_middle
+from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
 from posir_tasks.display.strip import Strip, sketch_strip
@@ -62,22 +62,14 @@ def full_labels(runs: Iterable[Any]) -> list[str]:
     """Return a label for each result or row: its model, and the revision if there are several of
     the model.
     """
+    listed = list(runs)
     revisions = defaultdict(set)
-    for run in (runs := list(runs)):
+    for run in listed:
         revisions[run.model].add(run.revision)
     return [
         f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model
-        for run in runs
+        for run in listed
     ]
-
-
-def model_labels(summaries: Iterable[TaskSummary]) -> list[str]:
-    """Return the full label of each summary, shortened in the middle unless two of them would
-    become equal.
-    """
-    labels = full_labels(summaries)
-    short = list(map(shorten_middle, labels))
-    return short if len(set(short)) == len(set(labels)) else labels
 
 
 def short_labels(runs: Iterable[Any]) -> list[str]:
@@ -88,6 +80,7 @@ def short_labels(runs: Iterable[Any]) -> list[str]:
 
 
 Value = TypeVar("Value")
+Summary = TypeVar("Summary", bound="RunSummary")
 #: Maximum number of results with a sentence each.
 MAX_SENTENCES = 6
 #: Columns of the verdict, next to those of the scores that it is about.
@@ -120,8 +113,8 @@ def is_sparse(axes: Axes, queries: Integers) -> bool:
 
 
 @dataclass(frozen=True)
-class TaskSummary:
-    """One model on one task, all its subsets pooled."""
+class RunSummary:
+    """The results of one model on one task."""
 
     model: str
     """Full name, followed by the settings of the run in parentheses if they are not the model's
@@ -137,11 +130,22 @@ class TaskSummary:
     """Subsets of the task without a result."""
     data_revision: str
     """Revision of the dataset; several, separated by commas, if the subsets have different ones."""
+    data: SubsetData = field(default_factory=dict, kw_only=True)
+    """The data of each subset."""
+
+    @property
+    def full_task(self) -> str:
+        """The task; a subclass adds the part of it."""
+        return self.task
+
+
+@dataclass(frozen=True)
+class TaskSummary(RunSummary):
+    """One model on one task, all its subsets pooled."""
+
     values: ResultValues
     """The sums of the subsets' values."""
     scores: ResultScores
-    data: SubsetData = field(default_factory=dict)
-    """The data of each subset."""
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     reference: CommandReference = NO_REFERENCE
@@ -242,15 +246,8 @@ class ReportRow:
         """
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
-        verdict = self.findings.verdict
-        values: dict[str, Any] = {"state": verdict.state, "reason": verdict.reason}
-        values |= {"margin": verdict.margin, "level": verdict.level}
-        for unit in NeededUnit:
-            is_needed = verdict.needed is not None and verdict.needed.unit is unit
-            values[f"{unit.value}_needed"] = (
-                verdict.needed.number if verdict.needed and is_needed else None
-            )
-        return values | {"answer": describe_group(self.findings)}
+        values = self.findings.to_json() | {"answer": describe_group(self.findings)}
+        return {name: values[name] for name in VERDICT_COLUMNS}
 
     def columns(self) -> dict[str, Any]:
         """Return the row as the columns of CSV and charts; an estimate has three."""
@@ -318,13 +315,26 @@ def summarize(
     Raises:
         PosirError: A subset would count twice.
     """
-    ordered = sorted(results, key=identify_run)
-    return name_tasks_by_data(
-        [
-            replace(_summarize_task(model, revision, task, list(group)), margins=margins)
-            for (model, revision, task), group in groupby(ordered, key=identify_run)
-        ]
-    )
+    summaries = []
+    for run, group in groupby(sorted(results, key=identify_run), key=identify_run):
+        listed = list(group)
+        model, _, task = run
+        subsets = list_subsets(model, task, listed)
+        missing = {name for result in listed for name in result.run.get("missing_subsets", ())}
+        values = pool(result.values for result in listed)
+        summary = TaskSummary(
+            *run,
+            subsets,
+            tuple(sorted(missing - {*subsets})),
+            combine_revisions(result.data.revision for result in listed),
+            values,
+            score_result(values),
+            margins,
+            listed[0].reference,
+            data={result.subset: result.data for result in listed},
+        )
+        summaries.append(summary)
+    return name_tasks_by_data(summaries)
 
 
 def identify_run(result: StoredResult) -> tuple[str, str, str]:
@@ -347,91 +357,58 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
     return subsets
 
 
-def _summarize_task(
-    model: str, revision: str, task: str, results: list[SubsetResult]
-) -> TaskSummary:
-    subsets = list_subsets(model, task, results)
-    missing = {name for result in results for name in result.run.get("missing_subsets", ())} - set(
-        subsets
-    )
-    values = pool(result.values for result in results)
-    return TaskSummary(
-        model,
-        revision,
-        task,
-        subsets,
-        tuple(sorted(missing)),
-        combine_revisions(result.data.revision for result in results),
-        values,
-        score_result(values),
-        {result.subset: result.data for result in results},
-        reference=results[0].reference,
-    )
-
-
-def task_and_scheme(summary: TaskSummary) -> tuple[str, str]:
-    """Return what models must share to be compared: older results of a task may have another
-    scheme.
-    """
-    return summary.task, summary.profile.axes.scheme
-
-
-def name_tasks_by_data(summaries: Sequence[TaskSummary]) -> list[TaskSummary]:
+def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
     """Return summaries in which tasks have names of their own if results are on different data of
     one name.
 
     Everything that puts models side by side does so by task, so results on different data are never
     in one table, chart or ranking. If one of the data is on the Hub, it keeps the task's name.
     """
-    named: dict[int, str] = {}
-    for task in {summary.task for summary in summaries}:
-        groups = _group_by_data(
-            [place for place, summary in enumerate(summaries) if summary.task == task], summaries
-        )
-        revisions = [summaries[group[0]].data_revision for group in groups]
-        from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
-        for number, (group, revision) in enumerate(zip(groups, revisions, strict=True), start=1):
-            if len(groups) > 1 and from_hub != [revision]:
-                data = (
-                    revision if revisions.count(revision) == 1 else f"{revision}, content {number}"
-                )
-                named |= dict.fromkeys(group, f"{task} (data {data})")
-    return [
-        replace(summary, task=named.get(place, summary.task))
-        for place, summary in enumerate(summaries)
-    ]
-
-
-def _group_by_data(places: Iterable[int], summaries: Sequence[TaskSummary]) -> list[list[int]]:
-    """Divide results on one task, given their places, by their data; the first of a group has the
-    most of it.
-
-    A result on a part of the data belongs to it if it is marked as partial.
-    """
-    groups: list[list[int]] = []
-    for place in sorted(places, key=lambda place: -len(summaries[place].data)):
-        own = summaries[place]
-        for group in groups:
-            other = summaries[group[0]]
-            whole = own.data.keys() == other.data.keys() or own.missing or other.missing
-            if whole and share_data(own.data, other.data):
+    groups: dict[str, list[list[int]]] = {}
+    # The first of a group has the most of its data.
+    for place in sorted(range(len(summaries)), key=lambda place: -len(summaries[place].data)):
+        summary = summaries[place]
+        of_task = groups.setdefault(summary.full_task, [])
+        for group in of_task:
+            if _have_same_data(summary, summaries[group[0]]):
                 group.append(place)
                 break
         else:
-            groups.append([place])
-    return groups
+            of_task.append([place])
+    named = list(summaries)
+    for of_task in groups.values():
+        revisions = [summaries[group[0]].data_revision for group in of_task]
+        from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
+        for number, (group, revision) in enumerate(zip(of_task, revisions, strict=True), start=1):
+            if len(of_task) > 1 and from_hub != [revision]:
+                is_shared = revisions.count(revision) > 1
+                data = f"{revision}, content {number}" if is_shared else revision
+                for place in group:
+                    task = f"{summaries[place].task} (data {data})"
+                    named[place] = replace(summaries[place], task=task)
+    return named
+
+
+def _have_same_data(own: RunSummary, other: RunSummary) -> bool:
+    """Tell whether results are on the same data; a part of the data belongs to it if it is marked
+    as partial.
+    """
+    is_whole = own.data.keys() == other.data.keys() or own.missing or other.missing
+    return bool(is_whole) and share_data(own.data, other.data)
 
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
     """Return a row of a model on a task with some fields."""
-    own = {name: getattr(summary, name) for name in ("model", "task", "revision", "reference")}
-    return ReportRow(
-        **{
-            **own,
-            "subsets": len(summary.subsets),
-            "missing_subsets": len(summary.missing),
-            **fields,
-        }
+    return replace(
+        ReportRow(
+            model=summary.model,
+            task=summary.task,
+            revision=summary.revision,
+            reference=summary.reference,
+            subsets=len(summary.subsets),
+            missing_subsets=len(summary.missing),
+        ),
+        **fields,
     )
 
 
@@ -489,17 +466,17 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     """Return rows that say whether the bias of the model is notable, from its PSI on both datasets
     of PosQ.
     """
-    rows = list(rows)
-    psi: dict[tuple[str, str], dict[str, float]] = {}
-    for row in rows:
-        if row.length == ALL and row.task in TWO_DATASETS and row.psi_as_published is not None:
-            psi.setdefault((row.model, row.revision), {})[row.task] = row.psi_as_published
-    notable = {model: find_notable_bias(by_task) for model, by_task in psi.items()}
-    marks = [notable.get((row.model, row.revision), {}).get(row.task) for row in rows]
-    return [
-        row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)})
-        for row, mark in zip(rows, marks, strict=True)
-    ]
+    listed = list(rows)
+    psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
+    for row in listed:
+        value = row.psi_as_published
+        if row.length == ALL and row.task in TWO_DATASETS and value is not None:
+            psi[row.model, row.revision][row.task] = value
+    marked = []
+    for row in listed:
+        mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)
+        marked.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
+    return marked
 
 
 #: Tasks over which PosIR averages, by the name of the average, which is that of its published rows.
@@ -527,14 +504,13 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
                 groups[row.model, row.revision, name, row.length][row.task] = row
     averages = []
     for (model, revision, name, length), by_task in groups.items():
-        readings = ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published")
-        values = {key: [row.estimate(key) for row in by_task.values()] for key in readings}
-        means: GroupScores = {
-            key: Estimate(float(np.mean([estimate.value for estimate in estimates if estimate])))
-            for key, estimates in values.items()
-            if all(estimates)
-        }
-        if by_task.keys() == AVERAGED_TASKS[name] and means:
+        means: GroupScores = {}
+        for key in ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published"):
+            estimates = [row.estimate(key) for row in by_task.values()]
+            values = [estimate.value for estimate in estimates if estimate]
+            if len(values) == len(AVERAGED_TASKS[name]):
+                means = {**means, key: Estimate(float(np.mean(values)))}
+        if means:
             averages.append(
                 ReportRow(model=model, task=name, length=length, revision=revision, scores=means)
             )

@@ -8,25 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from posir_report.columns import ANSWER, added_columns, known_columns
+from posir_report.columns import added_columns, known_columns
 from posir_report.summary import (
-    MAX_SENTENCES,
     ReportRow,
     TaskSummary,
     build_rows,
     full_labels,
-    list_overall,
     partial_suffix,
-    short_labels,
 )
 from posir_significance import messages
 from posir_significance.findings import Quantity
+from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
 from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
-from posir_tasks.values.profile import recall_gain
+from posir_tasks.values.profile import RECALL_COLUMNS, recall_gain
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
@@ -49,11 +47,11 @@ def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> st
         return messages.label_state(row.findings) if row.findings else MISSING
     if column.key == Quantity.POSITION_EFFECT and row.findings:
         return messages.format_finding(row.findings[Quantity.POSITION_EFFECT], with_level=False)
+    if column.key == Quantity.UNREAD_SHARE and isinstance(value, float):
+        return Label(f"{format_percent(value)}%", Tone.BAD if value else None)
     if brief and column.key == Quantity.NDCG_AT_10 and isinstance(value, Estimate):
         return format_percent(value.value)
-    text = format_score(column.unit, value)
-    is_share = column.key == Quantity.UNREAD_SHARE and value is not None
-    return f"{text}%" if is_share else text
+    return format_score(column.unit, value)
 
 
 def build_table(
@@ -74,9 +72,14 @@ def build_table(
     shown = []
     for column in columns:
         heading = HEADINGS.get(column.key, column.title) if brief else column.title
-        is_text = column.unit is Unit.TEXT
-        is_picture = brief and column is SKETCH
-        shown.append(Column(heading, "left" if is_text else "right", picture=is_picture))
+        shown.append(
+            Column(
+                heading,
+                "left" if column.unit is Unit.TEXT else "right",
+                picture=brief and column is SKETCH,
+                drawn=brief and column.key == Quantity.POSITION_EFFECT,
+            )
+        )
     return Table((*build_columns(names), *shown), tuple(cells), title)
 
 
@@ -86,20 +89,19 @@ def build_answer_table(
     rows: Sequence[ReportRow],
     title: str,
     chosen: Sequence[ScoreInfo] = (),
+    *,
+    has_sketch: bool,
 ) -> Table:
     """Build a table of what matters most, of models, tasks or lengths; chosen columns follow.
 
-    Lengths have their queries if these differ. Rows without an answer below have the picture.
+    Lengths have their queries if these differ.
     """
-    is_length = heading == LENGTH
-    keys = ["ndcg_at_10", "position_effect", "unread_share"]
-    if is_length and len({row.queries for row in rows}) > 1:
-        keys.insert(0, "queries")
-    known = {column.key: column for column in known_columns()}
-    columns = [known[key] for key in keys if key in known]
-    if is_length or len(rows) > MAX_SENTENCES:
-        columns.append(SKETCH)
-    columns += [known[key] for key in ("state",) if key in known]
+    omitted = set() if has_sketch else {SKETCH.key}
+    if heading != LENGTH or len({row.queries for row in rows}) == 1:
+        omitted.add("queries")
+    known = {column.key: column for column in (*known_columns(), SKETCH)}
+    keys = ("queries", "ndcg_at_10", "position_effect", "unread_share", SKETCH.key, "state")
+    columns = [known[key] for key in keys if key in known and key not in omitted]
     columns += [column for column in (*added_columns(), *chosen) if column not in columns]
     return build_table(rows, columns, {heading: names}, title, brief=True)
 
@@ -115,27 +117,20 @@ def length_table(
         "Length": [row.length for row in listed],
     }
     table = build_table(listed, [SKETCH, *columns] if curves else columns, names)
-    note = level_note(listed)
-    return replace(table, split_by="{Model} · {Task}", notes=(note,) if note else ())
-
-
-def summary_table(rows: Iterable[ReportRow]) -> Table:
-    """Build a table with a line for each model and task over all lengths, best nDCG@10 first."""
-    overall = list_overall(rows)
-    columns = [column for column in known_columns() if column.key in ANSWER[1:]]
-    names = {"Model": short_labels(overall)}
-    if len({row.task for row in overall}) > 1:
-        names = {"Task": [name_task(row) for row in overall], **names}
-    return build_table(overall, columns, names)
+    return replace(table, split_by="{Model} · {Task}", notes=tuple(level_notes(listed)))
 
 
 def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Build a table with a line for each position bin."""
     listed = list(rows)
-    names = {"Model": full_labels(listed), "Task": [row.task for row in listed]}
-    if any(row.length != ALL for row in listed):
-        names["Length"] = [row.length for row in listed]
-    names["Position"] = [row.position or "" for row in listed]
+    names = {
+        "Model": full_labels(listed),
+        "Task": [row.task for row in listed],
+        "Length": [row.length for row in listed],
+        "Position": [row.position or "" for row in listed],
+    }
+    if all(row.length == ALL for row in listed):
+        del names["Length"]
     return replace(build_table(listed, columns, names), split_by="{Model} · {Task}")
 
 
@@ -202,16 +197,17 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
         if summary.values.read.kind is ReadKind.UNKNOWN:
             unknown.append(label)
         elif summary.profile.queries:
-            counted_with = summary.ranks.counted_with
+            counted_with = summary.values.ranks.counted_with
             yield from messages.describe_counting(label, summary.findings[0], counted_with)
     if unknown:
         yield messages.UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 
 
-def level_note(rows: Iterable[ReportRow]) -> str:
-    """Say at which level the intervals of length rows hold; empty without such rows."""
+def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
+    """Yield at which level the intervals of length rows hold; nothing without such rows."""
     levels = {row.findings.verdict.level for row in rows if row.findings} - {LEVEL}
-    return messages.describe_levels(sorted(levels))
+    if levels:
+        yield messages.describe_levels(sorted(levels))
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
@@ -227,3 +223,12 @@ def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
                 documents=row.get("documents", int),
                 effect=effect,
             )
+
+
+def cut_ranking_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+    """Describe where rankings seem to end at rank 10: none of ranks 11 to 100 is relevant."""
+    for label, summary in zip(labels, summaries, strict=True):
+        at_rank = summary.profile.counts.sum(axis=(0, 1))
+        is_cut = not at_rank[RECALL_COLUMNS[10] : RECALL_COLUMNS[100]].any()
+        if is_cut and at_rank[RECALL_COLUMNS[100] :].any():
+            yield messages.CUT_RANKINGS.format(model=label, task=summary.task)

@@ -92,12 +92,16 @@ def evaluate(
         >>> results[0].task, results[0].profile.queries
         ('PosIR-Mini', 720)
     """
-    if isinstance(model, str | Path):
+    is_name = isinstance(model, str | Path)
+    if is_name:
         refuse_unknown(str(model))
     import mteb
 
-    chosen = _find_tasks(tasks)
-    is_name = isinstance(model, str | Path)
+    # Registers the tasks where the start-up hook is switched off.
+    import posir_tasks  # noqa: F401
+
+    with explain_unknown_task():
+        chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
     options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
     options["skip_failed"] = skip_failed or None
     for name, value in options.items():
@@ -145,16 +149,6 @@ def _require_window(tokenizer: str | Path | None, window: int | None) -> str | N
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
     return str(tokenizer) if tokenizer else None
-
-
-def _find_tasks(tasks: str | AbsTask | Iterable[str | AbsTask]) -> list[AbsTask]:
-    import mteb
-
-    # Registers the tasks where the start-up hook is switched off.
-    import posir_tasks  # noqa: F401
-
-    with explain_unknown_task():
-        return [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
 
 
 #: The engine that runs jobs.
@@ -359,7 +353,7 @@ def _plan_selection(task: PosirTask) -> Result:
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
-    from posir_run.plan import ROUNDS, Speed, collect_samples, time_encoding
+    from posir_run.plan import ROUNDS, Duration, collect_samples, time_encoding
     from posir_run.sizes import measure_subsets, sum_counts
     from posir_tasks.models.bm25 import search_bm25
     from posir_tasks.models.embeddings.context import build_texts
@@ -383,10 +377,10 @@ def _plan_selection(task: PosirTask) -> Result:
         )
 
     measured = sum(map(estimate_tokens, texts))
-    seconds = tuple(time_encoding(search, texts) / measured for _ in range(ROUNDS))
+    seconds = [time_encoding(search, texts) / measured for _ in range(ROUNDS)]
     documents = sum(counts.texts)
     tokens = sum(counts.tokens)
-    duration = Speed(len(texts), seconds).duration(tokens)
+    duration = Duration.from_rounds(seconds) * tokens
     name = task.metadata.name
     read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
     if not all(size.counted for size in sizes):

@@ -8,11 +8,11 @@ import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
-import torch
 from datasets import disable_progress_bars
 from mteb.models import EncoderProtocol
 from mteb.types import PromptType
@@ -24,26 +24,22 @@ from posir_run.sizes import (
     BUCKETS,
     SubsetSize,
     TextCounts,
-    count_rotations,
     find_local_texts,
     measure_subsets,
     sum_counts,
 )
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
-from posir_tasks.base.wording import pluralize
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
-from posir_tasks.models.endpoint_models import EndpointEncoder
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 from posir_tasks.values.result_schema import SPLIT
-from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE, read_sample_size
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -121,54 +117,39 @@ class Duration:
     mean: float
     high: float
 
+    @classmethod
+    def from_rounds(cls, seconds: Sequence[float]) -> Duration:
+        """Estimate from the seconds of each round."""
+        return cls(min(seconds), fmean(seconds), max(seconds))
+
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
+    def __mul__(self, number: int) -> Duration:
+        return Duration(self.low * number, self.mean * number, self.high * number)
+
     def __str__(self) -> str:
         unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
-        seconds = UNITS[unit]
-        low, mean, high = (value / seconds for value in (self.low, self.mean, self.high))
+        low, mean, high = (value / UNITS[unit] for value in (self.low, self.mean, self.high))
         return f"{mean:,.1f} {unit} ({low:,.1f} to {high:,.1f})"
-
-
-@dataclass(frozen=True)
-class Speed:
-    """The speed at which texts of one kind are encoded."""
-
-    texts: int
-    seconds: tuple[float, ...]
-    """Seconds per token of a document, or per query, in each round."""
-
-    def duration(self, amount: int = 1) -> Duration:
-        """Estimate the time for a number of tokens, or queries."""
-        low = min(self.seconds) * amount
-        return Duration(low, fmean(self.seconds) * amount, max(self.seconds) * amount)
-
-    def __str__(self) -> str:
-        time = self.duration()
-        return (
-            f"{1 / time.mean:,.0f} ({1 / time.high:,.0f} to {1 / time.low:,.0f}; {self.texts} "
-            "texts per round)"
-        )
 
 
 @dataclass(frozen=True)
 class SpeedCalibration:
     """A model's speed, measured from this machine."""
 
-    place: str
-    """The device that the model ran on, such as "on one device like this one (CPU, 2 threads)"."""
-    documents: tuple[Speed | None, ...]
+    documents: tuple[Duration | None, ...]
     """Per token, by length bucket; None for buckets without documents."""
-    queries: Speed
+    queries: Duration
+    """Per query."""
     format: EmbeddingFormat
 
-    def duration(self, documents: TextCounts, queries: int) -> Duration:
+    def estimate(self, documents: TextCounts, queries: int) -> Duration:
         """Estimate how long documents and queries take to encode."""
-        duration = self.queries.duration(queries)
-        for speed, tokens in zip(self.documents, documents.tokens, strict=True):
-            if speed:
-                duration += speed.duration(tokens)
+        duration = self.queries * queries
+        for per_token, tokens in zip(self.documents, documents.tokens, strict=True):
+            if per_token:
+                duration += per_token * tokens
         return duration
 
 
@@ -240,33 +221,19 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
         build_plan(_measure_model(model, meta, documents, queries, context), sizes, sampled=sampled)
         for model, meta in models
     ]
+    records = [record for plan in plans for record in build_records(plan)]
+    benchmark = (
+        "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of "
+        "its rounds."
+    )
     return Result(
         title="Estimated cost",
-        rows=[record for plan in plans for record in build_records(plan)],
-        tables=list(map(build_table, plans)),
+        rows=records,
+        tables=[build_table(plan) for plan in plans],
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
-        sentences=list(map(describe_plan, plans)),
-        notes=[
-            "Time: of encoding, from a short benchmark on this machine; in parentheses, the range "
-            "of its rounds.",
-            *describe_rotations(sizes),
-        ],
-        details=[
-            f"{plan.model.name}: {note}" for plan in plans for note in explain_estimates(plan)
-        ],
-    )
-
-
-def describe_rotations(sizes: Sequence[SubsetSize]) -> Iterator[str]:
-    """Describe how many rotated versions are encoded in addition to the texts, at most."""
-    versions = count_rotations(sizes, read_sample_size())
-    if not versions:
-        return
-    documents = sum(sum(size.documents.texts) for size in sizes)
-    yield (
-        f"Rotated versions of a sample of the documents: at most {versions:,} more texts for each "
-        f"model, in addition to {pluralize(documents, 'document')}; they are not in the time. "
-        f"`{ROTATED_VARIABLE}=0` leaves them out."
+        sentences=[describe_plan(plan) for plan in plans],
+        notes=[benchmark],
+        details=[explain_estimates(plan) for plan in plans],
     )
 
 
@@ -303,41 +270,26 @@ def calibrate(
         raise PosirError("not a dense encoder")
     disable_progress_bars()
 
-    def encode(texts: Sequence[str], prompt_type: PromptType) -> Any:
+    def encode(prompt_type: PromptType, texts: Sequence[str]) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    def encode_documents(texts: Sequence[str]) -> Any:
-        return encode(texts, PromptType.document)
-
-    def encode_queries(texts: Sequence[str]) -> Any:
-        return encode(texts, PromptType.query)
-
-    stored = EmbeddingFormat.detect(encode_queries(queries[:1]), 1)
+    stored = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
     if stored is None:
         raise PosirError("not a dense encoder")
+    encode_documents = partial(encode, PromptType.document)
     return SpeedCalibration(
-        place=_describe_device(model),
         documents=tuple(
             measure_speed(encode_documents, texts, estimate_tokens) if texts else None
             for texts in documents
         ),
-        queries=measure_speed(encode_queries, queries, lambda _: 1),
+        queries=measure_speed(partial(encode, PromptType.query), queries, lambda _: 1),
         format=stored,
     )
 
 
-def _describe_device(model: MTEBModels) -> str:
-    if isinstance(model, EndpointEncoder):
-        return f"by the endpoint {model.reference}"
-    device = f"CPU, {torch.get_num_threads()} threads"
-    if torch.cuda.is_available():
-        device = torch.cuda.get_device_name()
-    return f"on one device like this one ({device})"
-
-
 def measure_speed(
     encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]
-) -> Speed:
+) -> Duration:
     """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
 
     The number of texts per round doubles until a round takes long enough to be timed. `amount` is
@@ -352,7 +304,7 @@ def measure_speed(
     while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
         sample = rng.sample(texts, count)
         rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
-    return Speed(count, tuple(rounds))
+    return Duration.from_rounds(rounds)
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
@@ -374,15 +326,16 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
         if model.bytes_per_text:
             size = (sum(documents.texts) + queries) * model.bytes_per_text
         if model.calibration:
-            duration = model.calibration.duration(documents, queries)
+            duration = model.calibration.estimate(documents, queries)
         return CostEstimate(name, len(group), documents, queries, size, duration)
 
-    tasks = [(name, list(group)) for name, group in groupby(sizes, key=lambda size: size.task)]
+    tasks = []
+    for name, group in groupby(sizes, key=lambda size: size.task):
+        subsets = list(group)
+        tasks.append(estimate(name, subsets, (size.documents for size in subsets)))
     return RunPlan(
         model=model,
-        tasks=tuple(
-            estimate(name, group, (size.documents for size in group)) for name, group in tasks
-        ),
+        tasks=tuple(tasks),
         total=estimate("total", sizes, (size.documents for size in sizes)),
         with_cache=estimate(
             "with cache", sizes, {size.corpus: size.documents for size in sizes}.values()
@@ -395,39 +348,30 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
     """Yield the rows of the table as numbers: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
-        yield {
-            "model": plan.model.name,
-            "task": estimate.name,
-            "jobs": estimate.jobs,
-            "documents": sum(estimate.documents.texts),
-            "tokens": sum(estimate.documents.tokens),
-            "queries": estimate.queries,
-            "bytes": estimate.bytes,
-            **{
-                f"seconds_{name}": getattr(estimate.duration, name, None)
-                for name in ("low", "mean", "high")
-            },
-        }
+        row: dict[str, Any] = {"model": plan.model.name, "task": estimate.name}
+        row["jobs"] = estimate.jobs
+        row["documents"] = sum(estimate.documents.texts)
+        row["tokens"] = sum(estimate.documents.tokens)
+        row["queries"] = estimate.queries
+        row["bytes"] = estimate.bytes
+        for name in ("low", "mean", "high"):
+            row[f"seconds_{name}"] = getattr(estimate.duration, name, None)
+        yield row
 
 
 def build_table(plan: RunPlan) -> Table:
     """Build the table of estimates for one model."""
+    rows = []
+    for estimate, record in zip(plan.rows, build_records(plan), strict=True):
+        counts = map(format_count, (record["jobs"], record["documents"]))
+        tokens = f"{record['tokens'] / 1e6:,.1f} M"
+        size = MISSING if estimate.bytes is None else decimal(estimate.bytes)
+        queries = format_count(estimate.queries)
+        duration = str(estimate.duration or MISSING)
+        rows.append((estimate.name, *counts, tokens, queries, size, duration))
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-    rows = (
-        (
-            estimate.name,
-            format_count(estimate.jobs),
-            format_count(sum(estimate.documents.texts)),
-            f"{sum(estimate.documents.tokens) / 1e6:,.1f} M",
-            format_count(estimate.queries),
-            MISSING if estimate.bytes is None else decimal(estimate.bytes),
-            str(estimate.duration or MISSING),
-        )
-        for estimate in plan.rows
-    )
-    return Table(
-        build_columns(("Task", *numbers), right=numbers), rows=tuple(rows), title=plan.model.name
-    )
+    columns = build_columns(("Task", *numbers), right=numbers)
+    return Table(columns, rows=tuple(rows), title=plan.model.name)
 
 
 def describe_plan(plan: RunPlan) -> str:
@@ -443,40 +387,13 @@ def describe_plan(plan: RunPlan) -> str:
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
-def explain_estimates(plan: RunPlan) -> Iterator[str]:
-    """Describe what the estimates are based on, and what an embedding cache saves."""
-    if plan.counted:
-        yield "Sizes: counted in the data, with one token per four bytes."
-    else:
-        yield (
-            "Sizes: published averages (arXiv 2601.08363) for data that is not on this machine, "
-            "all documents of mean length."
+def explain_estimates(plan: RunPlan) -> str:
+    """Describe what the estimates are based on."""
+    sizes = "counted in the data, with one token per four bytes"
+    if not plan.counted:
+        sizes = (
+            "published averages (arXiv 2601.08363) for data that is not on this machine, all "
+            "documents of mean length"
         )
-    calibration = plan.model.calibration
-    if calibration:
-        yield (
-            f"Time: of encoding {calibration.place}, from a short benchmark on this machine; in "
-            "parentheses, the range from the fastest to the slowest of "
-            f"{len(calibration.queries.seconds)} rounds."
-        )
-        texts = (
-            "texts of the data"
-            if plan.sampled
-            else "synthetic texts of mean length, since not all data is on this machine"
-        )
-        rates = [
-            f"{name} {speed}"
-            for name, speed in zip(BUCKETS, calibration.documents, strict=True)
-            if speed
-        ]
-        yield (
-            f"Benchmark: {texts}; tokens per second by length: {', '.join(rates)}; queries per "
-            f"second: {calibration.queries}."
-        )
-    else:
-        yield f"Time: not estimated, since the model could not be measured ({plan.model.problem})."
-    if plan.saved_documents:
-        yield (
-            f"Cache: with POSIR_EMBEDDINGS, {plan.saved_documents:,} documents that several tasks "
-            "share are not encoded again."
-        )
+    texts = "texts of the data" if plan.sampled else "synthetic texts of mean length"
+    return f"{plan.model.name}: sizes are {sizes}; the benchmark encodes {texts}."

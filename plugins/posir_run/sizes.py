@@ -5,10 +5,9 @@ Texts are counted in local data, or else their published averages are taken.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from posir_tasks.data.repository import HubRepository, Repository, open_reposito
 from posir_tasks.tasks.nano import NanoTask
 from posir_tasks.tasks.posir import PosirTask
 from posir_tasks.text.languages import DOMAINS, PIVOT, Language
-from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.schemes import RelativePositions
 
@@ -180,17 +178,3 @@ def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
     )
     bucket = sum(tokens > bound * documents for bound in BOUNDS)
     return TextCounts.from_buckets({bucket: (documents, tokens)}), queries
-
-
-def count_rotations(sizes: Sequence[SubsetSize], sample_size: int) -> int:
-    """Count the rotated versions of a sample of the documents, at most, of so many of each
-    length.
-    """
-    versions = 0
-    for task in {size.task for size in sizes}:
-        subsets = [size.documents.texts for size in sizes if size.task == task]
-        quota = ceil(sample_size / len(subsets))
-        sampled = sum(min(texts, quota) for subset in subsets for texts in subset)
-        # The whole text is encoded anyway; a truncated text has an excerpt in each third as well.
-        versions += sampled * (2 * VERSIONS - 1)
-    return versions

@@ -9,12 +9,12 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from heapq import nlargest
-from itertools import islice
+from itertools import chain, islice
 from typing import TypeAlias
 
 import numpy as np
 
-from posir_score.document_names import DocumentNames
+from posir_score.document_names import DocumentNames, strip_chunks
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
@@ -34,8 +34,9 @@ DEPTH = 100
 SEPARATOR = "#"
 
 
-#: What is said of each count above 0: the words for one and for several, and a sentence.
+#: For each count above 0, the words for one and for several, and a sentence.
 QUERY_MISFITS = {
+    "missing": ("judged query is", "judged queries are", "{} not in the run: scored 0."),
     "empty": ("query", "queries", "{} returned nothing: scored 0."),
     "unknown_queries": (
         "query of the run is",
@@ -45,6 +46,7 @@ QUERY_MISFITS = {
 }
 #: The same of what decides where a document ranks, and of hits that are or may be left out.
 HIT_MISFITS = {
+    "own_texts": ("retrieved document is", "retrieved documents are", "{} the query's own text."),
     "chunks": (
         "chunk was mapped to its document",
         "chunks were mapped to their documents",
@@ -88,8 +90,8 @@ class RunCounts:
 
     queries: int = 0
     with_position: int = 0
-    """Judged queries whose evidence has a known position, or several, which alone the position
-    scores are of.
+    """Judged queries whose evidence has a known position, or several; only these have position
+    scores.
     """
     missing: int = 0
     """Judged queries that the run does not have."""
@@ -116,11 +118,11 @@ class RunCounts:
     duplicates: int = 0
     """Rows of a file that repeat a query and a document; the highest score counts."""
     asked: int = 0
-    """Hits that a retriever was asked for, if it returned fewer for every query though the corpus
-    has more; else 0.
+    """Hits that a retriever was asked for, if it returned the same smaller number for every query
+    though the corpus has more; else 0.
     """
-    fewest: int = 0
     most: int = 0
+    """Hits that it returned for every query instead."""
     identical_ids: int = 0
     """Hits whose document has the id of its query, and is not judged relevant to it."""
     ignored_ids: int = 0
@@ -144,36 +146,19 @@ class RunCounts:
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind of thing that did not fit."""
-        if self.missing:
-            queries = pluralize(self.queries, "query", "queries")
-            verb = "is" if self.missing == 1 else "are"
-            yield f"{self.missing:,} of {queries} {verb} not in the run: scored 0."
         yield from self._describe_counts(QUERY_MISFITS)
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
-            keeps = "it keeps its" if self.unknown_documents == 1 else "they keep their"
             yield (
-                f"{unknown} not in the corpus, first {self.first_unknown}: {keeps} rank, as not "
-                f"relevant.{self._describe_own_texts()}"
+                f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
             )
-        if self.asked and self.fewest < self.most:
-            yield (
-                f"Asked for {self.asked:,} hits a query, the retriever returned at most "
-                f"{self.most:,}."
-            )
-        elif self.asked:
+        if self.asked:
             yield describe_own_number(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             depth = pluralize(self.depth, "document")
             yield f"{short} fewer than {depth}: what comes later is not found."
         yield from self._describe_counts(HIT_MISFITS)
-
-    def _describe_own_texts(self) -> str:
-        if not self.own_texts:
-            return ""
-        verb = "is" if self.own_texts == 1 else "are"
-        return f" {self.own_texts:,} of them {verb} the query's own text."
 
     def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
         for name, (one, several, sentence) in sentences.items():
@@ -199,7 +184,7 @@ class AlignmentRules:
     separator: str = SEPARATOR
     """Empty if no id is that of a chunk."""
     find_document: Callable[[str], str] | None = None
-    """Returns the id of the document, in place of the separator."""
+    """Finds the id of the document, instead of the separator."""
     ignore_identical_ids: bool = False
     """Whether a document with the id of the query is left out of its hits."""
     skip_first_result: bool = False
@@ -207,7 +192,7 @@ class AlignmentRules:
     depth: int = DEPTH
     """Documents that are kept for each query."""
     names: DocumentNames | None = None
-    """Finds documents by their file names, as an index may name them; None if ids alone count."""
+    """Finds documents by their file names, as an index may name them; None if only ids count."""
 
     @property
     def asked(self) -> int:
@@ -218,36 +203,29 @@ class AlignmentRules:
         """Find the id of a document by the id of a chunk; an unknown id stays as it is."""
         if self.find_document is not None:
             return self._translate(str(self.find_document(name)), corpus)
-        document = name = self._translate(name, corpus)
-        while document not in corpus and self.separator and self.separator in document:
-            document = document.rpartition(self.separator)[0]
-        return document if document in corpus else name
+        name = self._translate(name, corpus)
+        for document in strip_chunks(name, self.separator):
+            if document in corpus:
+                return document
+        return name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
         """Replace the ids of chunks in hits by those of their documents."""
-        return [
-            hit._replace(
-                document=self.resolve(hit.document, corpus),
-                chunk=self._translate(hit.document, corpus),
-            )
-            for hit in hits
-        ]
+        resolved = []
+        for hit in hits:
+            if hit.document in corpus and self.find_document is None:
+                resolved.append(hit)
+                continue
+            document = self.resolve(hit.document, corpus)
+            if document != hit.document:
+                chunk = self._translate(hit.document, corpus)
+                hit = hit._replace(document=document, chunk="" if chunk == document else chunk)
+            resolved.append(hit)
+        return resolved
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
         """Replace the name of a file in an id by the id of its document."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
-
-    def find_left_out(self, query: str, hits: Sequence[Hit]) -> tuple[int, int]:
-        """Count the hits of a query, best first, that are left out: by their id, and as the first
-        of the others.
-        """
-        identical = sum(hit.document == query for hit in hits) if self.ignore_identical_ids else 0
-        return identical, int(self.skip_first_result and len(hits) > identical)
-
-    def leave_out(self, query: str, hits: Sequence[Hit]) -> list[Hit]:
-        """Remove the hits of a query, best first, that are left out."""
-        kept = [hit for hit in hits if not (self.ignore_identical_ids and hit.document == query)]
-        return kept[1:] if self.skip_first_result else kept
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
@@ -298,10 +276,9 @@ class SubsetQueries:
         whole: set[str] = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
-            is_whole = hit.chunk == hit.document
-            if not is_whole or document not in whole:
+            if hit.chunk or document not in whole:
                 merged.append(hit._replace(document=document))
-            if is_whole:
+            if not hit.chunk:
                 whole.add(document)
         return merged
 
@@ -315,7 +292,7 @@ class AlignedRun:
     hits: dict[str, HitsByQuery] = field(default_factory=dict)
     """Hits by subset, best first and one for each chunk, with the ids of documents."""
     counts: dict[str, RunCounts] = field(default_factory=dict)
-    """Counts by subset; what is known of the whole run alone is with the first."""
+    """Counts by subset; counts of the whole run are with the first."""
 
     @property
     def states_chunks(self) -> bool:
@@ -356,10 +333,9 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     divided, unknown = _divide_rankings(run, subsets)
     of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates)
     fewest, most = run.returned
-    # A retriever returned fewer hits than it was asked for, and than there are documents, for every
-    # query.
-    if most < min(run.asked, *(len(subset.documents) for subset in subsets)):
-        of_run = replace(of_run, asked=run.asked, fewest=fewest, most=most)
+    smallest = min(len(subset.documents) for subset in subsets)
+    if fewest == most < min(run.asked, smallest):
+        of_run = replace(of_run, asked=run.asked, most=most)
     aligned = AlignedRun()
     for subset in subsets:
         hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)
@@ -380,30 +356,25 @@ def _refuse_misfit(
     total = aligned.total
     judged = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
     if total.missing == total.queries:
-        stated = _quote(query for by_query in run.by_subset.values() for query in by_query)
+        stated = _quote(chain(*run.by_subset.values()))
         known = _quote(query for _, query in judged)
         raise PosirError(
             f"{run.name}: no query is one of the data's; the run has {stated}, the data {known}. "
             "Check --data."
         )
-    retrieved = [
-        name
-        for rankings in aligned.rankings.values()
-        for scores in rankings.values()
-        for name in scores
-    ]
+    by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
+    retrieved = [*chain(*by_query)]
     if not retrieved:
         raise PosirError(describe_empty(run.name, total.queries - total.missing))
     if total.unknown_documents >= len(retrieved):
-        corpus = (name for subset in subsets for name in subset.documents)
-        raise PosirError(describe_foreign(run.name, retrieved, corpus))
+        corpora = chain(*(subset.documents for subset in subsets))
+        raise PosirError(describe_foreign(run.name, retrieved, corpora))
     if total.missing and rules.needs_all:
         absent = _quote(query for name, query in judged if query not in aligned.rankings[name])
-        queries = pluralize(total.queries, "judged query", "judged queries")
-        verb, pronoun = ("is", "it") if total.missing == 1 else ("are", "them")
+        queries = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {total.missing:,} of {queries} {verb} not in the run, first {absent}. "
-            f"--missing zero scores {pronoun} 0."
+            f"{run.name}: {queries} not in the run, first {absent}. --missing zero scores such "
+            "queries 0."
         )
 
 
@@ -422,14 +393,15 @@ def _divide_rankings(
             unknown += len(rankings)
     # Some tools name queries by their texts; of several queries with one text, the hits are the
     # same.
+    by_id: dict[str, list[tuple[str, str]]] = {}
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
         for query in subset.judgments.grades:
             text = subset.judgments.queries.get(query, "")
+            by_id.setdefault(query, []).append((subset.name, query))
             by_text.setdefault(text, []).append((subset.name, query))
     for query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
-        named = [(subset.name, query) for subset in subsets if query in subset.judgments.grades]
-        places = named or by_text.get(query, [])
+        places = by_id.get(query) or by_text.get(query, [])
         names = sorted({name for name, _ in places})
         if len(names) > 1:
             raise PosirError(
@@ -456,9 +428,13 @@ def _align_subset(
         if query not in stated:
             continue
         resolved = rules.resolve_hits(stated[query], subset.ids)
-        ignored, skipped = rules.find_left_out(query, resolved)
-        kept = rules.leave_out(query, resolved)
-        counts["chunks"] += sum(hit.document != hit.chunk for hit in kept)
+        kept = resolved
+        if rules.ignore_identical_ids:
+            kept = [hit for hit in resolved if hit.document != query]
+        ignored = len(resolved) - len(kept)
+        skipped = int(rules.skip_first_result and len(kept) > 0)
+        kept = kept[skipped:]
+        counts["chunks"] += sum(bool(hit.chunk) for hit in kept)
         hits[query] = subset.merge_copies(kept) if subset.copies else kept
         merged = merge_chunks(hits[query])
         best = nlargest(rules.depth, merged.items(), key=lambda item: (item[1], item[0]))
@@ -473,8 +449,8 @@ def _align_subset(
         counts["identical_ids"] += query in scores and grades.get(query, 0) <= 0
         counts["ignored_ids"] += ignored
         counts["skipped_first"] += skipped
-        candidates = subset.judgments.candidates.get(query, scores)
-        counts["other_candidates"] += sum(name not in candidates for name in scores)
+        if query in subset.judgments.candidates:
+            counts["other_candidates"] += len(scores.keys() - subset.judgments.candidates[query])
         counts["tied"] += has_decisive_tie(merged, grades)
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(

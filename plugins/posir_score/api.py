@@ -15,7 +15,7 @@ from posir_score.alignment import SEPARATOR, AlignmentRules
 from posir_score.collecting import CollectionSettings, Journal, Retriever, collect_run
 from posir_score.document_names import DocumentNames
 from posir_score.hits import Order
-from posir_score.run_files import ANY_SUBSET, KINDS, Run, is_table, read_rankings, read_run
+from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, load_function, public, to_list
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from posir_report.api import Results
     from posir_score.chunk_scoring import ScoredChunkers
-    from posir_score.evaluation import RunScores, RunSearch, ScoredData
-    from posir_score.excerpts import ExcerptData
+    from posir_score.evaluation import RunScores, RunSearch
+    from posir_score.scored_data import ScoredData
 
 logger = logging.getLogger(__name__)
 
@@ -103,8 +103,8 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
     return replace(
         scored,
         parts=Deferred(lambda: _build_sections(scored, report)),
-        notes=Deferred(lambda: (LEGEND, *report().legend())),
-        details=Deferred(lambda: report().explanation()),
+        notes=Deferred(lambda: (LEGEND, *report().notes)),
+        details=Deferred(lambda: report().details),
     )
 
 
@@ -264,30 +264,28 @@ def score(
             "Give runs or a retriever (--retriever module:function), or --model and --chunker "
             "module:function."
         )
-    _refuse_together(
-        {
-            "--clusters is of runs. Omit it with --chunker.": (clusters, chunker),
-            "--window and --embedder both say what is read. Give one of them.": (window, embedder),
-            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it.": (
-                protocol,
-                given or None,
-            ),
-        }
-    )
+    if clusters and chunker is not None:
+        raise PosirError("--clusters is of runs. Omit it with --chunker.")
+    if window is not None and embedder is not None:
+        raise PosirError("--window and --embedder both say what is read. Give one of them.")
+    if protocol and given:
+        raise PosirError(
+            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it."
+        )
     open_scored = partial(
         open_data, data, split=split, language=language, repair=repair, scope=scope
     )
     if chunker is not None:
-        splitters = name_splitters(chunker)
-        if not splitters:
-            raise PosirError("--model needs at least one --chunker.")
+        reference = ModelReference(str(model), revision)
         with with_settings(protocol=protocol):
             return _score_chunkers(
-                splitters,
-                partial(_read_excerpts, open_scored, repair=repair, is_merged=merge_copies),
-                ModelReference(str(model), revision),
+                name_splitters(chunker),
+                open_scored,
+                reference,
                 batch_size,
                 k or RETRIEVED,
+                repair=repair,
+                is_merged=merge_copies,
             )
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
@@ -298,14 +296,18 @@ def score(
             f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
             "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
         )
-    from posir_score.evaluation import open_scored_data
+    from posir_score.scored_data import open_scored_data
 
     opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
-    rules = opened.complete_rules(
-        AlignmentRules(missing == "error", chunk_separator, find_document, ignore_identical_ids)
+    rules = AlignmentRules(
+        missing == "error",
+        chunk_separator,
+        find_document,
+        ignore_identical_ids or opened.rules.ignore_identical_ids,
+        opened.rules.skip_first_result,
+        opened.depth,
     )
     settings = CollectionSettings(
-        # How many documents the scores need follows from the data.
         k or rules.asked,
         concurrency,
         retries,
@@ -341,10 +343,18 @@ def _score_runs(
     models: list[RunSearch] = []
     journals: list[Journal | None] = []
     for run, name in runs:
-        # An index may name documents by their files.
-        is_retriever = not (isinstance(run, str | Path | Mapping) or is_table(run))
-        run_rules = replace(rules, names=DocumentNames()) if is_retriever else rules
-        read, journal = _read_run(run, name, opened, run_rules, settings)
+        journal = None
+        run_rules = rules
+        if isinstance(run, str | Path):
+            read = read_run(Path(run).expanduser(), opened.name, settings.order)
+            read = replace(read, name=name or read.name)
+        elif isinstance(run, Mapping) or is_table(run):
+            read = read_rankings(name or "run", run, settings.order)
+        else:
+            # An index may name documents by their files.
+            run_rules = replace(rules, names=DocumentNames())
+            name = name or describe_retriever(run)
+            read, journal = collect_run(run, name, opened.subsets, run_rules, settings)
         models.append(prepare_run(read, opened, run_rules, models, version, read_by))
         journals.append(journal)
         if run_rules.names and run_rules.names.matched:
@@ -360,31 +370,29 @@ def _score_runs(
     return show_runs(scored)
 
 
-def _read_excerpts(
-    open_scored: Callable[[], Dataset], *, repair: bool, is_merged: bool
-) -> ExcerptData:
-    from posir_score.excerpts import read_excerpts
-
-    return read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
-
-
 def _score_chunkers(
     splitters: Sequence[TextSplitter],
-    read: Callable[[], ExcerptData],
+    open_scored: Callable[[], Dataset],
     model: ModelReference,
     batch_size: int,
     retrieve: int,
+    *,
+    repair: bool,
+    is_merged: bool,
 ) -> ScoredChunkers:
+    if not splitters:
+        raise PosirError("--model needs at least one --chunker.")
     with track("Loading the model"):
         from posir_tasks.models.registry import refuse_unloadable
 
         refuse_unloadable(model.name)
         # The models' libraries take seconds to import.
         from posir_score.chunk_scoring import score_splitters
+        from posir_score.excerpts import read_excerpts
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        excerpts = read()
+        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
         # A mistake in a chunker should not cost the time to load the model.
         for splitter in splitters:
             splitter.divide(next(iter(excerpts.documents.values())))
@@ -393,57 +401,25 @@ def _score_chunkers(
     return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
 
 
-def _read_run(
-    run: AnyRun,
-    name: str,
-    opened: ScoredData,
-    rules: AlignmentRules,
-    settings: CollectionSettings,
-) -> tuple[Run, Journal | None]:
-    """Read a run, or ask a retriever for it, whose journal is to be removed later."""
-    if isinstance(run, str | Path):
-        read = read_run(Path(run).expanduser(), opened.name, settings.order)
-        return replace(read, name=name or read.name), None
-    if isinstance(run, Mapping) or is_table(run):
-        name = name or "run"
-        rankings, duplicates = read_rankings(name, run, settings.order)
-        return Run(name, {ANY_SUBSET: rankings}, duplicates), None
-    return collect_run(run, name or describe_retriever(run), opened.subsets, rules, settings)
-
-
-def _refuse_together(choices: Mapping[str, tuple[object, object]]) -> None:
-    """Raise PosirError with a message if two values are given that exclude each other."""
-    for message, values in choices.items():
-        if None not in values:
-            raise PosirError(message)
-
-
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
-    absent = [run for run in runs if isinstance(run, str | Path) and not _exists(run)]
     if names and len(names) != len(runs):
-        counts = f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}"
-        first = ""
-        if absent:
-            first = f"{absent[0]} is no file, so it counts as a run without one. "
         raise PosirError(
-            f"{counts}. {first}Give a --name for each run, as in `--name A --name B`, or none."
+            f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}. Give a --name for "
+            "each run, as in `--name A --name B`, or none."
         )
-    if absent:
-        raise PosirError(f"{absent[0]}: no such file or folder. Give {KINDS}.")
     for run in runs:
-        if not isinstance(run, str | Path | Mapping) and not is_table(run) and not callable(run):
+        if isinstance(run, str | Path):
+            if not Path(run).expanduser().exists():
+                raise PosirError(f"{run}: no such file or folder. Give {KINDS}.")
+        elif not isinstance(run, Mapping) and not is_table(run) and not callable(run):
             raise PosirError(
-                f"{type(run).__name__} is no run. Give a file or folder, a score by document id by "
-                "query id, rows, a frame, or a retriever, called as search(query, k)."
+                f"{type(run).__name__} is not a run. Give a file or folder, a score by document id "
+                "by query id, rows, a frame, or a retriever, called as search(query, k)."
             )
 
 
-def _exists(run: str | Path) -> bool:
-    return Path(run).expanduser().exists()
-
-
 def describe_retriever(search: Retriever) -> str:
-    """Return a retriever's name: that of its module and function, or of its class, without the
+    """Name a retriever: by its module and function, or of its class, without the
     functions around it.
     """
     named = search if hasattr(search, "__qualname__") else type(search)

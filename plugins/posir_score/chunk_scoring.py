@@ -4,7 +4,7 @@ where these are.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -18,9 +18,11 @@ from posir_score.excerpts import (
     ExcerptData,
     PlaceRow,
     build_place_rows,
+    build_table,
     estimate_score,
     find_chunk_part,
     find_evidence,
+    format_share,
     score_division,
     score_retrieved,
 )
@@ -31,9 +33,9 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent
+from posir_tasks.display.numbers import format_count, format_percent
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import DisplaySection
 from posir_tasks.models.dispatch import split_queries
 from posir_tasks.models.embeddings.encoding import EmbeddingMemory, ModelEncoder
 from posir_tasks.text.chunks import DividedText, TextSplitter
@@ -51,6 +53,19 @@ SCORES = {
     "precision_omega": "Precision Omega",
 }
 ALL_DOCUMENTS = "all"
+#: Fields of the result in JSON.
+CONTENT = (
+    "model",
+    "data",
+    "documents",
+    "questions",
+    "skipped",
+    "retrieve",
+    "within",
+    "rows",
+    "places",
+    "changes",
+)
 #: Fields that only the row of all documents has.
 OF_ALL = ("for_new_documents", "in_place")
 LEGEND = (
@@ -119,20 +134,20 @@ def score_splitters(
     retrieve: int,
 ) -> ScoredChunkers:
     """Score splitters by the most similar chunks that a model retrieves for each question."""
-    divisions = [
-        (splitter.name, splitter.divide_all(data.documents.values())) for splitter in splitters
-    ]
+    texts = [*data.documents.values()]
+    divisions = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
     remembering = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
     places: list[PlaceRow] = []
     remarks: list[str] = []
     scores: dict[str, dict[str, Floats]] = {}
     with track("Scoring chunkers", len(divisions)) as advance:
-        for name, texts in divisions:
-            run = _retrieve_chunks(remembering, data, texts, retrieve)
+        for name, divided in divisions.items():
+            run = _retrieve_chunks(remembering, data, divided, retrieve)
             scores[name] = run.score(data, run.first)
-            tokens = tokenizer.count_all([chunk for text in texts for chunk in text.chunks])
-            rows += _build_score_rows(name, data, run, scores[name], np.array(tokens))
+            chunks = [chunk for text in divided for chunk in text.chunks]
+            tokens = np.array(tokenizer.count_all(chunks))
+            rows += _build_score_rows(name, data, run, scores[name], tokens)
             places += _build_place_rows(name, data, run)
             remarks += _describe_chunks(name, run)
             advance()
@@ -141,26 +156,23 @@ def score_splitters(
         by_splitter = {name: values[metric.key] for name, values in scores.items()}
         changes += compare_splitters(metric, by_splitter, data.clusters)
     model = str(encoder.model.mteb_model_meta.name)
-    content: dict[str, Any] = {
-        "model": model,
-        "data": data.name,
-        "documents": len(data.documents),
-        "questions": len(data.questions),
-        "skipped": data.skipped,
-        "retrieve": retrieve,
-        "within": data.within,
-        "rows": tuple(rows),
-        "places": tuple(places),
-        "changes": tuple(changes),
-    }
-    return ScoredChunkers(
-        **content,
+    scored = ScoredChunkers(
         title=f"{model} on {data.name}",
+        model=model,
+        data=data.name,
+        documents=len(data.documents),
+        questions=len(data.questions),
+        skipped=data.skipped,
+        retrieve=retrieve,
+        within=data.within,
+        rows=tuple(rows),
+        places=tuple(places),
+        changes=tuple(changes),
         remarks=tuple(remarks),
-        values=content | {"notes": remarks},
-        parts=tuple(_build_sections(content, remarks)),
         notes=(LEGEND,),
     )
+    values = {name: getattr(scored, name) for name in CONTENT} | {"notes": remarks}
+    return replace(scored, values=values, parts=tuple(_build_sections(scored)))
 
 
 def compare_splitters(
@@ -186,58 +198,49 @@ def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
         yield f"{name}: {repeated:,} {chunks} repeat an earlier passage and count there."
 
 
-def _build_sections(content: Mapping[str, Any], remarks: Sequence[str]) -> Iterator[DisplaySection]:
+def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     """Yield changes and mean scores, those by document, and recall by position."""
     means: list[tuple[str, ...]] = []
     in_place: list[tuple[str, ...]] = []
     by_document: list[tuple[str, ...]] = []
-    for row in content["rows"]:
+    for row in scored.rows:
+        name = row.chunker
+        questions = format_count(row.questions)
         scores = _format_scores(vars(row))
         if row.document != ALL_DOCUMENTS:
-            by_document.append((row.chunker, row.document, format_count(row.questions), *scores))
+            by_document.append((name, row.document, questions, *scores))
             continue
-        means.append((row.chunker, format_count(row.chunks), format_count(row.tokens), *scores))
-        in_place.append((row.chunker, *map(format_percent, row.in_place.values())))
+        means.append((name, format_count(row.chunks), format_count(row.tokens), *scores))
+        in_place.append((name, *map(format_percent, row.in_place.values())))
         scores = _format_scores(row.for_new_documents)
-        by_document.append((row.chunker, "(new documents)", format_count(row.questions), *scores))
-    questions = pluralize(content["questions"], "question")
-    documents = pluralize(content["documents"], "document")
-    further = pluralize(content["skipped"], "further question")
-    skipped = f", {further} skipped" if content["skipped"] else ""
-    chunks = pluralize(content["retrieve"], "chunk")
-    searched = " of the question's document" if content["within"] else ""
+        by_document.append((name, "(new documents)", questions, *scores))
+    further = pluralize(scored.skipped, "further question")
+    skipped = f", {further} skipped" if scored.skipped else ""
+    searched = " of the question's document" if scored.within else ""
     title = (
-        f"{content['model']} on {content['data']} · {questions} on {documents}{skipped}, {chunks}"
-        f"{searched} retrieved"
+        f"{scored.title} · {pluralize(scored.questions, 'question')} on "
+        f"{pluralize(scored.documents, 'document')}{skipped}, "
+        f"{pluralize(scored.retrieve, 'chunk')}{searched} retrieved"
     )
-    sentences = tuple(describe_change(change) for change in content["changes"])
+    sentences = tuple(describe_change(change) for change in scored.changes)
     titles = SCORES.values()
-    table = _build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
+    table = build_table(1, ["Chunker", "Chunks", "Tokens", *titles], means)
     yield DisplaySection(title, sentences, (table,))
-    if remarks:
-        table = _build_table(1, ["Chunker", *titles], in_place)
-        yield DisplaySection("If chunks count where they are", tuple(remarks), (table,))
-    table = _build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
+    if scored.remarks:
+        table = build_table(1, ["Chunker", *titles], in_place)
+        yield DisplaySection("If chunks count where they are", scored.remarks, (table,))
+    table = build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
     yield DisplaySection("By document", tables=(table,))
-    places = [
-        (
-            place.name,
-            place.title,
-            format_count(place.excerpts),
-            format_estimate(place.recall, format_percent),
-        )
-        for place in content["places"]
-    ]
-    table = _build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
+    places = []
+    for place in scored.places:
+        recall = format_share(place.recall)
+        places.append((place.name, place.title, format_count(place.excerpts), recall))
+    table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
-def _build_table(texts: int, headings: Sequence[str], rows: Iterable[tuple[str, ...]]) -> Table:
-    return Table(build_columns(headings, headings[texts:]), tuple(rows))
-
-
 def _format_scores(values: Mapping[str, Any]) -> list[str]:
-    return [format_estimate(values[name], format_percent) for name in SCORES]
+    return [format_share(values[name]) for name in SCORES]
 
 
 @dataclass(frozen=True, eq=False)
@@ -255,10 +258,10 @@ class ChunkRun:
 
     def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
         """Score each question with chunks in these places."""
-        scores = [
-            (*score_retrieved(excerpts, chunks, rows), score_division(excerpts, chunks))
-            for (_, excerpts), rows in zip(data.questions, self.retrieved, strict=True)
-        ]
+        scores = []
+        for (_, excerpts), rows in zip(data.questions, self.retrieved, strict=True):
+            division = score_division(excerpts, chunks)
+            scores.append((*score_retrieved(excerpts, chunks, rows), division))
         return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
 
 
@@ -281,21 +284,20 @@ def _retrieve_chunks(
                 searched = np.flatnonzero(owners == data.owners[len(best)])
             order = np.argsort(-scores[searched], kind="stable")
             best.append(searched[order[:retrieve]])
-    texts = list(data.documents.values())
     in_place = [span for text in divided for span in text.spans]
     first = []
-    for owner, chunk, span in zip(owners, chunks, in_place, strict=True):
-        # Where its text first is as it is; else where it was located.
-        start = texts[owner].find(chunk)
-        first.append(Span(start, start + len(chunk)) if start >= 0 else span)
+    for text, document in zip(divided, data.documents.values(), strict=True):
+        for chunk, span in zip(text.chunks, text.spans, strict=True):
+            # Where its text first is as it is; else where it was located.
+            start = document.find(chunk)
+            first.append(Span(start, start + len(chunk)) if start >= 0 else span)
     return ChunkRun(_place(owners, first, chunks), _place(owners, in_place, chunks), best)
 
 
 def _place(owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]) -> ChunkPlaces:
-    lengths = [
-        span.end - span.start if span else len(chunk)
-        for span, chunk in zip(spans, chunks, strict=True)
-    ]
+    lengths = []
+    for span, chunk in zip(spans, chunks, strict=True):
+        lengths.append(span.end - span.start if span else len(chunk))
     return ChunkPlaces.build(owners, spans, lengths)
 
 

@@ -24,7 +24,8 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, OrderCheck, has_gap, read_hits, sort_hits
+from posir_score.hits import AnswerError, Hit, Order, read_hits
+from posir_score.orders import OrderCheck, has_gap, sort_hits
 from posir_score.run_files import HitsByQuery, Run
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, check_schema, summarize_error
@@ -63,7 +64,7 @@ class Retriever(Protocol):
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
-        """Return the best `k` documents or chunks for a query, best first; a higher score is
+        """Search the best `k` documents or chunks for a query, best first; a higher score is
         better.
         """
 
@@ -99,7 +100,7 @@ class Journal:
     """The answered queries of an unfinished run, one a line: each is on disk before the next is
     asked for.
 
-    A damaged line costs its answer alone. One process at a time writes to it.
+    A damaged line costs only its own answer. One process at a time writes to it.
     """
 
     def __init__(self, file: Path) -> None:
@@ -141,7 +142,7 @@ class Journal:
             raise
 
     def _read(self) -> Iterator[Answer]:
-        """Yield the answers of the file; lines that are damaged are counted, and said."""
+        """Yield the answers of the file; damaged lines are counted and reported."""
         if not self.file.exists():
             return
         if not self.file.is_file():
@@ -233,7 +234,10 @@ class QueryAnswers:
         corpora: Mapping[str, Collection[str]],
     ) -> None:
         """Begin with the answers of a journal; the ids of documents are given by subset."""
-        self.journal, self.settings, self.rules, self.corpora = journal, settings, rules, corpora
+        self.journal = journal
+        self.settings = settings
+        self.rules = rules
+        self.corpora = corpora
         self.order = OrderCheck(settings.order)
         self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
         self.reasons: dict[AskedQuery, str] = {}
@@ -357,7 +361,8 @@ class QueryAnswers:
         """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else
         warn of what failed.
         """
-        answers, kept = self.journal.answers, f"answered and kept in {self.journal.file}"
+        answers = self.journal.answers
+        kept = f"answered and kept in {self.journal.file}"
         answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
         if self.problem:
             # The answers are of no use once the ids are mended.
@@ -377,17 +382,12 @@ class QueryAnswers:
         failed = len(self.reasons)
         if failed and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
-            first = f"{name}: query {sanitized(query.id)}: {reason}"
+            first = f"{name}: query {sanitized(query.id)}: {reason} ({failed:,} failed)."
             if not self.rules.needs_all:
-                all_failed = f"all {failed} queries" if failed > 1 else "the only query"
-                raise PosirError(
-                    f"{first} ({all_failed} that were asked for failed, so nothing can be "
-                    "scored). Mend the retriever."
-                )
+                raise PosirError(f"{first} No query has an answer. Mend the retriever.")
             raise PosirError(
-                f"{first}{f' ({failed} queries failed)' if failed > 1 else ''}. {answered} "
-                f"{'is' if len(answers) == 1 else 'are'} {kept}; the same command goes on from "
-                "there. --missing zero scores queries that fail as 0."
+                f"{first} {answered} are {kept}; the same command goes on from there. --missing "
+                "zero scores queries that fail as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
             # A later run asks anew, since these answers are of no use.
@@ -511,12 +511,13 @@ class _QueryWorker:
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
-        """Return what the retriever returns; raise AnswerError if all attempts fail, or the first
+        """Ask for the hits of a query; raise AnswerError if all attempts fail, or the first
         by an error of its code.
 
         A search that takes too long is repeated only if the retriever has answered another query.
         """
-        reason, settings = "", self._settings
+        reason = ""
+        settings = self._settings
         for attempt in range(settings.retries + 1):
             if attempt:
                 await asyncio.sleep(min(settings.backoff * 2 ** (attempt - 1), 8.0))

@@ -7,8 +7,10 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Collection, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from itertools import takewhile
+from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from posir_tasks.base.errors import PosirError
@@ -52,12 +54,15 @@ class FileName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> FileName:
-        """Return the parts of a path of any system, a file name, a stem or a URL; a URL's query and
+        """Parse the parts of a path of any system, a file name, a stem or a URL; a URL's query and
         fragment are left out.
         """
-        text = unicodedata.normalize("NFC", name.strip())
+        text = name.strip()
         if URL.match(text):
-            text = _read_url(text)
+            with suppress(ValueError):
+                url = urlsplit(text)
+                text = f"{url.netloc}/{unquote(url.path)}"
+        text = unicodedata.normalize("NFC", text)
         parts = [part for part in text.replace("\\", "/").split("/") if part not in ("", ".")]
         *folders, last = parts or [""]
         stem, dot, suffix = last.rpartition(".")
@@ -66,32 +71,20 @@ class FileName(NamedTuple):
         return cls(tuple(folders), stem, suffix.lower())
 
     def count_shared_folders(self, other: FileName) -> int:
-        """Return how many of the last folders of both are equal."""
-        shared = 0
-        for own, its in zip(reversed(self.folders), reversed(other.folders), strict=False):
-            if own != its:
-                break
-            shared += 1
-        return shared
-
-    def is_end_of(self, other: FileName) -> bool:
-        """Return whether a path may be the end of another one: no folder that both have differs."""
-        return self.count_shared_folders(other) == min(len(self.folders), len(other.folders))
+        """Count the last folders of both that are equal."""
+        pairs = zip(reversed(self.folders), reversed(other.folders), strict=False)
+        return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-def _read_url(text: str) -> str:
-    try:
-        parts = urlsplit(text)
-    except ValueError:
-        return text
-    return unicodedata.normalize("NFC", f"{parts.netloc}/{unquote(parts.path)}")
+#: Ids and names of documents by their stems.
+Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 
 
 @dataclass
 class DocumentNames:
     """Finds the documents that the hits of an index name by their files, and keeps what it found.
 
-    A document is found if one alone has the file name or stem of the hit; of several, the one that
+    A document is found if only one has the file name or stem of the hit; of several, the one that
     shares most folders and the ending with it.
     """
 
@@ -99,31 +92,27 @@ class DocumentNames:
     """The document by the name that a hit has for it, without what follows a separator."""
     _names: dict[str, FileName] = field(default_factory=dict)
     """The first name that hits have for a document."""
-    _indexes: dict[int, tuple[Collection[str], dict[str, list[tuple[str, FileName]]]]] = field(
-        default_factory=dict
-    )
-    """The documents by their stems, of each corpus."""
+    _indexes: dict[int, tuple[Collection[str], Index]] = field(default_factory=dict)
+    """Each corpus by its identity, with its documents."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
-        """Return the id of a hit with its document's id in place of the name of a file; the same if
-        none is known by it.
+        """Replace the name of a file in the id of a hit by the id of its document, if one has this
+        name.
 
         Raises:
             PosirError: The name fits several documents, or other files of the index fit the same
                 document.
         """
-        for base in _strip_chunks(name, separator):
+        for base in strip_chunks(name, separator):
             if base in corpus:
                 return name
-        for base in _strip_chunks(name, separator):
+        for base in strip_chunks(name, separator):
             if document := self._find(base, corpus):
                 return document + name[len(base) :]
         return name
 
     def describe(self) -> str:
-        """Return how many names were matched to documents, with the first, as a sentence; empty if
-        none was.
-        """
+        """Describe how many names were matched to documents, with the first; empty if none was."""
         if not self.matched:
             return ""
         name, document = next(iter(self.matched.items()))
@@ -134,15 +123,18 @@ class DocumentNames:
         )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
-        if (known := self.matched.get(name)) is not None and known in corpus:
+        known = self.matched.get(name)
+        if known is not None and known in corpus:
             return known
         given = FileName.parse(name)
-        candidates = self._index(corpus).get(given.stem, []) if given.stem else []
-        if not candidates:
+        candidates = self._index(corpus).get(given.stem, [])
+        if not (given.stem and candidates):
             return None
         document = _choose(name, given, candidates)
         first = self._names.setdefault(document, given)
-        if not first.is_end_of(given):
+        # No folder that both paths have may differ.
+        shared = first.count_shared_folders(given)
+        if shared < min(len(first.folders), len(given.folders)):
             other = next(known for known, of in self.matched.items() if of == document)
             raise PosirError(
                 f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit "
@@ -152,9 +144,9 @@ class DocumentNames:
         self.matched[name] = document
         return document
 
-    def _index(self, corpus: Collection[str]) -> dict[str, list[tuple[str, FileName]]]:
+    def _index(self, corpus: Collection[str]) -> Index:
         if id(corpus) not in self._indexes:
-            by_stem: dict[str, list[tuple[str, FileName]]] = {}
+            by_stem: Index = {}
             for document in corpus if len(corpus) <= MAX_DOCUMENTS else ():
                 parsed = FileName.parse(document)
                 by_stem.setdefault(parsed.stem, []).append((document, parsed))
@@ -164,7 +156,7 @@ class DocumentNames:
 
 
 def _choose(name: str, given: FileName, candidates: list[tuple[str, FileName]]) -> str:
-    """Return the document that fits a name best in folders and ending; raise PosirError if none
+    """Choose the document that fits a name best in folders and ending; raise PosirError if none
     fits best in both.
     """
     fits = {
@@ -183,12 +175,11 @@ def _choose(name: str, given: FileName, candidates: list[tuple[str, FileName]]) 
     )
 
 
-def _strip_chunks(name: str, separator: str) -> Iterator[str]:
+def strip_chunks(name: str, separator: str) -> Iterator[str]:
     """Yield an id, then what is left of it when its ends from a separator on are removed one by
     one.
     """
-    base = name
-    yield base
-    while separator and separator in base:
-        base = base.rpartition(separator)[0]
-        yield base
+    yield name
+    while separator and separator in name:
+        name = name.rpartition(separator)[0]
+        yield name

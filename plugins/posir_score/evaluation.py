@@ -15,7 +15,7 @@ import logging
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cached_property, partial, reduce
+from functools import partial, reduce
 from itertools import islice
 from operator import add
 from pathlib import Path
@@ -29,48 +29,37 @@ from posir_score.alignment import (
     SubsetQueries,
     align_run,
 )
-from posir_score.excerpts import ExcerptData
 from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedChunks, score_chunks
 from posir_score.run_files import Run
-from posir_tasks.base.digests import digest
+from posir_score.scored_data import ScoredData
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full, folder_lock
 from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import sanitized
-from posir_tasks.data import mini
-from posir_tasks.data.copies import describe_merged, find_copies, list_relevant, merge_copies
 from posir_tasks.data.data import (
-    Judgments,
-    PositionData,
-    ScoringRules,
     cluster_queries,
     digest_texts,
 )
 from posir_tasks.data.judgment_audit import JudgmentAudit
-from posir_tasks.data.repository import name_version
-from posir_tasks.datasets.dataset import JUDGED_TASK, TASK, Dataset
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.models.references import RUN, legible_name
 from posir_tasks.mteb.result_saving import set_aside
 from posir_tasks.results import META_FILE, NAN_PREFIX
 from posir_tasks.search.scoring import (
-    K_VALUES,
     Rows,
     SearchedSubset,
     SplitData,
-    SubsetScorer,
     divide_split,
     select_texts,
 )
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.values.evidence import Evidence, ReadEvidence
-from posir_tasks.values.judgments import DOCUMENT, JudgedScores
+from posir_tasks.values.judgments import JudgedScores
 from posir_tasks.values.ranks import (
     RankedQueries,
     Results,
-    list_score_names,
     rank_results,
     score_each_query,
     score_rankings,
@@ -104,33 +93,26 @@ logger = logging.getLogger(__name__)
 
 #: mteb's names of the scores that are shown, the main one of posir's tasks first.
 SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's metadata of a model in the order of its file; a run has only a name and a revision.
-UNKNOWN_BEFORE_FRAMEWORK = (
+#: mteb's metadata of a model of which only the name and the revision are known.
+UNKNOWN_METADATA = (
     "release_date languages n_parameters n_active_parameters_override n_embedding_parameters "
     "memory_usage_mb max_tokens embed_dim license open_weights public_training_code "
-    "public_training_data"
-)
-UNKNOWN_BEFORE_MODALITIES = (
-    "reference similarity_fn_name use_instructions training_datasets adapted_from superseded_by"
-)
-UNKNOWN_BEFORE_ENCODER = (
-    "citation contacts experiment_kwargs output_dtypes extra_requirements_groups loader"
+    "public_training_data reference similarity_fn_name use_instructions training_datasets "
+    "adapted_from superseded_by citation contacts experiment_kwargs output_dtypes "
+    "extra_requirements_groups loader"
 )
 MODEL_META: Mapping[str, Any] = {
     "loader_kwargs": {},
-    "name": None,
-    "revision": None,
-    **dict.fromkeys(UNKNOWN_BEFORE_FRAMEWORK.split()),
     "framework": [],
-    **dict.fromkeys(UNKNOWN_BEFORE_MODALITIES.split()),
     "modalities": ["text"],
     "model_type": ["dense"],
-    **dict.fromkeys(UNKNOWN_BEFORE_ENCODER.split()),
     "is_cross_encoder": False,
+    **dict.fromkeys(UNKNOWN_METADATA.split()),
 }
-#: Bytes of the digest of a run, written as twice as many hexadecimal digits, and its key in a
-#: result.
-DIGEST_BYTES, DIGEST = 8, "digest"
+#: Bytes of the digest of a run, written as twice as many hexadecimal digits.
+DIGEST_BYTES = 8
+#: Its key in a result.
+DIGEST = "digest"
 
 
 class RunSearch:
@@ -146,10 +128,12 @@ class RunSearch:
         read_by: ReadPart | MTEBModels,
         chunks: RetrievedChunks | None,
     ) -> None:
-        self.name, self.revision = f"{RUN}/{legible_name(name)}", revision
-        self.run, self.chunks = run, chunks
-        self.embedder: MTEBModels | None = None
-        self.counter: tuple[ModelTokenizer | None, int] = None, 0
+        self.name = f"{RUN}/{legible_name(name)}"
+        self.revision = revision
+        self.run = run
+        self.chunks = chunks
+        self.embedder = None if isinstance(read_by, ReadPart) else read_by
+        self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
         """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with
         every document.
         """
@@ -161,7 +145,7 @@ class RunSearch:
             from posir_tasks.models.window import find_read_part
             from posir_tasks.search.input_window import find_counter
 
-            self.embedder, read = read_by, find_read_part(read_by)
+            read = find_read_part(read_by)
             self.counter = find_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
@@ -199,215 +183,6 @@ class RunSearch:
                 self.embedder, self.read_part, queries, task, evidence, documents
             )
         return counted or ReadEvidence.estimate(self.read_part, complete, languages)
-
-
-#: End of the revision of data whose copies are one document.
-MERGED = "+merged-copies"
-
-
-@dataclass(frozen=True)
-class ScoredData:
-    """Data as runs are scored on it."""
-
-    name: str
-    """The task that results are filed under."""
-    revision: str
-    scorer: SubsetScorer
-    main_score: str
-    languages: Mapping[str, Sequence[str]]
-    """Codes of the languages of each subset."""
-    subsets: tuple[SubsetQueries, ...]
-    parts: Mapping[str, PositionData]
-    """Documents, queries and evidence of each subset, also those of queries with several places of
-    evidence.
-    """
-    clusters: str = DOCUMENT
-    """The key of the clusters of queries; see `cluster_queries`."""
-    is_plain: bool = True
-    """Whether the usual scores of results are those of the evidence: each judged query has one, or
-    they are of a task.
-    """
-    rules: ScoringRules = field(default_factory=ScoringRules)
-    depth: int = DEPTH
-    """Documents that are kept for each query."""
-
-    def complete_rules(self, rules: AlignmentRules) -> AlignmentRules:
-        """Return the rules of a user with those of the owner of the data."""
-        return replace(
-            rules,
-            ignore_identical_ids=rules.ignore_identical_ids or self.rules.ignore_identical_ids,
-            skip_first_result=self.rules.skip_first_result,
-            depth=self.depth,
-        )
-
-    @cached_property
-    def audit(self) -> JudgmentAudit:
-        """Misfits in the judgments: documents, texts and grades."""
-        known = (
-            (subset, subset.documents if subset.has_corpus else None) for subset in self.subsets
-        )
-        audits = (
-            JudgmentAudit.from_judgments(subset.judgments, documents) for subset, documents in known
-        )
-        return sum(audits, JudgmentAudit())
-
-    @cached_property
-    def excerpts(self) -> ExcerptData:
-        """The evidence of the queries as excerpts."""
-        return ExcerptData.from_positions(self.name, self.parts)
-
-
-def open_scored_data(
-    opened: Dataset, clusters: str | None = None, *, is_merged: bool = False
-) -> ScoredData:
-    """Return data as runs are compared with it; positions of evidence are optional.
-
-    `is_merged` makes copies one document. `clusters` is what queries are clustered by; raise
-    PosirError if that is not the document and the evidence has positions.
-    """
-    data = _open_scored_data(opened, clusters or DOCUMENT)
-    data = _merge_copies(data) if is_merged else data
-    for subset in data.subsets:
-        copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
-        if copies:
-            logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
-    if clusters not in (None, DOCUMENT) and data.is_plain:
-        raise PosirError(
-            f"--clusters {clusters}: the evidence of each query of {opened.location} has one "
-            "position, and queries about one document are one cluster. Omit it."
-        )
-    return data
-
-
-def _open_scored_data(opened: Dataset, clusters: str) -> ScoredData:
-    if opened.kind == TASK and opened.name != mini.NAME:
-        return _open_task(opened.name)
-    with_places = opened.with_questions("posir score", several_places=True)
-    revision = opened.find_revision()
-    is_stated = any(subset.read_stated_judgments for subset in opened.subsets)
-    opened = opened if is_stated else with_places
-    languages = _name_languages(opened, revision)
-    for subset in opened.subsets:
-        # A mistake in the name of a column is reported before anything is scored.
-        cluster_queries(subset.judgments, clusters)
-    parts: dict[str, PositionData] = {}
-    subsets: list[SubsetQueries] = []
-    for name, subset in zip(languages, opened.subsets, strict=True):
-        data = parts[name] = replace(subset.read(), revision=revision)
-        judged = _as_judged(name, data.drop_unsuited(), subset.judgments)
-        if not opened.has_texts:
-            names = frozenset(name for row in judged.judgments.grades.values() for name in row)
-            judged = replace(judged, documents=names, has_corpus=False)
-        subsets.append(judged)
-    is_plain = _is_plain(subsets)
-    if is_stated and is_plain:
-        # Warns of what is left out.
-        for subset in with_places.subsets:
-            subset.read()
-    for data in parts.values():
-        for warning in data.warnings:
-            logger.warning("%s, %s", opened.name, warning)
-    depth, k_values = _choose_cutoffs(opened)
-    return ScoredData(
-        name=opened.name,
-        revision=revision,
-        scorer=SubsetScorer(opened.scheme, k_values),
-        main_score=opened.rules.main_score,
-        languages=languages,
-        subsets=tuple(subsets),
-        parts=parts,
-        clusters=clusters,
-        is_plain=is_plain,
-        rules=opened.rules,
-        depth=depth,
-    )
-
-
-def _name_languages(opened: Dataset, revision: str) -> dict[str, Sequence[str]]:
-    """Find the languages of each subset, by the name that it has in results."""
-    languages = opened.find_languages()
-    if opened.kind in (TASK, JUDGED_TASK):
-        # The data of a task has one version, and its languages once each.
-        return {name: [*dict.fromkeys(codes)] for name, codes in languages.items()}
-    return {name_version(name, revision): codes for name, codes in languages.items()}
-
-
-def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
-    """Return how many documents of a query are kept, and the cut-offs of scores, so that the main
-    score is among these.
-
-    Raises:
-        PosirError: The main score is one that only mteb computes.
-    """
-    rules = opened.rules
-    needed = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
-    depth = max((DEPTH, *needed))
-    k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
-    if rules.main_score not in list_score_names(k_values):
-        raise PosirError(
-            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb "
-            f"run -m MODEL -t {opened.name}` computes it for a model."
-        )
-    return depth, k_values
-
-
-def _open_task(name: str) -> ScoredData:
-    import mteb
-
-    from posir_tasks.tasks.base import PositionTask
-
-    task = mteb.get_task(name)
-    assert isinstance(task, PositionTask)
-    task.load_data()
-    parts = {name: task.read_subset(name) for name in task.hf_subsets}
-    subsets = tuple(
-        _as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()
-    )
-    meta = task.metadata
-    languages = meta.hf_subsets_to_langscripts
-    return ScoredData(
-        meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts
-    )
-
-
-def _merge_copies(data: ScoredData) -> ScoredData:
-    """Make copies one document; the revision of the data then says so."""
-    parts = dict(data.parts)
-    subsets: list[SubsetQueries] = []
-    for subset in data.subsets:
-        part, judgments, copies = merge_copies(parts[subset.name], subset.judgments)
-        if copies:
-            logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
-            parts[subset.name] = part
-            judged = _as_judged(subset.name, part.drop_unsuited(), judgments)
-            subset = replace(judged, copies=copies)
-        subsets.append(subset)
-    if not any(subset.copies for subset in subsets):
-        return data
-    revision = f"{data.revision}{MERGED}"
-    parts = {name: replace(part, revision=revision) for name, part in parts.items()}
-    is_plain = _is_plain(subsets)
-    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=is_plain)
-
-
-def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
-    """Tell whether each judged query has one relevant document, of grade 1, with evidence of known
-    position.
-    """
-    return all(
-        subset.with_position == len(subset.judgments.grades)
-        and all([*row.values()] == [1] for row in subset.judgments.grades.values())
-        for subset in subsets
-    )
-
-
-def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
-    key = digest(digest_texts(data.corpus), judgments.digest()).hex()
-    placed = {
-        data.places[query].query if query in data.places else query
-        for query in data.evidence.query_ids
-    }
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"]), len(placed), key)
 
 
 @dataclass(frozen=True)
@@ -478,14 +253,12 @@ def prepare_run(
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
     if isinstance(read_by, ReadPart):
-        parts = [
-            settle_read_part(read_by, part.corpus, data.languages[name])
-            for name, part in data.parts.items()
-        ]
-        read_by = reduce(add, parts)
+        parts = data.parts.items()
+        settled = [settle_read_part(read_by, x.corpus, data.languages[name]) for name, x in parts]
+        read_by = reduce(add, settled)
     model = RunSearch(run.name, revision, aligned, read_by, chunks)
     for other in earlier:
-        # On some file systems, names that differ in their case alone are one folder.
+        # On some file systems, names that differ only in their case are one folder.
         if model.name.casefold() == other.name.casefold():
             raise PosirError(
                 f"several runs have the name {other.name}. Give each a name of its own with "
@@ -510,7 +283,7 @@ def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
     if not isinstance(scores, dict):
         return "", []
     entries = [entry for split in scores.values() for entry in split]
-    return content["dataset_revision"] if entries else "", entries
+    return content.get("dataset_revision", ""), entries
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
@@ -541,11 +314,9 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
     """Score all judged queries, and the positions of those that have one."""
     split = divide_split(data.parts[subset.name].drop_unsuited())
-    rankings, evidence, judgments = (
-        model.run.rankings[subset.name],
-        split["evidence"],
-        subset.judgments,
-    )
+    rankings = model.run.rankings[subset.name]
+    evidence = split["evidence"]
+    judgments = subset.judgments
     stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
     scores: dict[str, Any] = {
         RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}
@@ -553,10 +324,9 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
     languages = data.languages[subset.name]
     count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
-        first = {
-            name: dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
-            for name in split["queries"]["id"]
-        }
+        first = {}
+        for name in split["queries"]["id"]:
+            first[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
         find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(first, evidence.positives())
         rotate = partial(_rotate, model, languages[-1], split, first, ranked, len(data.subsets))

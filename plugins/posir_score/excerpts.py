@@ -29,6 +29,8 @@ from posir_tasks.data.data import PositionData
 from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
 from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
+from posir_tasks.display.numbers import format_estimate, format_percent
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.search.scoring import select_relevant
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.values.document_keys import digest_documents, link_documents
@@ -37,7 +39,8 @@ from posir_tasks.values.estimates import Estimate
 logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
-DIVIDED, NOT_RETURNED = "divided between chunks", "in no returned chunk"
+DIVIDED = "divided between chunks"
+NOT_RETURNED = "in no returned chunk"
 #: First character of a range, and one past its last.
 Range: TypeAlias = tuple[int, int]
 #: Document of a chunk that is in none.
@@ -232,7 +235,7 @@ class ExcerptData:
     ids: tuple[tuple[str, str], ...] = ()
     """Subset and id of each question, if they are those of queries of a task."""
     within: bool = False
-    """Whether each question is asked of its own document alone."""
+    """Whether each question is asked only of its own document."""
 
     @classmethod
     def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
@@ -398,3 +401,13 @@ def estimate_score(values: Floats, clusters: Integers) -> Estimate:
     estimate = estimate_difference(values, clusters)
     interval = (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
     return Estimate(float(values.mean()), interval)
+
+
+def build_table(texts: int, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Build a table whose first columns are texts, and the others numbers."""
+    return Table(build_columns(headings, headings[texts:]), tuple(map(tuple, rows)))
+
+
+def format_share(share: Estimate) -> str:
+    """Format a share in percent, with its interval."""
+    return format_estimate(share, format_percent)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -32,16 +32,18 @@ from posir_score.excerpts import (
     PlaceRow,
     Range,
     build_place_rows,
+    build_table,
     estimate_score,
     find_chunk_part,
     find_evidence,
+    format_share,
     merge,
     score_retrieved,
 )
 from posir_significance import messages
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.display.numbers import format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.numbers import format_count
+from posir_tasks.display.tables import Table
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
@@ -54,8 +56,10 @@ if TYPE_CHECKING:
 
 #: Largest share of the excerpts, in no returned chunk, at which the others stand for all.
 MAX_UNKNOWN = 0.01
-#: Numbers of chunks that recall is computed at, and the one that positions and losses are of.
-DEPTHS, HEADLINE = (1, 3, 5, 10, 20), 10
+#: Numbers of chunks that recall is computed at.
+DEPTHS = (1, 3, 5, 10, 20)
+#: The one that positions and losses are of.
+HEADLINE = 10
 #: The number of a chunk in its document, at the end of its id.
 NUMBER = re.compile(r"\d{1,9}$")
 #: A question by the names of its subset and itself.
@@ -298,10 +302,11 @@ class ReadChunks:
             size = round(last / len(text) * (span.end - span.start))
             read_spans[document].append((span.start, span.start + size))
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
-        unread = {
-            document: _subtract(chunks.list_spans(document), spans)
-            for document, spans in read_spans.items()
-        }
+        unread: dict[int, list[Range]] = {}
+        for document, read_parts in read_spans.items():
+            unread[document] = []
+            for returned in merge(chunks.list_spans(document)):
+                unread[document] += find_evidence(Span(*returned), read_parts).outside
         return replace(whole, read=part, unread=unread)
 
     def place(self, evidence: Evidence, subset: str, languages: Iterable[str]) -> ReadEvidence:
@@ -348,13 +353,6 @@ def _count_not_returned(chunks: RetrievedChunks) -> int:
             found = find_evidence(excerpt.span, chunks.list_spans(excerpt.document))
             number += found.lacks_words(texts[excerpt.document])
     return number
-
-
-def _subtract(chunks: Iterable[Span], read: Sequence[Range]) -> list[Range]:
-    parts = []
-    for start, end in merge(chunks):
-        parts += find_evidence(Span(start, end), read).outside
-    return parts
 
 
 @dataclass(frozen=True)
@@ -427,26 +425,24 @@ class EvidenceScores:
         """Yield the scores by number of chunks, recall by position, and where the evidence is that
         is lost.
         """
-        headings = ["First chunks", "Evidence recall", "IoU", "Precision"]
-        depths = [
-            (str(row.k), *_format(row.evidence_recall, row.iou, row.precision))
-            for row in self.depths
-        ]
-        yield Table(build_columns(headings, headings), tuple(depths))
-        headings = ["Evidence in the", "Excerpts", f"Recall@{self.k}"]
+        depths = []
+        for row in self.depths:
+            scores = map(format_share, (row.evidence_recall, row.iou, row.precision))
+            depths.append((str(row.k), *scores))
+        yield build_table(0, ("First chunks", "Evidence recall", "IoU", "Precision"), depths)
         places = [
-            (row.title, format_count(row.excerpts), *_format(row.recall))
+            (row.title, format_count(row.excerpts), format_share(row.recall))
             for row in self.by_position
         ]
-        yield Table(build_columns(headings, headings[1:]), tuple(places))
+        yield build_table(1, ("Evidence in the", "Excerpts", f"Recall@{self.k}"), places)
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
-        headings = [f"Evidence that the first {self.k} lack", "Share of all evidence"]
         lost = [
-            (messages.LOSSES[loss], *_format(share))
+            (messages.LOSSES[loss], format_share(share))
             for loss, share in self.lost.items()
             if share.value or loss not in rare
         ]
-        yield Table(build_columns(headings, headings[1:]), tuple(lost))
+        headings = (f"Evidence that the first {self.k} lack", "Share of all evidence")
+        yield build_table(1, headings, lost)
 
     def describe_chunks(self) -> Iterator[str]:
         """Yield how long the chunks are, how many are read in part, and which are not in their
@@ -481,31 +477,28 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
     most = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= most] or [1]
     headline = max(depth for depth in depths if depth <= HEADLINE)
-    scores: dict[int, list[tuple[float, float, float]]] = {depth: [] for depth in depths}
+    scores: list[list[tuple[float, float, float]]] = []
     losses: list[list[float]] = []
     recalls: list[float] = []
     parts: list[str] = []
     for key, (_, excerpts) in zip(data.ids, data.questions, strict=True):
         hits = chunks.by_query[key]
         places = chunks.place(hits)
-        for depth in depths:
-            rows = np.arange(min(depth, len(hits)))
-            scores[depth].append(score_retrieved(excerpts, places, rows))
-        lost = dict.fromkeys(Loss, 0)
+        rows = np.arange(len(hits))
+        scores.append([score_retrieved(excerpts, places, rows[:depth]) for depth in depths])
+        lost = Counter[Loss]()
         for excerpt in excerpts:
             missing = find_losses(excerpt, hits[:headline], chunks, read)
-            for loss, characters in missing.items():
-                lost[loss] += characters
+            lost.update(missing)
             recalls.append(1 - sum(missing.values()) / excerpt.length)
             parts.append(chunks.find_part(excerpt))
         total = sum(excerpt.length for excerpt in excerpts)
-        losses.append([characters / total for characters in lost.values()])
+        losses.append([lost[loss] / total for loss in Loss])
     shares = dict(zip(Loss, np.array(losses).T, strict=True))
     if read.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
     depth_scores = []
-    for depth in depths:
-        columns = np.array(scores[depth]).T
+    for depth, columns in zip(depths, np.array(scores).transpose(1, 2, 0), strict=True):
         iou, recall, precision = (estimate_score(values, data.clusters) for values in columns)
         depth_scores.append(DepthScores(depth, recall, iou, precision))
     return EvidenceScores(
@@ -524,10 +517,6 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         not_returned=read.not_returned,
         suspects=tuple(chunks.find_suspects()) if NOT_RETURNED in parts else (),
     )
-
-
-def _format(*shares: Estimate) -> list[str]:
-    return [format_estimate(share, format_percent) for share in shares]
 
 
 def find_losses(

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import chain, pairwise
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 from posir_score.hits import (
     ANSWERS,
@@ -26,17 +26,15 @@ from posir_score.hits import (
     AnswerError,
     Hit,
     Order,
-    OrderCheck,
-    find_repeated_column,
+    is_frame,
     is_missing,
     read_hits,
     read_id,
     read_number,
     read_rank,
     read_rows,
-    sort_by_score,
-    sort_hits,
 )
+from posir_score.orders import OrderCheck, sort_by_score, sort_hits
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import check_readable, find_files, split_suffix
 from posir_tasks.base.untrusted import (
@@ -55,6 +53,8 @@ logger = logging.getLogger(__name__)
 
 #: Hits by query id, each query's best first.
 HitsByQuery: TypeAlias = dict[str, list[Hit]]
+#: Rows of a run, each with its place for messages, such as `line 17`.
+Rows: TypeAlias = Iterable[tuple[str, Any]]
 
 #: Names of a column or field by what it has, in order of preference.
 FIELDS = {
@@ -68,19 +68,25 @@ FIELDS = {
 LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "hits/hits"}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Columns of a run without headings: query, document, and score or rank.
-FEWEST_COLUMNS = 3
+MIN_COLUMNS = 3
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-#: What mteb's prediction files state beside the subsets, and how their names end.
-MODEL_KEY, PREDICTIONS = "mteb_model_meta", "_predictions.json"
-#: Where Elasticsearch's `_rank_eval` has the hits of each query.
-RANK_EVAL = "details"
-#: The suffix of ranx's own compressed format, CBOR in LZ4.
-LZ4 = ".lz4"
+#: A regular line of a TREC run, whose columns are between the same separators.
+REGULAR_LINE = (
+    r"^(?<query>{id}){sep}{id}{sep}(?<document>{id}){sep}(?<rank>[0-9]+){sep}"
+    r"(?<score>[-+.0-9eE]+){sep}{id}\s*$"
+)
+#: What mteb's prediction files state next to the subsets.
+MODEL_KEY = "mteb_model_meta"
+#: How their names end.
+PREDICTIONS = "_predictions.json"
 KINDS = (
     "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
     "Parquet of ranked documents"
 )
 ID_RULE = "must be a text of Unicode characters that is not empty, or an integer"
+RANK_RULE = (
+    "field 'rank' must be a whole number from 0, as in other rows (--order score needs none)"
+)
 #: Subset of rankings that say nothing of one.
 ANY_SUBSET = ""
 
@@ -99,6 +105,7 @@ class Run:
     asked: int = 0
     """Documents or chunks that a retriever was asked for; 0 for a file."""
     returned: tuple[int, int] = (0, 0)
+    """The fewest and the most that it returned for a query."""
     splits: frozenset[str] = frozenset()
     """Splits of a task, as mteb's predictions state them."""
 
@@ -106,143 +113,131 @@ class Run:
 class RankingBuilder:
     """Collects checked rows, and the first row of each kind of problem."""
 
-    def __init__(self, file: Path | str, order: Order | None = None) -> None:
-        """Take the file, for messages, and what the user says ranks documents."""
-        self._file, self._order = file, order
-        self.hits: dict[str, list[Hit]] = {}
-        self._problems: dict[str, tuple[int, str]] = {}
+    def __init__(self, source: Path | str, order: Order | None) -> None:
+        self.source = source
+        self.order = order
+        self.hits: HitsByQuery = {}
+        self.problems: dict[str, tuple[int, str]] = {}
         """Number of rows with a problem, and the first."""
-        self._score_fields: dict[str, str] = {}
+        self.score_fields: dict[str, str] = {}
         """The first row with each name of the score."""
-        self._without_rank = 0, ""
-        self._has_rank = False
-        self.ranked_by: Order = "score"
-        """The origin of the scores, once they are built."""
+        self.has_rank = False
 
     def add_answer(self, place: str, query: object, answer: object) -> None:
-        """Add the hits of a query in any form that a retriever may return; it may have none, and
-        has found nothing.
-        """
-        if (name := read_id(query)) is None:
-            self._refuse(place, "query id", query, ID_RULE)
+        """Add the hits of a query in any form that a retriever may return, perhaps none."""
+        name = read_id(query)
+        if name is None:
+            self.count_problem(f"field 'query id' {ID_RULE}", _name_row(place, query))
             return
         try:
-            self.hits.setdefault(name, []).extend(read_hits(answer, MAX_HITS, order=self._order))
+            hits = read_hits(answer, MAX_HITS, order=self.order)
         except AnswerError as error:
-            self._count("hits cannot be read", f"{place}: {error}")
+            self.count_problem("hits cannot be read", f"{place}: {error}")
+            return
+        self.hits.setdefault(name, []).extend(hits)
 
     def add_row(self, place: str, record: object) -> None:
         """Add a row with a document, or with all hits of a query in lists."""
         values = record if isinstance(record, Mapping) else {}
-        lists = LISTS & values.keys()
-        if written := sorted(name for name in lists if isinstance(values[name], str)):
-            rule = (
-                "must be a list, which a table of text does not have; save the run as JSON Lines "
-                "or Parquet"
-            )
-            self._refuse(place, written[0], values[written[0]], rule)
-        elif lists:
-            self.add_answer(place, _find_field(values, "query"), values)
-        else:
-            name = next((name for name in FIELDS["score"] if values.get(name) is not None), None)
-            if name is not None:
-                self._score_fields.setdefault(name, place)
-            self.add(place, *(_find_field(values, kind) for kind in FIELDS))
-
-    def add(
-        self,
-        place: str,
-        query: object,
-        document: object,
-        score: object,
-        rank: object,
-        distance: object,
-    ) -> None:
-        """Add a row as the file states it, or remember what is wrong with it, and its place, such
-        as `line 17`.
-        """
-        ids = [read_id(query), read_id(document)]
-        for name, stated, value in zip(
-            ("query id", "document id"), (query, document), ids, strict=True
-        ):
-            if value is None:
-                self._refuse(place, name, stated, ID_RULE)
-        if ids[0] is None or ids[1] is None:
+        lists = sorted(LISTS & values.keys())
+        for name in lists:
+            if isinstance(values[name], str):
+                rule = (
+                    "must be a list, which a table of text does not have; save the run as JSON "
+                    "Lines or Parquet"
+                )
+                self.count_problem(f"field '{name}' {rule}", _name_row(place, values[name]))
+                return
+        stated = {}
+        for kind, names in FIELDS.items():
+            stated[kind] = next((values[name] for name in names if name in values), None)
+        if lists:
+            self.add_answer(place, stated["query"], values)
             return
-        number = read_rank(rank)
-        self._has_rank = self._has_rank or number is not None
-        if number is None:
-            rows, first = self._without_rank
-            self._without_rank = rows + 1, first or _name_row(place, rank, ids)
-        is_distance = distance is not None and (score is None or self._order == "distance")
-        name, stated = ("distance", distance) if is_distance else ("score", score)
+        for name in SCORES:
+            if values.get(name) is not None:
+                self.score_fields.setdefault(name, place)
+                break
+        self._add_hit(place, stated)
+
+    def _add_hit(self, place: str, stated: Mapping[str, Any]) -> None:
+        query = read_id(stated["query"])
+        document = read_id(stated["document"])
+        for kind, name in (("query", query), ("document", document)):
+            if name is None:
+                self.count_problem(f"field '{kind} id' {ID_RULE}", _name_row(place, stated[kind]))
+        if query is None or document is None:
+            return
+        rank = read_rank(stated["rank"])
+        if rank is None:
+            self.count_problem(RANK_RULE, _name_row(place, stated["rank"], query, document))
+        self.has_rank = self.has_rank or rank is not None
+        is_distance = stated["distance"] is not None and (
+            stated["score"] is None or self.order == "distance"
+        )
+        kind = "distance" if is_distance else "score"
+        value = stated[kind]
+        number = None
         # Without a score or a distance, the rank decides, or the order of the rows if the user says
         # so.
-        is_needed = stated is not None or (number is None and self._order != "rank")
-        try:
-            decisive = self._read_number(stated) if is_needed else None
-        except ValueError as error:
-            self._count(f"field '{name}' {error}", _name_row(place, stated, ids))
-            return
-        signed = -decisive if decisive is not None and is_distance else decisive
-        self.hits.setdefault(ids[0], []).append(
-            Hit(ids[1], signed, number, is_distance=is_distance)
-        )
+        is_left_out = self.order == "rank" and is_missing(value)
+        if not is_left_out and (value is not None or rank is None):
+            try:
+                number = read_number(value)
+            except ValueError as error:
+                row = _name_row(place, value, query, document)
+                self.count_problem(f"field '{kind}' {error}", row)
+                return
+        hit = Hit(document, number, rank)
+        if is_distance:
+            hit = Hit(document, None, rank, distance=number)
+        self.hits.setdefault(query, []).append(hit)
 
-    def _read_number(self, value: object) -> float | None:
-        return None if self._order == "rank" and is_missing(value) else read_number(value)
+    def count_problem(self, problem: str, row: str) -> None:
+        """Count a row with a problem, and keep the first."""
+        number, first = self.problems.get(problem, (0, row))
+        self.problems[problem] = (number + 1, first)
 
-    def _refuse(self, place: str, name: str, value: object, rule: str) -> None:
-        self._count(f"field '{name}' {rule}", _name_row(place, value))
-
-    def _count(self, problem: str, row: str) -> None:
-        number, first = self._problems.get(problem, (0, row))
-        self._problems[problem] = number + 1, first
-
-    def build(self) -> tuple[HitsByQuery, int]:
-        """Return the hits, best first, and the number of rows that repeat a query and a document.
+    def build(self, name: str) -> Run:
+        """Build a run, each query's hits best first.
 
         A row that was refused, no rows, hits without what others have, or scores that contradict
         the order without the user's word are a DataError.
         """
-        if self._has_rank and self._without_rank[0] and self._order in (None, "rank"):
-            rule = "must be a whole number from 0, as in other rows (--order score needs none)"
-            self._problems[f"field 'rank' {rule}"] = self._without_rank
-        if len(self._score_fields) > 1 and self._order != "rank":
-            names = " and ".join(
-                f"{name}, first in {place}" for name, place in self._score_fields.items()
-            )
-            self._count("scores of different fields cannot be compared", names)
-        if self._problems:
-            kinds = (
+        if not self.has_rank or self.order in ("score", "distance"):
+            self.problems.pop(RANK_RULE, None)
+        if len(self.score_fields) > 1 and self.order != "rank":
+            names = [f"{name}, first in {place}" for name, place in self.score_fields.items()]
+            self.count_problem("scores of different fields cannot be compared", " and ".join(names))
+        if self.problems:
+            kinds = [
                 f"{problem}: {pluralize(rows, 'row')}, first {first}"
-                for problem, (rows, first) in self._problems.items()
-            )
-            raise DataError(f"{self._file}: {'; '.join(kinds)}.")
+                for problem, (rows, first) in self.problems.items()
+            ]
+            raise DataError(f"{self.source}: {'; '.join(kinds)}.")
         if not self.hits:
-            raise DataError(f"{self._file}: has no ranked document. Give {KINDS}.")
-        check = OrderCheck(self._order)
+            raise DataError(f"{self.source}: has no ranked document. Give {KINDS}.")
+        check = OrderCheck(self.order)
+        repeated = 0
         for query, hits in self.hits.items():
             check.add(query, hits)
+            repeated += len(hits) - len({hit.document for hit in hits})
         if problem := check.describe_problem():
-            raise DataError(f"{self._file}: {problem}")
+            raise DataError(f"{self.source}: {problem}")
         if guess := check.describe_guess():
-            logger.warning("%s: %s", self._file, guess)
-        self.ranked_by = check.ranked_by
-        repeated = sum(
-            len(hits) - len({hit.document for hit in hits}) for hits in self.hits.values()
-        )
-        return {query: sort_hits(hits, self._order) for query, hits in self.hits.items()}, repeated
+            logger.warning("%s: %s", self.source, guess)
+        by_query = {query: sort_hits(hits, self.order) for query, hits in self.hits.items()}
+        return Run(name, {ANY_SUBSET: by_query}, repeated, check.ranked_by)
 
 
-def _name_row(place: str, value: object, ids: Sequence[str | None] = ()) -> str:
-    """Return the place of a row and what it states, with its query and document."""
+def _name_row(place: str, value: object, *ids: str) -> str:
+    """Name a row by its place, what it states, and its query and document."""
     try:
-        shown = str(value)[:40]
+        shown = repr(str(value)[:40])
     except ValueError:  # an integer of thousands of digits
         shown = "a long integer"
-    row = " of query {}, document {}".format(*(sanitized(str(name)) for name in ids)) if ids else ""
-    return f"{place} ({shown!r}){row}"
+    row = " of query {}, document {}".format(*map(sanitized, ids)) if ids else ""
+    return f"{place} ({shown}){row}"
 
 
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
@@ -258,40 +253,34 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     predictions = [file for file in files if file.name.endswith(PREDICTIONS)]
     if predictions:
         files = [file for file in predictions if file.name == f"{task}{PREDICTIONS}"]
-    if not files:
+    if not files and predictions:
         stated = ", ".join(sorted({file.name.removesuffix(PREDICTIONS) for file in predictions}))
         raise PosirError(
             f"{path}: has predictions for {stated} and none for {task}. Give --data one of these."
-            if predictions
-            else f"{path}: has no files. Give {KINDS}."
         )
+    if not files:
+        raise PosirError(f"{path}: has no files. Give {KINDS}.")
     parts = [read_run_file(file, order) for file in files]
+    origins = sorted({part.ranked_by for part in parts})
     by_subset: dict[str, HitsByQuery] = {}
     duplicates = sum(part.duplicates for part in parts)
     for file, part in zip(files, parts, strict=True):
         for subset, by_query in part.by_subset.items():
+            merged = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
-                earlier = by_subset.setdefault(subset, {}).get(query, [])
-                if earlier and hits:
-                    _check_comparable(file, query, {run.ranked_by for run in parts})
-                duplicates += len(
-                    {hit.document for hit in earlier} & {hit.document for hit in hits}
-                )
-                by_subset[subset][query] = sort_by_score([*earlier, *hits])
+                earlier = merged.get(query, [])
+                # Ranks in two files say nothing of each other.
+                if earlier and hits and origins not in (["score"], ["distance"]):
+                    raise DataError(
+                        f"{file}: query {sanitized(query)} is in another file of the folder, too, "
+                        f"and the files are ranked by {' and '.join(origins)}, which cannot be "
+                        "compared. Give the scores of all, or all documents of a query in one file."
+                    )
+                names = {hit.document for hit in earlier}
+                duplicates += len(names & {hit.document for hit in hits})
+                merged[query] = sort_by_score([*earlier, *hits])
     name = parts[0].name if predictions else path.resolve().name
     return Run(name, by_subset, duplicates, splits=parts[0].splits)
-
-
-def _check_comparable(file: Path, query: str, ranked_by: Collection[Order]) -> None:
-    """Raise DataError unless all files of a run have scores, or all distances: ranks in two files
-    say nothing of each other.
-    """
-    if "rank" in ranked_by or len(ranked_by) > 1:
-        raise DataError(
-            f"{file}: query {sanitized(query)} is in another file of the folder, too, and the "
-            f"files are ranked by {' and '.join(sorted(ranked_by))}, which cannot be compared. "
-            "Give the scores of all, or all documents of a query in one file."
-        )
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
@@ -299,120 +288,128 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
     as in `read_run`.
     """
     stem, suffix = split_suffix(file)
-    if suffix == LZ4:
+    if suffix == ".lz4":
         raise PosirError(
             f"{file}: ranx's compressed format is not read. Save it with "
             f"`run.save('{stem}.parquet')` of ranx."
         )
     content = read_json(file) if suffix == ".json" else []
-    if isinstance(content, dict):
-        return _read_object(file, stem, content, order)
     if not isinstance(content, list):
-        raise DataError(
-            f"{file}: must be an object with the documents of each query, or a list of rows."
-        )
+        return _read_object(file, stem, content, order)
     builder = RankingBuilder(file, order)
+    rows: Rows = [(f"[{number}]", record) for number, record in enumerate(content)]
     try:
-        rows: Iterator[tuple[str, Any]]
-        if suffix == ".json":
-            rows = ((f"[{number}]", record) for number, record in enumerate(content))
-        elif suffix in (".csv", ".tsv"):
+        if suffix in (".csv", ".tsv"):
             rows = _read_cells(file, "," if suffix == ".csv" else "\t", order)
         elif suffix in (".parquet", ".parq"):
             rows = _read_parquet(file)
         elif suffix in (".jsonl", ".ndjson"):
-            lines = enumerate(decode(read_bytes(file)).split("\n"), start=1)
-            rows = (
-                (f"line {number}", parse_json(line, f"{file}: line {number}"))
-                for number, line in lines
-                if line.strip()
-            )
-        else:
-            rows = label_columns(file, _split_lines(decode(read_bytes(file)), "\t"), order)
+            rows = _read_json_lines(file)
+        elif suffix != ".json":
+            rows = _read_lines(file, builder)
         for place, record in rows:
             builder.add_row(place, record)
-    except (GateError, OSError, ValueError) as error:
-        problem = error.problem if isinstance(error, GateError) else summarize_error(error)
-        where = str(error).removesuffix(f": {problem}") if isinstance(error, GateError) else file
-        raise DataError(f"{where}: cannot be read: {problem}. Give {KINDS}.") from error
-    rankings, duplicates = builder.build()
-    return Run(stem, {ANY_SUBSET: rankings}, duplicates, builder.ranked_by)
+    except GateError as error:
+        where = str(error).removesuffix(f": {error.problem}")
+        raise DataError(f"{where}: cannot be read: {error.problem}. Give {KINDS}.") from error
+    except (OSError, ValueError) as error:
+        raise DataError(
+            f"{file}: cannot be read: {summarize_error(error)}. Give {KINDS}."
+        ) from error
+    return builder.build(stem)
 
 
-def _read_object(file: Path, name: str, content: Mapping[str, Any], order: Order | None) -> Run:
+def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Run:
     """Read predictions of mteb, or an object with documents and scores, or a list of documents, for
     each query.
     """
-    if MODEL_KEY not in content:
-        details = content.get(RANK_EVAL)
-        builder = collect_answers(
-            file, "", details if isinstance(details, dict) else content, order
+    if not isinstance(content, dict):
+        raise DataError(
+            f"{file}: must be an object with the documents of each query, or a list of rows."
         )
-        rankings, duplicates = builder.build()
-        return Run(name, {ANY_SUBSET: rankings}, duplicates, builder.ranked_by)
-    model = content[MODEL_KEY].get("model_name") if isinstance(content[MODEL_KEY], dict) else None
+    if MODEL_KEY not in content:
+        # Elasticsearch's `_rank_eval` has the hits in `details`.
+        details = content.get("details")
+        by_query = details if isinstance(details, dict) else content
+        return replace(read_rankings(str(file), by_query, order), name=name)
+    meta = content[MODEL_KEY]
+    model = meta.get("model_name") if isinstance(meta, dict) else None
     by_subset: dict[str, HitsByQuery] = {}
-    for subset, splits in content.items():
+    splits = set[str]()
+    for subset, by_split in content.items():
         if subset == MODEL_KEY:
             continue
-        if not isinstance(splits, dict) or len(splits) != 1:
-            stated = ", ".join(map(sanitized, splits)) if isinstance(splits, dict) else "none"
+        if not isinstance(by_split, dict) or len(by_split) != 1:
+            stated = ", ".join(map(sanitized, by_split)) if isinstance(by_split, dict) else "none"
             raise DataError(
                 f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has "
                 f"{stated}. Leave one."
             )
+        splits.update(by_split)
         # mteb writes the documents of a query in no order.
-        by_subset[subset], _ = collect_answers(
-            file, f"{subset}: ", next(iter(splits.values())), order or "score"
-        ).build()
-    splits = frozenset(next(iter(stated)) for key, stated in content.items() if key != MODEL_KEY)
-    return Run(bare_name(str(model)) if model else name, by_subset, splits=splits)
+        (rankings,) = by_split.values()
+        read = read_rankings(f"{file}: {subset}", rankings, order or "score")
+        by_subset[subset] = read.by_subset[ANY_SUBSET]
+    return Run(bare_name(str(model)) if model else name, by_subset, splits=frozenset(splits))
 
 
-def collect_answers(
-    file: Path | str, where: str, content: object, order: Order | None
-) -> RankingBuilder:
-    """Collect the hits of an object with those of each query.
-
-    The hits of a query are what a retriever may return. `where` is their place in the file, for
-    messages: empty or with a colon at the end.
-    """
-    builder = RankingBuilder(f"{file}: {where}".removesuffix(": ") if where else file, order)
-    for query, hits in content.items() if isinstance(content, Mapping) else ():
-        builder.add_answer(f"query {sanitized(str(query))}", query, hits)
-    return builder
-
-
-def is_table(given: object) -> bool:
-    """Return whether a value is a frame, or a list of rows with query and document, and not of
+def is_table(value: object) -> bool:
+    """Tell whether a value is a frame, or a list of rows with query and document, and not of
     several runs.
     """
-    first = next(iter(given), None) if isinstance(given, list) else None
-    is_record = isinstance(first, Mapping) and any(
-        isinstance(first.get(name), str | int) for name in FIELDS["query"]
-    )
-    return read_rows(given) is not given or is_record or isinstance(first, tuple)
+    first = next(iter(value), None) if isinstance(value, list) else None
+    if isinstance(first, Mapping):
+        return any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
+    return is_frame(value) or isinstance(first, tuple)
 
 
-def read_rankings(name: str, given: Any, order: Order | None) -> tuple[HitsByQuery, int]:
-    """Return the hits of hits by query, of a frame, or of rows, as `RankingBuilder.build`; a name
-    is for messages.
+def read_rankings(name: str, value: Any, order: Order | None) -> Run:
+    """Read a run from hits by query, which are what a retriever may return, from a frame, or from
+    rows.
     """
-    if isinstance(given, Mapping):
-        return collect_answers(name, "", given, order).build()
-    if (repeated := find_repeated_column(given)) is not None:
-        raise DataError(f"{name}: has several columns {sanitized(repeated)}. Leave one of them.")
-    rows = [(f"row {number}", row) for number, row in enumerate(read_rows(given), start=1)]
     builder = RankingBuilder(name, order)
-    is_labeled = all(isinstance(row, Mapping) for _, row in rows)
-    for place, record in rows if is_labeled else label_columns(name, rows, order):
+    if isinstance(value, Mapping):
+        for query, hits in value.items():
+            builder.add_answer(f"query {sanitized(str(query))}", query, hits)
+        return builder.build(name)
+    rows: Rows = [(f"row {number}", row) for number, row in enumerate(read_rows(value), start=1)]
+    if not all(isinstance(row, Mapping) for _, row in rows):
+        rows = label_columns(name, rows, order)
+    for place, record in rows:
         builder.add_row(place, record)
-    return builder.build()
+    return builder.build(name)
 
 
-def _find_field(record: Mapping[str, Any], kind: str) -> Any:
-    """Return what a row states of query, document, score, rank or distance; None if nothing."""
-    return next((record[name] for name in FIELDS[kind] if name in record), None)
+def _read_regular_lines(text: str) -> HitsByQuery:
+    """Read a TREC run in columns; empty unless each line has its six columns, a whole rank and a
+    finite score.
+    """
+    import polars as pl
+
+    is_tabbed = "\t" in text
+    pattern = REGULAR_LINE.format(sep="\t" if is_tabbed else " +", id=r"[^\s\x00-\x20]+")
+    lines = pl.Series([text]).str.split("\n").explode().str.strip_chars()
+    fields = lines.filter(lines != "").str.extract_groups(pattern).struct.unnest()
+    fields = fields.with_columns(
+        pl.col("rank").cast(pl.Int64, strict=False), pl.col("score").cast(pl.Float64, strict=False)
+    )
+    if fields.null_count().transpose().sum().item() or not fields["score"].is_finite().all():
+        return {}
+    by_query = fields.group_by("query", maintain_order=True).agg("document", "score", "rank")
+    return {query: [*map(Hit, *columns)] for query, *columns in by_query.iter_rows()}
+
+
+def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
+    """Add all hits if the lines are regular, else read their rows."""
+    text = decode(read_bytes(file))
+    builder.hits = _read_regular_lines(text)
+    return () if builder.hits else label_columns(file, _split_lines(text, "\t"), builder.order)
+
+
+def _read_json_lines(file: Path) -> Rows:
+    for number, line in enumerate(decode(read_bytes(file)).split("\n"), start=1):
+        if line.strip():
+            yield f"line {number}", parse_json(line, f"{file}: line {number}")
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
@@ -422,88 +419,63 @@ def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.strip().split(delimiter)]
         if any(cells):
-            yield f"line {number}", cells if len(cells) >= FEWEST_COLUMNS else line.split()
+            yield f"line {number}", cells if len(cells) >= MIN_COLUMNS else line.split()
 
 
-class Third(NamedTuple):
-    """The meaning of the third of three columns, and why it was inferred."""
-
-    heading: Literal["rank", "score"]
-    reason: str = ""
-    """Empty if nothing was inferred."""
-
-
-def read_third_column(by_query: Collection[Sequence[object]], order: Order | None) -> Third:
-    """Return whether the third column has ranks or scores, given the cells of each query in the
-    order of its rows.
+def _name_third_column(
+    source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
+) -> str:
+    """Find whether the third of three columns has ranks or scores, and say what was inferred.
 
     Raises:
-        ValueError: The values of each query are 1 to k, and neither rise nor fall from row to row.
+        DataError: The values of each query are 1 to k, and neither rise nor fall from row to row.
     """
-    ranks = [[read_rank(cell) for cell in cells] for cells in by_query]
-    if not ranks or any(rank is None for values in ranks for rank in values):
-        return Third("score")
+    by_query: dict[str, list[int | None]] = {}
+    for _, cells in rows:
+        if len(cells) == MIN_COLUMNS:
+            by_query.setdefault(str(cells[0]), []).append(read_rank(cells[2]))
+    ranks = [[rank for rank in column if rank is not None] for column in by_query.values()]
+    if not ranks or [*map(len, ranks)] != [*map(len, by_query.values())]:
+        return "score"
     if order is not None:
-        return Third("rank" if order == "rank" else "score")
-    whole = [[rank for rank in values if rank is not None] for values in ranks]
-    several = [values for values in whole if len(values) > 1]
-    starts = {min(values) for values in whole}
-    is_complete = len(starts) == 1 and all(
-        sorted(values) == [*range(min(values), min(values) + len(values))] for values in whole
-    )
-    if not several:
-        return Third("score", "each query has one row") if starts <= {0, 1} else Third("score")
-    if all(a < b for values in several for a, b in pairwise(values)):
-        return Third(
-            "rank" if starts <= {0, 1} else "score", "its whole numbers rise from row to row"
-        )
-    if not is_complete or not starts <= {0, 1}:
-        return Third("score")
-    if all(a > b for values in several for a, b in pairwise(values)):
-        return Third("score", "its whole numbers fall from row to row")
-    raise ValueError(
-        f"has the whole numbers from {min(starts)} on in each query, which neither rise nor fall "
-        "from row to row"
-    )
-
-
-def _name_third_column(file: Path | str, rows: Iterable[Sequence[Any]], order: Order | None) -> str:
-    """Return the heading of the third of three columns, and say what was inferred; raise DataError
-    if it may be either.
-    """
-    by_query: dict[str, list[object]] = {}
-    for cells in rows:
-        if len(cells) == FEWEST_COLUMNS:
-            by_query.setdefault(str(cells[0]), []).append(cells[2])
-    try:
-        third = read_third_column(by_query.values(), order)
-    except ValueError as error:
-        raise DataError(
-            f"{file}: the third column {error}. Say what it has: --order rank (the lowest is "
-            "best) or --order score (the highest)."
-        ) from None
-    if third.reason:
-        other = "score" if third.heading == "rank" else "rank"
+        return "rank" if order == "rank" else "score"
+    starts = {min(column) for column in ranks}
+    rises = all(column == sorted(set(column)) for column in ranks)
+    falls = all(column == sorted(set(column), reverse=True) for column in ranks)
+    first = min(starts)
+    is_complete = all(sorted(column) == [*range(first, first + len(column))] for column in ranks)
+    may_be_ranks = starts <= {0, 1}
+    if rises or (falls and is_complete and may_be_ranks):
+        is_rank = rises and not falls and may_be_ranks
+        heading, other = ("rank", "score") if is_rank else ("score", "rank")
         logger.warning(
-            "%s: the third column is read as %ss, as %s; --order %s reads it as %ss",
-            file,
-            third.heading,
-            third.reason,
+            "%s: the third column is read as %ss, as its whole numbers %s from row to row; "
+            "--order %s reads it as %ss",
+            source,
+            heading,
+            "fall" if falls else "rise",
             other,
             other,
         )
-    return third.heading
+        return heading
+    if is_complete and may_be_ranks:
+        raise DataError(
+            f"{source}: the third column has the whole numbers from {first} on in each "
+            "query, which neither rise nor fall from row to row. Say what it has: --order rank "
+            "(the lowest is best) or --order score (the highest)."
+        )
+    return "score"
 
 
 def label_columns(
-    file: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None = None
-) -> Iterator[tuple[str, dict[str, Any]]]:
+    source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
+) -> Rows:
     """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron,
     MS MARCO and ColBERT.
     """
     listed = [*rows]
     headings = {
-        3: ("query", "document", _name_third_column(file, (cells for _, cells in listed), order)),
+        3: ("query", "document", _name_third_column(source, listed, order)),
         4: ("query", "document", "rank", "score"),
         5: TREC_COLUMNS[:5],
         6: TREC_COLUMNS,
@@ -512,17 +484,17 @@ def label_columns(
         joined = _join_blanks(cells)
         if len(joined) not in headings:
             raise DataError(
-                f"{file}: {place}: has {len(cells)} columns; a TREC run has {len(TREC_COLUMNS)}: "
-                "query, Q0, document, rank, score and tag; others have query, document and score "
-                "or rank, or query, document, rank and score. Write tabs between columns if ids "
-                "have blanks."
+                f"{source}: {place}: has {len(cells)} columns; a TREC run has "
+                f"{len(TREC_COLUMNS)}: query, Q0, document, rank, score and tag; others have "
+                "query, document and score or rank, or query, document, rank and score. Write "
+                "tabs between columns if ids have blanks."
             )
         yield place, dict(zip(headings[len(joined)], joined, strict=True))
 
 
 def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
-    """Return the columns of a TREC run whose document id or tag has blanks, if rank and score can
-    be in one place alone.
+    """Join the columns of a TREC run whose document id or tag has blanks, if rank and score can
+    be in one place only.
     """
     places = [
         place
@@ -531,29 +503,30 @@ def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
     ]
     if len(cells) < len(TREC_COLUMNS) or len(places) != 1:
         return cells
-    document, tag = " ".join(cells[2 : places[0]]), " ".join(cells[places[0] + 2 :])
-    return [*cells[:2], document, *cells[places[0] : places[0] + 2], *([tag] if tag else [])]
+    rank = places[0]
+    document = " ".join(cells[2:rank])
+    return [*cells[:2], document, *cells[rank : rank + 2], " ".join(cells[rank + 2 :])]
 
 
-def _read_cells(file: Path, delimiter: str, order: Order | None) -> Iterator[tuple[str, Any]]:
+def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
     """Yield place and fields of each row of a table, with or without headings."""
     text = decode(read_bytes(file)).removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
     heading = text.lstrip("\r\n").partition("\n")[0]
     delimiter = ";" if heading.count(";") > heading.count(delimiter) else delimiter
     _, first = next(_split_lines(heading, delimiter), ("", []))
-    if any(NUMBER.fullmatch(cell) for cell in first[2:]) and not set(first) & {
-        *chain(*FIELDS.values())
-    }:
+    has_number = any(NUMBER.fullmatch(cell) for cell in first[2:])
+    if has_number and not set(first) & {*chain(*FIELDS.values())}:
         yield from label_columns(file, _split_lines(text, delimiter), order)
         return
     headings, rows = parse_table(text, file, delimiter=delimiter)
-    names = _choose_columns(file, headings)
+    chosen = _choose_columns(file, headings)
     for number, row in rows:
-        yield f"line {number}", {name: row[column] for column, name in names}
+        cells = zip(headings, row, strict=True)
+        yield f"line {number}", {name: cell for name, cell in cells if name in chosen}
 
 
-def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
+def _read_parquet(file: Path) -> Rows:
     # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a
     # traceback of its own.
     import pyarrow.parquet as pq
@@ -565,9 +538,8 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
         check_readable(file)
         headings = pq.read_schema(file).names
         require_distinct(headings, file)
-        columns = [name for _, name in _choose_columns(file, headings)]
-        rows = (row for batch in iterate_batches(file, columns) for row in batch.to_pylist())
-        for number, row in enumerate(rows, start=1):
+        batches = iterate_batches(file, _choose_columns(file, headings))
+        for number, row in enumerate((row for batch in batches for row in batch.to_pylist()), 1):
             yield f"row {number}", row
     except ArrowException as error:
         raise GateError(
@@ -575,31 +547,21 @@ def _read_parquet(file: Path) -> Iterator[tuple[str, Any]]:
         ) from error
 
 
-def _choose_columns(file: Path, present: Sequence[str]) -> list[tuple[int, str]]:
-    """Return place and name of the columns with query, document, score, rank and distance, or with
-    lists of them.
-    """
-    named = {
-        kind: next((name for name in allowed if name in present), None)
-        for kind, allowed in FIELDS.items()
-    }
-    if repeated := [
-        name for name in (*named.values(), *sorted(LISTS)) if name and present.count(name) > 1
-    ]:
-        raise DataError(f"{file}: has several columns {sanitized(repeated[0])}. Leave one of them.")
-    lists = [name for name in present if name in LISTS]
-    needed = (
-        ["query"]
-        if lists
-        else ["query", "document", *([] if named["rank"] or named["distance"] else ["score"])]
-    )
+def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
+    """Choose the columns with query, document, score, rank and distance, or with lists of them."""
+    named = {}
+    for kind, names in FIELDS.items():
+        named[kind] = next((name for name in names if name in headings), None)
+    lists = [name for name in headings if name in LISTS]
+    needed = ["query"] if lists else ["query", "document"]
+    if not (lists or named["rank"] or named["distance"]):
+        needed.append("score")
     for kind in needed:
         if named[kind] is None:
+            where = ", as in the table of the queries" if lists else ""
             raise DataError(
                 f"{file}: no column of the {kind}; the file has "
-                f"{sanitized(', '.join(present), 300) or 'none'}. "
-                "Name one "
-                f"{' or '.join(FIELDS[kind][:3])}{', as in the table of the queries' if lists else ''}."  # noqa: E501
+                f"{sanitized(', '.join(headings), 300) or 'none'}. Name one "
+                f"{' or '.join(FIELDS[kind][:3])}{where}."
             )
-    chosen = {*lists, *(name for name in named.values() if name)}
-    return [(place, name) for place, name in enumerate(present) if name in chosen]
+    return [name for name in headings if name in lists or name in named.values()]

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Reason, State
-from posir_tasks.data.declared import BUILTIN, format_size
+from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.tasks.catalog import name_larger_task
 
@@ -52,29 +52,22 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     """Return the next steps, the most important first; one step `NONE` if there is nothing to
     do.
     """
-    steps = [Advice(NextStep.CHUNK)] if loses_by_truncation(findings) else []
     verdict = findings.verdict
-    if verdict.state in (State.FAVORS_START, State.FAVORS_END):
-        steps += [] if steps else [Advice(NextStep.CHUNK)]
+    is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
+    loss = findings[Quantity.TRUNCATION_LOSS].estimate
+    loses = loss is not None and (loss.low or 0.0) > 0
+    steps = []
+    if is_biased or (loses and findings.value(Quantity.UNREAD_SHARE)):
+        steps.append(Advice(NextStep.CHUNK))
+    if is_biased:
         steps.append(Advice(NextStep.TRAIN))
-    elif verdict.state is State.NOT_TESTED and verdict.reason in REMEDIES:
+    elif verdict.reason in REMEDIES:
         steps.append(Advice(REMEDIES[verdict.reason]))
     elif verdict.needed is not None:
-        step = (
-            NextStep.MORE_DOCUMENTS
-            if verdict.needed.unit is NeededUnit.DOCUMENTS
-            else NextStep.MORE_QUESTIONS
-        )
+        is_documents = verdict.needed.unit is NeededUnit.DOCUMENTS
+        step = NextStep.MORE_DOCUMENTS if is_documents else NextStep.MORE_QUESTIONS
         steps.append(Advice(step, verdict.needed.number))
     return tuple(steps) or (Advice(NextStep.NONE),)
-
-
-def loses_by_truncation(findings: GroupFindings) -> bool:
-    """Tell whether evidence is truncated, and then found less often."""
-    loss = findings[Quantity.TRUNCATION_LOSS].estimate
-    return bool(findings.value(Quantity.UNREAD_SHARE)) and bool(
-        loss and loss.low is not None and loss.low > 0
-    )
 
 
 def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:
@@ -114,14 +107,11 @@ def find_larger_task(task: str, number: int) -> str:
     """Return the smallest larger task of the same data and language with so many questions; empty
     if there is none.
     """
+    sizes = {builtin.name: builtin.about_questions or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)
-    while larger and count_questions(larger) < number:
+    while larger:
+        size = sizes.get(larger)
+        if isinstance(size, int) and size >= number:
+            break
         larger = name_larger_task(larger)
     return larger
-
-
-def count_questions(task: str) -> int:
-    """Return the maximum number of questions of a built-in task; 0 if it is unknown."""
-    size = next((format_size(builtin.questions) for builtin in BUILTIN if builtin.name == task), "")
-    digits = "".join(character for character in size if character.isdigit())
-    return int(digits) if digits else 0

@@ -37,6 +37,8 @@ SEED = 20260108
 #: Most clusters whose signs are drawn. With more, the sums are over so many that they are about
 #: normal.
 MAX_CLUSTERS = 1500
+#: A count that is 0 is replaced by this, so that nothing is divided by 0.
+TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,17 +65,11 @@ class GroupAnalysis:
     """
     window_versions: tuple[object, ...] = ()
     """The same of test R."""
-    sample_size: int = 0
-    """Documents of each length in the sample of the rotated versions; 0 without."""
 
     @property
     def queries(self) -> int:
         """Number of queries."""
-        return (
-            round(self.observations.weights.sum())
-            if self.has_places
-            else len(self.observations.gains)
-        )
+        return round(float(self.observations.row_weights.sum()))
 
     @property
     def has_places(self) -> bool:
@@ -95,27 +91,19 @@ class GroupAnalysis:
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
         """Mean over queries."""
-        return estimate_mean(
-            self.observations.gains, self.observations.clusters, self.observations.shares
-        )
+        observations = self.observations
+        return estimate_mean(observations.gains, observations.clusters, observations.shares)
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
         """Unweighted mean of the non-empty bins, as papers report length buckets."""
-        query = self.observations.query
-        position = self.observations.position
-        counts = np.bincount(position, minlength=self.observations.bins)
-        weights = 1 / ((counts > 0).sum() * counts[position]) if len(position) else np.zeros(0)
-        return estimate_mean(
-            self.observations.gains[query], self.observations.clusters[query], weights, position
-        )
-
-    @cached_property
-    def null_band(self) -> Floats:
-        """Low and high ends of 95% of each bin's score if position has no effect, shape (2, P); NaN
-        where empty.
-        """
-        return estimate_chance_band(self.observations)
+        observations = self.observations
+        query = observations.query
+        position = observations.position
+        counts = np.bincount(position, minlength=observations.bins)
+        weights = 1 / ((counts > 0).sum() * counts[position])
+        gains = observations.gains[query]
+        return estimate_mean(gains, observations.clusters[query], weights, position)
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
@@ -125,22 +113,9 @@ class GroupAnalysis:
         return estimate_start_minus_end(self.observations)
 
     @cached_property
-    def _chance(self) -> ChanceScores | None:
-        return None if self.has_places else ChanceScores.from_observations(self.observations)
-
-    @property
-    def psi_as_published(self) -> float | None:
-        """The observed 1 - worst / best position bin, to which chance adds."""
-        return float(compute_psi(self._chance.scores)) if self._chance else None
-
-    @cached_property
-    def psi_by_chance(self) -> Estimate | None:
-        """Published PSI if position has no effect: mean, and ends of the central 90% of its
-        draws.
-        """
-        return (
-            self._chance.estimate_psi() if self._chance and len(self._chance.filled) > 1 else None
-        )
+    def published_psi(self) -> tuple[Estimate | None, Estimate | None]:
+        """PSI as published, and what chance alone gives with these queries."""
+        return (None, None) if self.has_places else estimate_psi(self.observations)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,12 +136,12 @@ class Analysis:
 def analyze(values: ResultValues) -> Analysis:
     """Analyze a result."""
     observations = Observations.from_ranks(values.ranks, values.read)
-    lengths = range(len(values.ranks.axes.lengths)) if len(values.ranks.axes.lengths) > 1 else ()
-    buckets = tuple(
-        _analyze_group(values, observations.select(observations.lengths == index), index)
-        for index in lengths
-    )
-    return Analysis(_analyze_group(values, observations, None), buckets)
+    lengths = len(values.ranks.axes.lengths)
+    buckets = []
+    for index in range(lengths if lengths > 1 else 0):
+        bucket = observations.select(observations.lengths == index)
+        buckets.append(_analyze_group(values, bucket, index))
+    return Analysis(_analyze_group(values, observations, None), tuple(buckets))
 
 
 def analyze_places(values: ResultValues) -> GroupAnalysis | None:
@@ -193,7 +168,6 @@ def _analyze_group(
         observations,
         whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
         versions=rotations.digests(window=False),
-        sample_size=rotations.sample_size,
     )
     if rotations.window is Window.UNKNOWN:
         return tested
@@ -213,8 +187,9 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
-    means = shares.T @ observations.gains / np.maximum(totals, TINY)
-    deviations = (observations.gains[:, None] - means) * shares / np.maximum(totals, TINY)
+    totals = np.maximum(totals, TINY)
+    means = shares.T @ observations.gains / totals
+    deviations = (observations.gains[:, None] - means) * shares / totals
     _, cluster = np.unique(observations.clusters, return_inverse=True)
     sums = np.bincount(cluster, deviations[:, 0] - deviations[:, -1])
     value = float(means[0] - means[-1])
@@ -226,158 +201,124 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     return Estimate(value, (max(value - half, -1.0), min(value + half, 1.0)))
 
 
-#: A count that is 0 is replaced by this, so that nothing is divided by 0.
-TINY = 1e-12
-
-
 def _share_thirds(observations: Observations) -> Floats:
     """Return the weight of each query in each third of its document, shape (n, 3)."""
-    weights = (
-        observations.weights if len(observations.weights) else np.ones(len(observations.gains))
-    )
+    query = observations.query
     shares = np.zeros((len(observations.gains), THIRDS))
     if observations.bins == THIRDS:
-        memberships = np.bincount(observations.query, minlength=len(shares))
-        np.add.at(
-            shares, (observations.query, observations.position), 1 / memberships[observations.query]
-        )
+        memberships = np.bincount(query, minlength=len(shares))
+        np.add.at(shares, (query, observations.position), 1 / memberships[query])
     elif len(shares):
         shares[np.arange(len(shares)), observations.document_thirds] = 1.0
-    return shares * weights[:, None]
+    return shares * observations.row_weights[:, None]
 
 
 @dataclass(frozen=True, eq=False)
-class ClusterSums:
-    """Contributions of clusters to B estimates; their outer products sum to the covariance of the
-    estimates.
+class BinScores:
+    """Mean gains of the B non-empty position bins, and how they vary if position has no effect; no
+    document is held fixed, as in the published PSI.
+
+    A bin's score differs from the mean gain by the deviations of its queries.
     """
 
-    rows: Floats
-    """Contribution of each cluster, shape (C, B); with more than `MAX_CLUSTERS`, a root of the
-    covariance, shape (B, B).
+    filled: Integers
+    """The non-empty bins, shape (B,)."""
+    scores: Floats
+    """Observed score of each, shape (B,)."""
+    level: float
+    """Mean gain."""
+    deviations: Floats
+    """Contribution of each cluster to the scores, shape (C, B); their outer products sum to the
+    covariance of the scores.
     """
-    summed: bool
-    """Whether the rows are a root of the covariance instead of clusters."""
 
-    @classmethod
-    def from_clusters(cls, rows: Floats) -> ClusterSums:
-        """Return the contributions of clusters, shape (C, B), summed up if there are many."""
-        return (
-            cls(symmetric_root(rows.T @ rows), summed=True)
-            if len(rows) > MAX_CLUSTERS
-            else cls(rows, summed=False)
-        )
-
-    def draw(self, draws: int) -> Floats:
-        """Draw estimates of no effect, shape (draws, B): every cluster's contribution with a random
-        sign.
+    def draw(self) -> Floats:
+        """Draw scores of no effect, shape (NULL_DRAWS, B): every cluster's contribution with a
+        random sign.
 
         The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008,
         Review of Economics and Statistics 90, 414-427). Sums over many clusters are normal.
         """
-        if self.summed:
-            return _draw_normals(draws, len(self.rows)) @ self.rows
-        drawn: Floats = (
-            _draw_signs(draws)[:, : len(self.rows)] @ self.rows.astype(np.float32)
-        ).astype(np.float64)
-        return drawn
+        clusters, bins = self.deviations.shape
+        if clusters > MAX_CLUSTERS:
+            root = symmetric_root(self.deviations.T @ self.deviations)
+            return self.level + _draw_normals(bins) @ root
+        drawn = _draw_signs()[:, :clusters] @ self.deviations.astype(np.float32)
+        scores: Floats = self.level + drawn.astype(np.float64)
+        return scores
+
+
+def score_bins(observations: Observations) -> BinScores | None:
+    """Score the non-empty position bins; None without a positive gain."""
+    if not observations.gains.any():
+        return None
+    query = observations.query
+    filled, column, counts = np.unique(
+        observations.position, return_inverse=True, return_counts=True
+    )
+    _, cluster = np.unique(observations.clusters[query], return_inverse=True)
+    gains = observations.gains[query]
+    level = float(gains.mean())
+    size = len(filled)
+    deviations = (gains - level) / counts[column]
+    cells = (cluster.max() + 1) * size
+    rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
+    return BinScores(filled, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
 
 
 @cache
-def _draw_signs(draws: int) -> NDArray[np.float32]:
-    """Return a sign of every cluster of two results, shape (draws, 2 * MAX_CLUSTERS)."""
-    signs = np.random.default_rng(SEED).integers(0, 2, (draws, 2 * MAX_CLUSTERS), np.int8)
+def _draw_signs() -> NDArray[np.float32]:
+    """Draw a sign of every cluster, shape (NULL_DRAWS, 2 * MAX_CLUSTERS)."""
+    signs = np.random.default_rng(SEED).integers(0, 2, (NULL_DRAWS, 2 * MAX_CLUSTERS), np.int8)
     return signs.astype(np.float32) * 2 - 1
 
 
 @cache
-def _draw_normals(draws: int, columns: int) -> Floats:
-    """Draw standard normal numbers, the same for the same shape (draws, columns)."""
-    return np.random.default_rng(SEED).standard_normal((draws, columns))
+def _draw_normals(bins: int) -> Floats:
+    """Draw standard normal numbers, shape (NULL_DRAWS, bins)."""
+    return np.random.default_rng(SEED).standard_normal((NULL_DRAWS, bins))
 
 
-@dataclass(frozen=True, eq=False)
-class ChanceScores:
-    """Scores of the position bins if position has no effect; no document is held fixed, as in the
-    published PSI.
-
-    A bin's score differs from the mean gain by the deviations of its queries, and those of a
-    cluster have a random sign.
+def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate | None]:
+    """Return PSI as published, 1 - worst / best bin, and what chance alone gives: the mean, and the
+    ends of the central 90% of its draws; None where undefined.
     """
+    scored = score_bins(observations)
+    if scored is None:
+        return None, None
+    psi = Estimate(float(compute_psi(scored.scores)))
+    if len(scored.filled) < 2:
+        return psi, None
+    drawn = compute_psi(np.clip(scored.draw(), 0, 1))
+    drawn = drawn[~np.isnan(drawn)]
+    low, high = np.quantile(drawn, CHANCE_QUANTILES).tolist()
+    mean = float(drawn.mean())
+    return psi, Estimate(mean, (min(low, mean), max(high, mean)))
 
-    scores: Floats
-    """Observed score of each of the B non-empty bins, shape (B,)."""
-    filled: Integers
-    """The non-empty bins, shape (B,)."""
-    bins: int
-    """Number of all bins."""
-    level: float
-    """Mean gain."""
-    clusters: ClusterSums
-    """Contribution of each cluster to the scores of the bins."""
 
-    @classmethod
-    def from_observations(cls, observations: Observations) -> ChanceScores | None:
-        """Return the scores under the null; None without a positive gain."""
-        if not observations.gains.any():
-            return None
-        query = observations.query
-        position = observations.position
-        filled, column, counts = np.unique(position, return_inverse=True, return_counts=True)
-        cluster = np.unique(observations.clusters[query], return_inverse=True)[1]
-        gains = observations.gains[query]
-        level = float(gains.mean())
-        size = len(filled)
-        deviations = (gains - level) / counts[column]
-        rows = np.bincount(cluster * size + column, deviations, (cluster.max() + 1) * size).astype(
-            np.float64
-        )
-        scores = np.bincount(column, gains) / counts
-        return cls(
-            scores,
-            filled,
-            observations.bins,
-            level,
-            ClusterSums.from_clusters(rows.reshape(-1, size)),
-        )
+def estimate_chance_band(observations: Observations) -> Floats:
+    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2,
+    P); NaN where empty.
 
-    @property
-    def band(self) -> Floats:
-        """Low and high ends of 95% of each bin's score, shape (2, P); NaN where empty.
-
-        Pointwise: of 20 bins without a position effect, one lies outside on average.
-        """
-        band = np.full((2, self.bins), np.nan)
-        errors = Z * np.sqrt((self.clusters.rows**2).sum(axis=0))
-        band[:, self.filled] = np.clip([self.level - errors, self.level + errors], 0, 1)
-        return band
-
-    def estimate_psi(self) -> Estimate:
-        """Return the mean of the published PSI, and the ends of the central 90% of its draws."""
-        drawn = compute_psi(np.clip(self.level + self.clusters.draw(NULL_DRAWS), 0, 1))
-        drawn = drawn[~np.isnan(drawn)]
-        (low, high) = np.quantile(drawn, CHANCE_QUANTILES).tolist()
-        mean = float(drawn.mean())
-        return Estimate(mean, (min(low, mean), max(high, mean)))
+    Pointwise: of 20 bins without a position effect, one lies outside on average.
+    """
+    band = np.full((2, observations.bins), np.nan)
+    scored = score_bins(observations)
+    if scored:
+        errors = Z * np.sqrt((scored.deviations**2).sum(axis=0))
+        band[:, scored.filled] = np.clip([scored.level - errors, scored.level + errors], 0, 1)
+    return band
 
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of each position bin; None where it is empty."""
-    weights = (
-        observations.weights if len(observations.weights) else np.ones(len(observations.gains))
-    )
-    queries = (
-        observations.query[observations.position == position]
-        for position in range(observations.bins)
-    )
-    return [
-        estimate_mean(
-            observations.gains[rows],
-            observations.clusters[rows],
-            weights[rows] / max(weights[rows].sum(), 1e-9),
-        )
-        for rows in queries
-    ]
+    weights = observations.row_weights
+    means = []
+    for position in range(observations.bins):
+        rows = observations.query[observations.position == position]
+        shares = weights[rows] / max(weights[rows].sum(), 1e-9)
+        means.append(estimate_mean(observations.gains[rows], observations.clusters[rows], shares))
+    return means
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
@@ -388,25 +329,13 @@ def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
     likewise.
     """
     if len(observations.twelfths):
-        read = observations.select_read()
-        observations = replace(
-            read, query=np.arange(len(read.gains)), position=read.twelfths, bins=TWELFTHS
-        )
-    bins = observations.bins
-    sizes = [size for size in range(1, max(bins // 3, 1) + 1) if bins % size == 0]
-    merged = [observations.merge_bins(size) for size in sizes]
-    fewest = (np.bincount(parts.position, minlength=parts.bins).min() for parts in merged)
-    return estimate_bins(
-        next(
-            (parts for parts, few in zip(merged, fewest, strict=True) if few >= MIN_QUERIES),
-            merged[-1],
-        )
-    )
-
-
-def estimate_chance_band(observations: Observations) -> Floats:
-    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2,
-    P); NaN where empty.
-    """
-    chance = ChanceScores.from_observations(observations)
-    return chance.band if chance else np.full((2, observations.bins), np.nan)
+        read = observations.select(observations.twelfths < TWELFTHS)
+        rows = np.arange(len(read.gains))
+        observations = replace(read, query=rows, position=read.twelfths, bins=TWELFTHS)
+    merged = observations
+    for size in range(1, max(observations.bins // 3, 1) + 1):
+        if observations.bins % size == 0:
+            merged = observations.merge_bins(size)
+            if np.bincount(merged.position, minlength=merged.bins).min() >= MIN_QUERIES:
+                break
+    return estimate_bins(merged)

@@ -23,9 +23,9 @@ from posir_significance.findings import (
     ChangeState,
     State,
 )
-from posir_significance.messages import describe_plan, name_planned_state
+from posir_significance.messages import name_planned_state
 from posir_tasks.base.public import Option, public, to_list
-from posir_tasks.display.numbers import MISSING, format_count, format_points
+from posir_tasks.display.numbers import format_count, format_points
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.means import LEVEL
@@ -87,6 +87,8 @@ class SampleSize:
     questions: int | None
     """The number of questions of each length."""
     documents: int | None
+    margin: float
+    """Smallest difference that matters."""
     ndcg_at_10: float | None = None
     """Difference of two models in mean nDCG@10; None in rows of position effects."""
 
@@ -112,25 +114,29 @@ def required_sample(
         margin: Smallest effect that matters, in nDCG@10.
         models: 1, or 2 for a change between models on the same versions.
     """
-    if effect:
-        state: State | ChangeState = ChangeState.WORSE if models > 1 else State.FAVORS_START
-    else:
-        state = ChangeState.EQUIVALENT if models > 1 else State.NO_BIAS
+    found: State | ChangeState = State.FAVORS_START
+    none: State | ChangeState = State.NO_BIAS
+    level = 1 - (1 - LEVEL) / design.lengths
+    variance = design.effect_variance
+    if models > 1:
+        found = ChangeState.WORSE
+        none = ChangeState.EQUIVALENT
+        level = CHANGE_LEVEL
+        variance *= 2 * PAIRED_SHARE
     if effect and effect < margin:
         # With more questions, the interval lies within the margin.
-        return SampleSize(models, state, effect, None, None)
-    level = CHANGE_LEVEL if models > 1 else 1 - (1 - LEVEL) / design.lengths
+        return SampleSize(models, found, effect, None, None, margin)
     share = power if effect else (1 + power) / 2
     errors = float(ndtri((1 + level) / 2)) + float(ndtri(share))
-    variance = design.effect_variance * (2 * PAIRED_SHARE if models > 1 else 1)
     questions = variance * (errors / (effect or margin)) ** 2
     documents = max(questions / design.questions_per_document, MIN_DOCUMENTS)
     return SampleSize(
         models,
-        state,
+        found if effect else none,
         effect or 0.0,
         ceil(documents * design.questions_per_document),
         ceil(documents),
+        margin,
     )
 
 
@@ -147,54 +153,38 @@ def required_mean_sample(
     of two models have a correlation of 0.5. The variance of a mean grows with the questions of a
     document by 1 + ICC (k - 1) (Kish 1965, Survey Sampling).
     """
-    per_document = design.questions_per_document
-    size = (
-        DISPERSION
-        * design.ndcg_at_10
-        * (1 - design.ndcg_at_10)
-        * (1 + design.icc * (per_document - 1))
-    )
-    size /= (difference or margin) ** 2
     state = ChangeState.BETTER if difference else ChangeState.EQUIVALENT
     if 0 < difference < margin:
-        return SampleSize(2, state, None, None, None, difference)
+        return SampleSize(2, state, None, None, None, margin, difference)
+    per_document = design.questions_per_document
+    variance = DISPERSION * design.ndcg_at_10 * (1 - design.ndcg_at_10)
+    variance *= 1 + design.icc * (per_document - 1)
+    size = variance / (difference or margin) ** 2
     documents = max(size / per_document, MIN_DOCUMENTS)
     share = power if difference else (1 + power) / 2
     for _ in range(3):
         quantile = float(stdtrit(max(documents - 1, 1), (1 + JUDGED_LEVEL) / 2))
         documents = max((quantile + float(ndtri(share))) ** 2 * size / per_document, MIN_DOCUMENTS)
-    return SampleSize(2, state, None, ceil(documents * per_document), ceil(documents), difference)
+    questions = ceil(documents * per_document)
+    return SampleSize(2, state, None, questions, ceil(documents), margin, difference)
 
 
-def _build_table(design: Design, rows: Sequence[SampleSize], margin: float) -> Table:
-    means = any(row.ndcg_at_10 is not None for row in rows)
-    headings = (
-        "Models",
-        "State",
-        "Position effect",
-        *(["nDCG@10"] if means else []),
-        "Questions",
-        "Documents",
-    )
-    cells = (
-        (
-            format_count(row.models),
-            name_planned_state(row.state, margin),
-            format_points(row.effect),
-            *(
-                [MISSING if row.ndcg_at_10 is None else format_points(row.ndcg_at_10)]
-                if means
-                else []
-            ),
-            format_count(row.questions),
-            format_count(row.documents),
-        )
+def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
+    cells = [
+        {
+            "Models": format_count(row.models),
+            "State": name_planned_state(row.state, row.margin),
+            "Position effect": format_points(row.effect),
+            "nDCG@10": format_points(row.ndcg_at_10),
+            "Questions": format_count(row.questions),
+            "Documents": format_count(row.documents),
+        }
         for row in rows
-    )
+    ]
     lengths = f", each of {design.lengths} lengths" if design.lengths > 1 else ""
-    return Table(
-        build_columns(headings, [heading for heading in headings if heading != "State"]),
-        tuple(cells),
+    table = Table(
+        build_columns(cells[0], cells[0].keys() - {"State"}),
+        tuple(tuple(line.values()) for line in cells),
         title=f"Design · {design.questions_per_document:g} questions a document{lengths}",
         notes=(
             "Each document is rotated twice. Variance of the effect times questions: "
@@ -202,6 +192,7 @@ def _build_table(design: Design, rows: Sequence[SampleSize], margin: float) -> T
             "squared points. Two models: on the same versions.",
         ),
     )
+    return table.without_empty_columns()
 
 
 @public()
@@ -252,33 +243,24 @@ def power(
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
         [375, 70]
     """
-    points, means = (tuple(map(float, to_list(given))) for given in (difference, ndcg_difference))
     squared = None if variance is None else variance / 1e4
     design = Design(float(questions_per_document), ndcg / 100, icc, lengths, squared)
-    least, of_means = (
-        margin / 100 if margin else default
-        for default in (DEFAULT_MARGINS.position_effect, DEFAULT_MARGINS.ndcg_at_10)
-    )
-    effects: list[float | None] = (
-        [None, *(value / 100 for value in points)] if points or not means else []
-    )
+    of_effects = margin / 100 if margin else DEFAULT_MARGINS.position_effect
+    of_means = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
+    points = [float(value) / 100 for value in to_list(difference)]
+    means = [float(value) / 100 for value in to_list(ndcg_difference)]
+    effects: list[float | None] = [None, *points] if points or not means else []
     rows = [
-        required_sample(design, effect, power, least, models)
+        required_sample(design, effect, power, of_effects, models)
         for models in (1, 2)
         for effect in effects
     ]
-    rows += [
-        required_mean_sample(design, value / 100, power, of_means)
-        for value in ([*means, 0.0] if means else [])
-    ]
-    of_one = [row for row in rows if row.models == 1 or row.ndcg_at_10 is not None]
+    if means:
+        changes = (*means, 0.0)
+        rows += [required_mean_sample(design, change, power, of_means) for change in changes]
     return Result(
         title="Questions and documents that decide on a position bias",
-        tables=(_build_table(design, rows, least),),
+        tables=(_build_table(design, rows),),
         rows=rows,
-        values={**asdict(design), "power": power, "margin": least, "rows": rows},
-        sentences=tuple(
-            describe_plan(row.state, row.effect, row.questions, row.documents, power, least)
-            for row in of_one
-        ),
+        values={**asdict(design), "power": power, "margin": of_effects, "rows": rows},
     )

@@ -6,13 +6,12 @@ rule.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 from scipy.special import ndtri
 
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.controlled import ControlledTest
 from posir_significance.decision import (
     DEFAULT_MARGINS,
     Margins,
@@ -104,22 +103,20 @@ def compare_groups(
         margins: Smallest differences that matter.
         level: Level of each interval, above `CHANGE_LEVEL` for rows that are read together.
     """
+    difference = None
     if paired:
-        differences = subtract_observations(a.observations, b.observations)
-        ndcg = estimate_difference(differences.gains, differences.clusters, differences.shares)
-        whole = _Pair.of_whole(a, b)
-        within = _Pair.of_window(a, b)
-    else:
-        ndcg = subtract_means(a.ndcg, b.ndcg) if a.ndcg and b.ndcg else None
-        whole = within = _Pair(reason=Reason.OTHER_DATA)
+        gains = subtract_observations(a.observations, b.observations)
+        difference = estimate_difference(gains.gains, gains.clusters, gains.shares)
+    elif a.ndcg and b.ndcg:
+        difference = subtract_means(a.ndcg, b.ndcg)
     documents = min(a.documents, b.documents)
-    effect, in_window = EFFECTS
-    rows = (
-        decide_change(Metric.NDCG_AT_10, ndcg, margins.ndcg_at_10, documents, level=level),
-        _compare_effects(effect, whole, margins.position_effect, level),
-        _compare_effects(in_window, within, margins.position_effect, level),
-    )
-    return {row.metric: row for row in rows}
+    ndcg = Metric.NDCG_AT_10
+    changes = {ndcg: decide_change(ndcg, difference, margins.ndcg_at_10, documents, level=level)}
+    for metric in EFFECTS:
+        row = ChangeRow(metric, ChangeState.NOT_TESTED, margins.position_effect, level=level)
+        other_data = replace(row, reason=Reason.OTHER_DATA)
+        changes[metric] = _compare_effects(row, a, b) if paired else other_data
+    return changes
 
 
 def compare_gains(
@@ -154,72 +151,44 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
     return changes
 
 
-@dataclass(frozen=True)
-class _Pair:
-    """One test of two systems on the same rows, or why there is none."""
-
-    a: ControlledTest | None = None
-    b: ControlledTest | None = None
-    reason: Reason | None = None
-    is_blind: bool = False
-    """Whether word order plays no part in the scores of either."""
-
-    @classmethod
-    def of_whole(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
-        """Pair the tests in whole documents."""
-        tests = (a.whole, b.whole)
-        return cls._build(a, b, tests, a.versions == b.versions, Reason.OTHER_DATA)
-
-    @classmethod
-    def of_window(cls, a: GroupAnalysis, b: GroupAnalysis) -> _Pair:
-        """Pair the tests within the window."""
-        same = a.window_versions == b.window_versions
-        return cls._build(a, b, (a.within, b.within), same, Reason.WINDOW_DIFFERS)
-
-    @classmethod
-    def _build(
-        cls,
-        a: GroupAnalysis,
-        b: GroupAnalysis,
-        tests: tuple[ControlledTest | None, ControlledTest | None],
-        have_same_versions: bool,
-        otherwise: Reason,
-    ) -> _Pair:
-        first, second = tests
-        blind_a = a.not_tested is Reason.ORDER_BLIND
-        blind_b = b.not_tested is Reason.ORDER_BLIND
-        if blind_a and blind_b:
-            return cls(is_blind=True)
-        # Where word order plays no part, every version has the rank of the text itself.
-        if blind_a and second is not None:
-            return cls(second.without_effect(), second)
-        if blind_b and first is not None:
-            return cls(first, first.without_effect())
-        if first is None or second is None:
-            return cls(reason=explain_untested(a if first is None and not blind_a else b))
-        if not have_same_versions or not first.has_same_rows(second):
-            return cls(reason=otherwise)
-        return cls(first, second)
-
-
-def _compare_effects(metric: Metric, pair: _Pair, margin: float, level: float) -> ChangeRow:
-    """Compare a position effect; better is nearer to 0."""
-    if pair.is_blind:
+def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> ChangeRow:
+    """Complete a row of a position effect that is not tested yet; better is nearer to 0."""
+    first = a.whole
+    second = b.whole
+    same_versions = a.versions == b.versions
+    otherwise = Reason.OTHER_DATA
+    if row.metric is Metric.POSITION_EFFECT_IN_WINDOW:
+        first = a.within
+        second = b.within
+        same_versions = a.window_versions == b.window_versions
+        otherwise = Reason.WINDOW_DIFFERS
+    blind_a = a.not_tested is Reason.ORDER_BLIND
+    blind_b = b.not_tested is Reason.ORDER_BLIND
+    if blind_a and blind_b:
         none = Difference(0.0, (0.0, 0.0))
-        return ChangeRow(metric, ChangeState.EQUIVALENT, margin, none, level=level)
-    if pair.a is None or pair.b is None:
-        state = ChangeState.NOT_TESTED
-        return ChangeRow(metric, state, margin, reason=pair.reason, level=level)
-    difference = pair.b.subtract(pair.a)
+        return replace(row, state=ChangeState.EQUIVALENT, estimate=none)
+    # Where word order plays no part, every version has the rank of the text itself.
+    if blind_a and second:
+        first = second.without_effect()
+    elif blind_b and first:
+        second = first.without_effect()
+    elif first is None or second is None:
+        return replace(row, reason=explain_untested(b if blind_a or first else a))
+    elif not same_versions or not first.has_same_rows(second):
+        return replace(row, reason=otherwise)
+    assert first is not None
+    assert second is not None
+    difference = second.subtract(first)
     # The mean has the sign of the sum, and is a gain.
-    mean = estimate_at(pair.b.average(pair.a).effect, level)
+    mean = estimate_at(second.average(first).effect, row.level)
     low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
     # System b is nearer to 0 if and only if the difference b - a and the sum have opposite signs.
     sign = int(high < 0) - int(low > 0)
     number = difference.question_count
     unit = NeededUnit.QUESTIONS
-    row = decide_change(metric, difference.effect, margin, number, sign, level, unit)
+    change = decide_change(row.metric, difference.effect, row.margin, number, sign, row.level, unit)
     if difference.documents_at_ends >= MIN_DOCUMENTS:
-        return row
+        return change
     needed = need_documents(difference)
-    return replace(row, state=ChangeState.INCONCLUSIVE, reason=Reason.FEW_DOCUMENTS, needed=needed)
+    few = Reason.FEW_DOCUMENTS
+    return replace(change, state=ChangeState.INCONCLUSIVE, reason=few, needed=needed)

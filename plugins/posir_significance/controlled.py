@@ -9,15 +9,15 @@ constant. Clusters are documents.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from posir_significance.observations import Floats, Integers
 from posir_significance.regression import Contrast, Regression
+from posir_tasks.base.arrays import Booleans
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
@@ -26,9 +26,9 @@ from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.rotation_ranks import RotationRanks
 
 THIRDS = 3
-#: Weights of the columns of `ControlledTest.design`: first third, rotated, last third.
-FIRST_MINUS_LAST = (1.0, 0.0, -1.0)
-MIDDLE_MINUS_ENDS = (-0.5, 0.0, -0.5)
+#: The weights of the columns of the regression, first third, rotated and last third, that give each
+#: third minus the middle one.
+LEVELS = np.diag([1.0, 0.0, 1.0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class ControlledTest:
     """Third of the version that has the evidence: 0, 1 or 2; shape (n,)."""
     versions: Integers
     """0 for the text itself, shape (n,)."""
-    unread: NDArray[np.bool_]
+    unread: Booleans
     """Whether the evidence is truncated in the version, shape (n,)."""
     questions: Integers
     """Number of each row's question, shape (n,)."""
@@ -62,7 +62,6 @@ class ControlledTest:
         *,
         window: bool,
         length: int | None = None,
-        sample_size: int | None = None,
     ) -> ControlledTest:
         """Return test R, with `window`, or test W.
 
@@ -71,11 +70,10 @@ class ControlledTest:
             rotations: The ranks of its rotated versions.
             window: Whether the test is R.
             length: Index of a length bucket; None for all.
-            sample_size: Documents of each length; by default those of the smallest sample.
         """
-        rows = rotations.rows(ranks, window=window, sample_size=sample_size)
+        rows = rotations.rows(ranks, window=window)
         columns = ranks.columns
-        lengths = ranks.cell_lengths[columns.cells] if len(columns.cells) else columns.cells
+        lengths = ranks.cell_lengths[columns.cells]
         if length is not None:
             rows = rows.select(lengths[rows.query] == length)
         cells = columns.subsets * (len(ranks.axes.lengths) + 1) + lengths
@@ -93,35 +91,22 @@ class ControlledTest:
         """Return the differences to another model's test of the same rows: the gains of this one
         minus those of the other.
         """
-        return self._replace_gains(self.gains - other.gains, 2.0)
+        return replace(self, gains=self.gains - other.gains, limit=2.0)
 
     def average(self, other: ControlledTest) -> ControlledTest:
         """Return the mean of two models' tests of the same rows."""
-        return self._replace_gains((self.gains + other.gains) / 2, 1.0)
+        return replace(self, gains=(self.gains + other.gains) / 2)
 
     def without_effect(self) -> ControlledTest:
         """Return the test of a model whose scores do not depend on the version: within questions,
         all gains are equal.
         """
-        return self._replace_gains(np.zeros(len(self.gains)), 1.0)
-
-    def _replace_gains(self, gains: Floats, limit: float) -> ControlledTest:
-        return ControlledTest(
-            gains,
-            self.thirds,
-            self.versions,
-            self.unread,
-            self.questions,
-            self.clusters,
-            self.weights,
-            limit,
-        )
+        return replace(self, gains=np.zeros(len(self.gains)))
 
     def has_same_rows(self, other: ControlledTest) -> bool:
         """Tell whether two tests have the same questions in the same versions."""
-        return np.array_equal(self.questions, other.questions) and np.array_equal(
-            self.versions, other.versions
-        )
+        same_questions = np.array_equal(self.questions, other.questions)
+        return same_questions and np.array_equal(self.versions, other.versions)
 
     @property
     def question_count(self) -> int:
@@ -140,34 +125,29 @@ class ControlledTest:
         """
         return min(len(np.unique(self.clusters[self.thirds == third])) for third in (0, THIRDS - 1))
 
-    @property
-    def design(self) -> Floats:
-        """Indicators of the first third, of a rotated version and of the last third, shape (n,
-        3).
-        """
-        columns = (self.thirds == 0, self.versions > 0, self.thirds == THIRDS - 1)
-        return np.stack(columns, axis=1).astype(np.float64)
-
     @cached_property
     def regression(self) -> Regression | None:
-        """The regression on thirds; None if no question has rows in different thirds."""
-        return self._fit(self.design)
+        """The regression on the first third, a rotated version and the last third; None if no
+        question has rows in different thirds.
+        """
+        return self._fit(self.thirds == 0, self.versions > 0, self.thirds == THIRDS - 1)
 
-    def _fit(self, columns: Floats) -> Regression | None:
-        return Regression.fit(self.gains, columns, self.questions, self.clusters, self.weights)
+    def _fit(self, *columns: Booleans) -> Regression | None:
+        indicators = np.stack(columns, axis=1).astype(np.float64)
+        return Regression.fit(self.gains, indicators, self.questions, self.clusters, self.weights)
 
-    def _contrast(self, weights: tuple[float, ...]) -> Contrast | None:
-        return self.regression.contrast(np.array(weights), self.limit) if self.regression else None
+    def _contrast(self, weights: Floats) -> Contrast | None:
+        return self.regression.contrast(weights, self.limit) if self.regression else None
 
     @cached_property
     def effect(self) -> Contrast | None:
         """First third minus last third."""
-        return self._contrast(FIRST_MINUS_LAST)
+        return self._contrast(LEVELS[0] - LEVELS[-1])
 
     @cached_property
     def middle_minus_ends(self) -> Contrast | None:
         """Middle third minus the mean of the other two."""
-        return self._contrast(MIDDLE_MINUS_ENDS)
+        return self._contrast(LEVELS[1] - (LEVELS[0] + LEVELS[-1]) / 2)
 
     @cached_property
     def truncation_loss(self) -> Contrast | None:
@@ -176,8 +156,7 @@ class ControlledTest:
         """
         if not self.unread.any() or self.unread.all():
             return None
-        columns = np.stack([~self.unread, self.versions > 0], axis=1).astype(np.float64)
-        regression = self._fit(columns)
+        regression = self._fit(~self.unread, self.versions > 0)
         return regression.contrast(np.array((1.0, 0.0)), self.limit) if regression else None
 
     @property
@@ -192,8 +171,7 @@ class ControlledTest:
         """Mean gain with the evidence in each third, shape (3,); None without a regression."""
         if self.regression is None:
             return None
-        first, _, last = self.regression.coefficients
-        effects = np.array([first, 0.0, last])
+        effects = LEVELS @ self.regression.coefficients
         shares = np.bincount(self.thirds, self.weights, minlength=THIRDS) / self.weights.sum()
         levels: Floats = np.average(self.gains, weights=self.weights) + effects - shares @ effects
         return levels
@@ -206,31 +184,19 @@ class ControlledTest:
         if self.levels is None or self.levels.max() <= 0:
             return None
         levels = np.clip(self.levels, 0.0, 1.0)
-        value = float(1 - levels.min() / levels.max()) if levels.max() > 0 else 0.0
+        value = float(1 - levels.min() / levels.max())
         low = 0.0
         high = value
         for first, second in combinations(range(THIRDS), 2):
-            ends = self._interval_between(first, second)
-            higher = max(levels[first], levels[second])
-            if ends is None or higher <= 0:
+            contrast = self._contrast(LEVELS[first] - LEVELS[second])
+            higher = float(max(levels[first], levels[second]))
+            if contrast is None or contrast.interval_at is None or higher <= 0:
                 return None
-            low = max(low, max(ends[0], -ends[1], 0.0) / float(higher))
-            high = max(high, max(abs(ends[0]), abs(ends[1])) / float(higher))
-        return Estimate(value, (min(low, value), min(max(high, value), 1.0)))
-
-    def _interval_between(self, first: int, second: int) -> tuple[float, float] | None:
-        """Return the interval of the difference of two thirds, of three such differences together
-        95%.
-        """
-        weights = np.zeros(THIRDS)
-        # The second column of the design is no third.
-        for third, sign in ((first, 1.0), (second, -1.0)):
-            if third != 1:
-                weights[third] = sign
-        contrast = self._contrast(tuple(weights))
-        if contrast is None or contrast.interval_at is None:
-            return None
-        return contrast.interval_at(1 - (1 - LEVEL) / THIRDS)
+            # Of three such differences together 95%.
+            start, end = contrast.interval_at(1 - (1 - LEVEL) / THIRDS)
+            low = max(low, max(start, -end) / higher)
+            high = max(high, max(abs(start), abs(end)) / higher)
+        return Estimate(value, (min(low, value), min(high, 1.0)))
 
 
 def _weight_rows(questions: Integers, cells: Integers) -> Floats:

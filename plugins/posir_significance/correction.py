@@ -14,14 +14,10 @@ def correct_p_values(
     stays, and takes no share.
     """
     corrected = list(p_values)
-    tests = [
-        (family, index, p_value)
-        for index, (family, p_value) in enumerate(zip(families, p_values, strict=True))
-    ]
-    for family in dict.fromkeys(families):
+    for family in set(families):
         members = {
             index: p_value
-            for other, index, p_value in tests
+            for index, (other, p_value) in enumerate(zip(families, p_values, strict=True))
             if other == family and p_value is not None
         }
         for index, p_value in zip(members, holm(list(members.values())), strict=True):

@@ -25,7 +25,6 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_significance.regression import Contrast
 from posir_tasks.base.errors import UsageError
 from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.means import LEVEL
@@ -93,28 +92,32 @@ def decide(
     """
     whole = group.whole
     within = group.within
-    is_blind = group.not_tested is Reason.ORDER_BLIND
     tested = within or whole
-    facts = [
-        Finding(Quantity.NDCG_AT_10, _plain(group.ndcg)),
-        Finding(Quantity.UNREAD_SHARE, _fact(group.observations.unread_share)),
+    mean = group.ndcg
+    unread = group.observations.unread_share
+    published_psi, chance_psi = group.published_psi
+    effect = estimate_at(whole.effect if whole else None, level)
+    psi = whole.psi if whole else None
+    if group.not_tested is Reason.ORDER_BLIND:
+        effect = ZERO
+        psi = ZERO
+    loss = estimate_at(whole.truncation_loss if whole else None, level)
+    middle_level = max(level, MIDDLE_LEVEL)
+    middle = estimate_at(within.middle_minus_ends if within else None, middle_level)
+    findings = (
+        Finding(Quantity.NDCG_AT_10, mean and Estimate(mean.value, mean.interval)),
+        Finding(Quantity.UNREAD_SHARE, None if unread is None else Estimate(unread)),
         Finding(Quantity.START_MINUS_END, group.start_minus_end),
-        Finding(Quantity.PSI_AS_PUBLISHED, _fact(group.psi_as_published)),
-        Finding(Quantity.PSI_BY_CHANCE, group.psi_by_chance),
-        _effect(Quantity.TRUNCATION_LOSS, whole.truncation_loss if whole else None, level),
-        Finding(Quantity.POSITION_EFFECT, ZERO, level)
-        if is_blind
-        else _effect(Quantity.POSITION_EFFECT, whole.effect if whole else None, level),
-        _effect(
-            Quantity.MIDDLE_MINUS_ENDS,
-            within.middle_minus_ends if within else None,
-            max(level, MIDDLE_LEVEL),
-        ),
-        Finding(Quantity.CONTROLLED_PSI, ZERO if is_blind else whole.psi if whole else None),
+        Finding(Quantity.PSI_AS_PUBLISHED, published_psi),
+        Finding(Quantity.PSI_BY_CHANCE, chance_psi),
+        Finding(Quantity.TRUNCATION_LOSS, loss, level),
+        Finding(Quantity.POSITION_EFFECT, effect, level),
+        Finding(Quantity.MIDDLE_MINUS_ENDS, middle, middle_level),
+        Finding(Quantity.CONTROLLED_PSI, psi),
         decide_verdict(group, margin, level),
-    ]
+    )
     return GroupFindings(
-        findings={finding.quantity: finding for finding in facts},
+        findings={finding.quantity: finding for finding in findings},
         read=group.observations.read,
         questions=group.queries,
         documents=group.documents,
@@ -122,18 +125,6 @@ def decide(
         tested_questions=tested.question_count if tested else 0,
         tested_documents=tested.document_count if tested else 0,
     )
-
-
-def _plain(estimate: Estimate | None) -> Estimate | None:
-    return Estimate(estimate.value, estimate.interval) if estimate else None
-
-
-def _fact(value: float | None) -> Estimate | None:
-    return None if value is None else Estimate(value)
-
-
-def _effect(quantity: Quantity, contrast: Contrast | None, level: float) -> Finding:
-    return Finding(quantity, estimate_at(contrast, level), level)
 
 
 def estimate_at(contrast: Difference | None, level: float) -> Estimate | None:
@@ -147,31 +138,28 @@ def decide_verdict(group: GroupAnalysis, margin: float, level: float = LEVEL) ->
     """Return the position effect within the window, with the state that follows from its
     interval.
     """
-    quantity = Quantity.POSITION_EFFECT_IN_WINDOW
+    finding = Finding(
+        Quantity.POSITION_EFFECT_IN_WINDOW, None, level, State.NOT_TESTED, margin=margin
+    )
     if group.not_tested is Reason.ORDER_BLIND:
-        return Finding(quantity, ZERO, level, State.NO_BIAS, Reason.ORDER_BLIND, margin=margin)
-    if group.within is None:
-        return Finding(
-            quantity, None, level, State.NOT_TESTED, explain_untested(group), margin=margin
-        )
+        return replace(finding, estimate=ZERO, state=State.NO_BIAS, reason=Reason.ORDER_BLIND)
     test = group.within
+    if test is None:
+        return replace(finding, reason=explain_untested(group))
     estimate = estimate_at(test.effect, level)
-    undecided = Finding(quantity, estimate, level, State.INCONCLUSIVE, margin=margin)
+    finding = replace(finding, estimate=estimate, state=State.INCONCLUSIVE)
     if test.effect is None or estimate is None or test.documents_at_ends < MIN_DOCUMENTS:
         # More documents like these would not have evidence at both ends either.
         needed = need_documents(test) if test.documents_at_ends else None
-        return replace(undecided, reason=Reason.FEW_DOCUMENTS, needed=needed)
+        return replace(finding, reason=Reason.FEW_DOCUMENTS, needed=needed)
     if test.room_for_effect <= margin:
-        return replace(undecided, reason=Reason.NO_ROOM)
+        return replace(finding, reason=Reason.NO_ROOM)
     state = decide_state(estimate, margin)
     if state is not State.INCONCLUSIVE:
-        return replace(undecided, state=state)
+        return replace(finding, state=state)
     number = need_number(test.effect.standard_error, margin, level, test.question_count)
-    return replace(
-        undecided,
-        reason=Reason.WIDE_INTERVAL,
-        needed=Needed(number, NeededUnit.QUESTIONS) if number else None,
-    )
+    needed = Needed(number, NeededUnit.QUESTIONS) if number else None
+    return replace(finding, reason=Reason.WIDE_INTERVAL, needed=needed)
 
 
 def decide_state(estimate: Estimate, margin: float) -> State:
@@ -192,11 +180,8 @@ def explain_untested(group: GroupAnalysis) -> Reason:
         return Reason.SEVERAL_POSITIONS
     if group.not_tested is not None:
         return group.not_tested
-    return (
-        Reason.WINDOW_DIFFERS
-        if group.observations.read.kind is not ReadKind.UNKNOWN
-        else Reason.WINDOW_UNKNOWN
-    )
+    is_unknown = group.observations.read.kind is ReadKind.UNKNOWN
+    return Reason.WINDOW_UNKNOWN if is_unknown else Reason.WINDOW_DIFFERS
 
 
 def need_documents(test: ControlledTest) -> Needed:

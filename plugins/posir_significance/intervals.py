@@ -39,27 +39,17 @@ def estimate_difference(
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
     """Estimate the difference b - a of two models on different queries; None if a model has fewer
     than two clusters.
-    """
-    if not a.degrees or not b.degrees:
-        return None
-    return student_difference(
-        b.value - a.value, *add_errors(a.standard_error, a.degrees, b.standard_error, b.degrees)
-    )
-
-
-def add_errors(
-    first: float, first_degrees: float, second: float, second_degrees: float
-) -> tuple[float, float]:
-    """Return standard error and degrees of freedom of a sum of independent estimates.
 
     Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34,
     28-35).
     """
-    first = first**2
-    second = second**2
-    return (first + second) ** 0.5, (first + second) ** 2 / (
-        first**2 / first_degrees + second**2 / second_degrees
-    )
+    if not a.degrees or not b.degrees:
+        return None
+    first = a.standard_error**2
+    second = b.standard_error**2
+    variance = first + second
+    degrees = variance**2 / (first**2 / a.degrees + second**2 / b.degrees)
+    return student_difference(b.value - a.value, variance**0.5, degrees)
 
 
 def student_difference(

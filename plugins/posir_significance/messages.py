@@ -8,7 +8,7 @@ unless they say otherwise.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from posir_significance.advice import (
@@ -22,12 +22,10 @@ from posir_significance.findings import (
     MIN_DOCUMENTS,
     ChangeRow,
     ChangeState,
-    ChangeSubject,
     Finding,
     GroupFindings,
     LimitReason,
     Metric,
-    Needed,
     Prediction,
     Quantity,
     Reason,
@@ -36,86 +34,76 @@ from posir_significance.findings import (
 from posir_tasks.base.wording import NO_BREAK, pluralize
 from posir_tasks.display import numbers, strip
 from posir_tasks.display.labels import Label, Tone
-from posir_tasks.values.estimates import Estimate, Interval
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import MAX_PLACES
-from posir_tasks.values.read_part import CountedWith, ReadKind, ReadPart
+from posir_tasks.values.read_part import CountedWith, ReadKind
 
-#: States in a few words, for a cell or a title. {margin} is `5 points`.
+#: States in a few words, for a cell or a title, with their color. {margin} is `5 points`.
 STATES = {
-    State.FAVORS_START: "favors the start",
-    State.FAVORS_END: "favors the end",
-    State.NO_BIAS: "no bias above {margin}",
-    State.INCONCLUSIVE: "inconclusive",
-    State.NOT_TESTED: "not tested",
-}
-TONES = {
-    State.FAVORS_START: Tone.BAD,
-    State.FAVORS_END: Tone.BAD,
-    State.NO_BIAS: Tone.GOOD,
-    ChangeState.BETTER: Tone.GOOD,
-    ChangeState.WORSE: Tone.BAD,
-    ChangeState.EQUIVALENT: Tone.GOOD,
+    State.FAVORS_START: ("favors the start", Tone.BAD),
+    State.FAVORS_END: ("favors the end", Tone.BAD),
+    State.NO_BIAS: ("no bias above {margin}", Tone.GOOD),
+    State.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
+    State.NOT_TESTED: ("not tested", Tone.OPEN),
 }
 ORDER_BLIND_CELL = Label("none: word order plays no part", Tone.GOOD)
 CHANGE_STATES = {
-    ChangeState.BETTER: "better",
-    ChangeState.WORSE: "worse",
-    ChangeState.EQUIVALENT: "equivalent within {margin}",
-    ChangeState.INCONCLUSIVE: "inconclusive",
-    ChangeState.NOT_TESTED: "not tested",
+    ChangeState.BETTER: ("better", Tone.GOOD),
+    ChangeState.WORSE: ("worse", Tone.BAD),
+    ChangeState.EQUIVALENT: ("equivalent within {margin}", Tone.GOOD),
+    ChangeState.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
+    ChangeState.NOT_TESTED: ("not tested", Tone.OPEN),
 }
-#: The verdict in a sentence, by state and reason.
-VERDICTS: dict[tuple[State, Reason | None], str] = {
-    (State.FAVORS_START, None): (
+#: A model as the predicate of a title, whether or not it truncates evidence.
+PREDICATES = {
+    State.FAVORS_START: "favors the start",
+    State.FAVORS_END: "favors the end",
+    State.NO_BIAS: "shows no bias above {margin}",
+    State.INCONCLUSIVE: "may or may not have a position bias: inconclusive",
+    State.NOT_TESTED: "was not tested for position bias",
+}
+TRUNCATING_PREDICATES = {
+    State.FAVORS_START: (
+        "truncates {share} of the evidence; within its window it favors the start"
+    ),
+    State.FAVORS_END: "truncates {share} of the evidence; within its window it favors the end",
+    State.NO_BIAS: "truncates {share} of the evidence; within its window no bias above {margin}",
+    State.INCONCLUSIVE: "truncates {share} of the evidence; within its window bias inconclusive",
+    State.NOT_TESTED: "truncates {share} of the evidence; within its window not tested",
+}
+ORDER_BLIND = "No position bias: word order plays no part in its scores."
+#: The verdict in a sentence, by state, and by reason where it is inconclusive.
+VERDICTS: dict[State | Reason, str] = {
+    State.FAVORS_START: (
         "Favors the start (primacy bias): the same evidence scores {size} points higher in the "
-        "first third of the {place} than in the last {ends}."
+        "first third of the {place} than in the last{ends}."
     ),
-    (State.FAVORS_END, None): (
+    State.FAVORS_END: (
         "Favors the end (recency bias): the same evidence scores {size} points lower in the "
-        "first third of the {place} than in the last {ends}."
+        "first third of the {place} than in the last{ends}."
     ),
-    (State.NO_BIAS, None): "Within the {place}: no bias above {margin}{small}, {points}.",
-    (
-        State.NO_BIAS,
-        Reason.ORDER_BLIND,
-    ): "No position bias: word order plays no part in its scores.",
-    (State.INCONCLUSIVE, Reason.WIDE_INTERVAL): "Inconclusive: {bounds}. {needed}",
-    (
-        State.INCONCLUSIVE,
-        Reason.FEW_DOCUMENTS,
-    ): "Inconclusive: too few of {found} have evidence at both ends. {needed}",
-    (
-        State.INCONCLUSIVE,
-        Reason.NO_ROOM,
-    ): "Inconclusive: {nearly} evidence is found, wherever it is (nDCG@10 {mean}).",
-    (
-        State.NOT_TESTED,
-        Reason.WINDOW_UNKNOWN,
-    ): "Not tested within the window, which is unknown: `posir window MODEL`.",
-    (
-        State.NOT_TESTED,
-        Reason.WINDOW_DIFFERS,
-    ): "Not tested within the window: the subsets were read with different windows.",
-    (
-        State.NOT_TESTED,
-        Reason.NOT_STORED,
-    ): "Not tested: the result has no rotated versions. Run the model again.",
-    (
-        State.NOT_TESTED,
-        Reason.PARTLY_STORED,
-    ): "Not tested: some subsets have no rotated versions. Run the model again.",
-    (State.NOT_TESTED, Reason.NO_TEXTS): (
-        "Not tested: a run file has ranks only. `posir score RUN --embedder MODEL` tests it."
+    State.NO_BIAS: "Within the {place}: no bias above {margin}, {points}.",
+    State.NOT_TESTED: "Not tested.",
+    Reason.ORDER_BLIND: ORDER_BLIND,
+    Reason.WIDE_INTERVAL: (
+        "Inconclusive: at most {start} points toward the start, at most {end} toward the end."
     ),
-    (State.NOT_TESTED, Reason.SCORES_DIFFER): (
-        "Not tested: the embedder does not give the scores of the run. Name the model that made "
-        "it with --embedder."
+    Reason.FEW_DOCUMENTS: "Inconclusive: too few of {found} have evidence at both ends.",
+    Reason.NO_ROOM: (
+        "Inconclusive: nearly all or nearly no evidence is found, wherever it is (nDCG@10 {mean})."
     ),
-    (State.NOT_TESTED, Reason.ONE_UNIT): "Not tested: no document has two sentences.",
-    (
-        State.NOT_TESTED,
-        Reason.SEVERAL_POSITIONS,
-    ): "Not tested: each question has several places of evidence.",
+}
+#: Why nothing was tested, of a model or of a change.
+UNTESTED = {
+    Reason.WINDOW_UNKNOWN: "The window is unknown: `posir window MODEL`.",
+    Reason.WINDOW_DIFFERS: "The windows differ.",
+    Reason.NOT_STORED: "There are no rotated versions.",
+    Reason.PARTLY_STORED: "Some subsets have no rotated versions.",
+    Reason.NO_TEXTS: "A run file has ranks only. `posir score RUN --embedder MODEL` tests it.",
+    Reason.SCORES_DIFFER: "The embedder does not give the scores of the run.",
+    Reason.ONE_UNIT: "No document has two sentences.",
+    Reason.SEVERAL_POSITIONS: "Each question has several places of evidence.",
+    Reason.OTHER_DATA: "The versions of the documents differ.",
 }
 #: What is needed, by unit.
 NEEDED = {
@@ -123,9 +111,6 @@ NEEDED = {
     "questions were tested.",
     "documents": "At least {number} are needed.",
 }
-#: The same without a number, and where more data of the same kind would not decide.
-MORE_NEEDED = "More questions are needed to decide."
-ENDS_NEEDED = "Evidence at other positions is needed to decide."
 #: Next steps in a sentence.
 STEPS = {
     NextStep.CHUNK: "search in chunks that fit the window",
@@ -137,83 +122,36 @@ STEPS = {
     NextStep.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
     NextStep.NONE: "nothing to do",
 }
-TRUNCATED = "The same evidence scores {size} points {lower} where it is truncated {ends}."
+NONE_TRUNCATED = "No evidence is truncated."
+TRUNCATED_SHARE = "{share} of the evidence is truncated."
+TRUNCATED = "The same evidence scores {size} points {lower} where it is truncated{ends}."
 TRUNCATION_OPEN = "Whether truncated evidence scores lower is inconclusive: {points}."
 OBSERVED = (
-    "Observed: evidence at the start scores {size} points {higher} {ends}. These are different "
+    "Observed: evidence at the start scores {size} points {higher}{ends}. These are different "
     "questions; their difficulty is part of it."
 )
-OBSERVED_ALONE = (
-    "Observed: evidence at the start scores {size} points {higher}. These are different "
-    "questions; their difficulty is part of it."
-)
-MIDDLE = "The middle third of the {place} scores {size} points {higher} than its ends {ends}."
+MIDDLE = "The middle third of the {place} scores {size} points {higher} than its ends{ends}."
 #: Changes in a sentence. {b} and {a} are names of systems, {metric} of the metric.
-CHANGES: dict[tuple[ChangeState, Reason | None], str] = {
-    (ChangeState.BETTER, None): "{b} is better than {a} in {metric}: {points}.",
-    (ChangeState.WORSE, None): "{b} is worse than {a} in {metric}: {points}.",
-    (
-        ChangeState.EQUIVALENT,
-        None,
-    ): "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
-    (
-        ChangeState.INCONCLUSIVE,
-        Reason.WIDE_INTERVAL,
-    ): "{metric} of {b} and {a}: inconclusive, {points}.{needed}",
-    (
-        ChangeState.INCONCLUSIVE,
-        Reason.FEW_DOCUMENTS,
-    ): "{metric} of {b} and {a}: inconclusive, too few documents.{needed}",
-    (ChangeState.INCONCLUSIVE, Reason.DIRECTION_UNKNOWN): (
-        "{metric} of {b} and {a}: inconclusive. It changes by {points}, but which of the two is "
-        "nearer to 0 is open."
-    ),
-    (ChangeState.NOT_TESTED, Reason.WINDOW_DIFFERS): (
-        "{metric} of {b} and {a}: not tested, since their windows differ. nDCG@10 and the effect "
-        "in whole documents compare them."
-    ),
-    (
-        ChangeState.NOT_TESTED,
-        Reason.OTHER_DATA,
-    ): "{metric} of {b} and {a}: not tested on the same versions.",
-    (
-        ChangeState.NOT_TESTED,
-        Reason.WINDOW_UNKNOWN,
-    ): "{metric} of {b} and {a}: not tested, since a window is unknown.",
-    (
-        ChangeState.NOT_TESTED,
-        Reason.NOT_STORED,
-    ): "{metric} of {b} and {a}: not tested, since a result has no rotated versions.",
-    (ChangeState.NOT_TESTED, Reason.PARTLY_STORED): (
-        "{metric} of {b} and {a}: not tested, since some subsets have no rotated versions."
-    ),
-    (
-        ChangeState.NOT_TESTED,
-        Reason.NO_TEXTS,
-    ): "{metric} of {b} and {a}: not tested, since a run file has ranks only.",
-    (ChangeState.NOT_TESTED, Reason.SCORES_DIFFER): (
-        "{metric} of {b} and {a}: not tested, since an embedder does not give the scores of its "
-        "run."
-    ),
-    (
-        ChangeState.NOT_TESTED,
-        Reason.ONE_UNIT,
-    ): "{metric} of {b} and {a}: not tested, since no document has two sentences.",
-    (ChangeState.NOT_TESTED, Reason.SEVERAL_POSITIONS): (
-        "{metric} of {b} and {a}: not tested, since each question has several places of evidence."
-    ),
+CHANGES = {
+    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}.",
+    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}.",
+    ChangeState.EQUIVALENT: "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
+    ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
+    ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
 }
-#: How a change of a position effect that is shown is told.
-MORE_BIASED = "{b} favors the {end} by {size} points more than {a} {ends}, on the same versions."
-WINDOW = "window"
-DOCUMENT = "document"
+#: Why a change is inconclusive; nothing is to be said of a wide interval.
+OPEN_CHANGES = {
+    Reason.FEW_DOCUMENTS: "There are too few documents.",
+    Reason.DIRECTION_UNKNOWN: "Which of the two is nearer to 0 is open.",
+}
 
 
 def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
     """Return a state in a few words, for a cell of a table or a title: `no bias above 5 points`."""
     if reason is Reason.ORDER_BLIND:
         return ORDER_BLIND_CELL
-    return Label(STATES[state].format(margin=format_margin(margin)), TONES.get(state, Tone.OPEN))
+    words, tone = STATES[state]
+    return Label(words.format(margin=format_margin(margin)), tone)
 
 
 def label_state(findings: GroupFindings) -> Label:
@@ -227,56 +165,44 @@ def describe_group(findings: GroupFindings) -> str:
     return " ".join(part for part in parts if part)
 
 
+def _name_place(findings: GroupFindings) -> str:
+    return "document" if findings.read.kind is ReadKind.ALL else "window"
+
+
 def describe_verdict(findings: GroupFindings) -> str:
-    """Return the verdict as a sentence, with the interval that it follows from."""
+    """Return the verdict as a sentence, with the interval that it follows from; then the reason if
+    it was not tested, and the questions or documents that would decide.
+    """
     verdict = findings.verdict
-    assert verdict.state is not None
-    template = VERDICTS[verdict.state, verdict.reason]
-    reads_all = findings.read.kind is ReadKind.ALL
-    values = {"place": DOCUMENT if reads_all else WINDOW, "margin": format_margin(findings.margin)}
-    if verdict.estimate is not None:
-        values |= _size(verdict) | {
-            "points": format_finding(verdict),
-            "bounds": _bound(verdict.estimate.interval),
-            "small": _name_small_bias(verdict),
-        }
-    values |= _describe_missing(findings)
-    return template.format(**values)
-
-
-def _describe_missing(findings: GroupFindings) -> dict[str, str]:
-    """Return the values for the template of a verdict that lacks data."""
-    needed = findings.verdict.needed
-    without_number = ENDS_NEEDED if findings.verdict.reason is Reason.FEW_DOCUMENTS else MORE_NEEDED
-    mean = findings.value(Quantity.NDCG_AT_10) or 0.0
-    return {
-        "needed": _describe_needed(findings, needed) if needed else without_number,
-        "found": pluralize(findings.tested_documents, "document"),
-        "nearly": "nearly all" if mean > 0.5 else "nearly no",
-        "mean": numbers.format_percent(mean, ".0f"),
-    }
-
-
-def _describe_needed(findings: GroupFindings, needed: Needed) -> str:
-    return NEEDED[needed.unit.value].format(
-        number=f"{needed.number:,}",
-        tested=f"{findings.tested_questions:,}",
-        all=f"{findings.questions:,}",
-    )
-
-
-def _name_small_bias(verdict: Finding) -> str:
-    """Name a bias below the margin, if the interval excludes 0."""
-    if not verdict.excludes_zero or verdict.estimate is None:
-        return ""
-    return f" (a small one to the {'start' if verdict.estimate.value > 0 else 'end'})"
-
-
-def _bound(interval: Interval | None) -> str:
-    """Bound an effect toward either end; each bound is one-sided at 97.5%."""
+    reason = findings.reason
+    key: State | Reason = findings.state
+    if reason and reason in VERDICTS:
+        key = reason
+    interval = verdict.estimate.interval if verdict.estimate else None
     low, high = interval or (-1.0, 1.0)
-    start, end = (numbers.format_percent(max(bound, 0.0)) for bound in (high, -low))
-    return f"at most {start} points toward the start, at most {end} toward the end"
+    mean = findings.value(Quantity.NDCG_AT_10)
+    sentences = [
+        VERDICTS[key].format(
+            place=_name_place(findings),
+            margin=format_margin(findings.margin),
+            points=format_finding(verdict),
+            start=numbers.format_percent(max(high, 0.0)),
+            end=numbers.format_percent(max(-low, 0.0)),
+            found=pluralize(findings.tested_documents, "document"),
+            mean=numbers.format_percent(mean, ".0f"),
+            **_size(verdict),
+        )
+    ]
+    if findings.state is State.NOT_TESTED and reason:
+        sentences.append(UNTESTED[reason])
+    if verdict.needed:
+        needed = NEEDED[verdict.needed.unit].format(
+            number=f"{verdict.needed.number:,}",
+            tested=f"{findings.tested_questions:,}",
+            all=f"{findings.questions:,}",
+        )
+        sentences.append(needed)
+    return " ".join(sentences)
 
 
 def describe_truncation(findings: GroupFindings) -> str:
@@ -286,20 +212,21 @@ def describe_truncation(findings: GroupFindings) -> str:
     if findings.read.kind is not ReadKind.PART:
         return ""
     share = findings.value(Quantity.UNREAD_SHARE)
-    reads = f"Reads {findings.read.phrase}."
-    if share == 0:
-        return f"{reads} No evidence is truncated."
     loss = findings[Quantity.TRUNCATION_LOSS]
-    if loss.estimate is None:
-        return (
-            reads
-            if share is None
-            else f"{reads} {format_evidence_share(share)} of the evidence is truncated."
-        )
-    if not loss.excludes_zero:
-        return f"{reads} {TRUNCATION_OPEN.format(points=format_finding(loss))}"
-    lower = "lower" if loss.estimate.value > 0 else "higher"
-    return f"{reads} {TRUNCATED.format(lower=lower, **_size(loss))}"
+    lower = "lower" if loss.estimate and loss.estimate.value > 0 else "higher"
+    if share == 0:
+        truncated = NONE_TRUNCATED
+    elif loss.estimate is None:
+        truncated = "" if share is None else TRUNCATED_SHARE
+    else:
+        truncated = TRUNCATED if loss.excludes_zero else TRUNCATION_OPEN
+    text = truncated.format(
+        share=format_evidence_share(share or 0.0),
+        points=format_finding(loss),
+        lower=lower,
+        **_size(loss),
+    )
+    return f"Reads {findings.read.phrase}. {text}".rstrip()
 
 
 def describe_middle(findings: GroupFindings) -> str:
@@ -307,15 +234,11 @@ def describe_middle(findings: GroupFindings) -> str:
     0.
     """
     middle = findings[Quantity.MIDDLE_MINUS_ENDS]
-    if (
-        middle.estimate is None
-        or not middle.excludes_zero
-        or findings.state in (State.FAVORS_START, State.FAVORS_END)
-    ):
+    is_biased = findings.state in (State.FAVORS_START, State.FAVORS_END)
+    if is_biased or middle.estimate is None or not middle.excludes_zero:
         return ""
-    place = DOCUMENT if findings.read.kind is ReadKind.ALL else WINDOW
     higher = "higher" if middle.estimate.value > 0 else "lower"
-    return MIDDLE.format(place=place, higher=higher, **_size(middle))
+    return MIDDLE.format(place=_name_place(findings), higher=higher, **_size(middle))
 
 
 def describe_observed(findings: GroupFindings) -> str:
@@ -326,39 +249,47 @@ def describe_observed(findings: GroupFindings) -> str:
     if observed.estimate is None:
         return ""
     higher = "higher" if observed.estimate.value > 0 else "lower"
-    template = OBSERVED if observed.estimate.interval else OBSERVED_ALONE
-    return template.format(higher=higher, **_size(observed))
+    return OBSERVED.format(higher=higher, **_size(observed))
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
     """Return the next steps as a sentence; a larger task is named if it has as many questions as
     are needed.
     """
-    steps = [_describe_step(advice, task) for advice in advise(findings)]
-    text = ", or ".join(steps)
-    return f"Next: {text}." if advise(findings)[0].step is not NextStep.NONE else "Nothing to do."
+    steps = advise(findings)
+    if steps[0].step is NextStep.NONE:
+        return "Nothing to do."
+    return f"Next: {', or '.join(_describe_step(advice, task) for advice in steps)}."
+
+
+def describe_steps(findings: GroupFindings, task: str = "") -> str:
+    """Return the next steps as a sentence each."""
+    steps = [_capitalize(_describe_step(advice, task)) for advice in advise(findings)]
+    return f"{'. '.join(steps)}."
 
 
 def _describe_step(advice: Advice, task: str) -> str:
     text = STEPS[advice.step].format(number=f"{advice.number or 0:,}")
-    larger = find_larger_task(task, advice.number or 0) if advice.number and task else ""
+    larger = find_larger_task(task, advice.number) if advice.number and task else ""
     return f"{text} ({larger})" if larger else text
 
 
-def describe_sample(findings: GroupFindings, task: str, versions: int = 2) -> str:
+def describe_sample(findings: GroupFindings, task: str) -> str:
     """Return the size of the data and of the test: `PosIR-Mini · 720 queries on 72 documents, each
     rotated twice`.
     """
-    size = (
-        f"{task} · {pluralize(findings.questions, 'query', 'queries')} on "
-        f"{pluralize(findings.documents, 'document')}"
-    )
+    size = f"{task} · {format_queries(findings.questions)} on "
+    size += pluralize(findings.documents, "document")
     if not findings.tested_documents:
         return size
-    times = "twice" if versions == 2 else f"{versions} times"
     if findings.tested_documents == findings.documents:
-        return f"{size}, each rotated {times}"
-    return f"{size}, {findings.tested_documents:,} of them rotated {times}"
+        return f"{size}, each rotated twice"
+    return f"{size}, {findings.tested_documents:,} of them rotated twice"
+
+
+def format_queries(queries: int | None) -> str:
+    """Format a number of queries with its noun."""
+    return pluralize(queries or 0, "query", "queries")
 
 
 def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
@@ -376,36 +307,22 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
     )
     described = ranked[: 1 if len(rows) < 3 else 2]
     yield ""
-    for name, findings in described[:-1]:
+    for number, (name, findings) in enumerate(described, 1):
         yield name
-        yield f" {phrase_finding(findings)}; "
-    for name, findings in described[-1:]:
-        yield name
-        yield f" {phrase_finding(findings)}"
+        end = "; " if number < len(described) else ""
+        yield f" {phrase_finding(findings)}{end}"
 
 
 def phrase_finding(findings: GroupFindings) -> str:
     """Describe a model by a predicate: `truncates 59% of the evidence; within its window
     inconclusive`.
     """
-    share = findings.value(Quantity.UNREAD_SHARE)
-    state = STATES[findings.state].format(margin=format_margin(findings.margin))
     if findings.reason is Reason.ORDER_BLIND:
         return "has no position bias: word order plays no part in its scores"
-    if share:
-        truncated = f"truncates {format_evidence_share(share)} of the evidence"
-        return f"{truncated}; within its window {_phrase_state(findings.state, state)}"
-    return {
-        State.NO_BIAS: f"shows {state}",
-        State.INCONCLUSIVE: "may or may not have a position bias: inconclusive",
-        State.NOT_TESTED: "was not tested for position bias",
-    }.get(findings.state, state)
-
-
-def _phrase_state(state: State, label: str) -> str:
-    if state in (State.FAVORS_START, State.FAVORS_END):
-        return f"it {label}"
-    return f"bias {label}" if state is State.INCONCLUSIVE else label
+    share = findings.value(Quantity.UNREAD_SHARE) or 0.0
+    template = (TRUNCATING_PREDICATES if share else PREDICATES)[findings.state]
+    margin = format_margin(findings.margin)
+    return template.format(share=format_evidence_share(share), margin=margin)
 
 
 def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[str, str]]:
@@ -413,47 +330,37 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
     yield "How well", f"nDCG@10 {format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)}."
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect", f"{format_finding(effect)}." if effect.estimate else "Not tested."
-    yield "Truncated", describe_truncation(findings) or _describe_reading(findings.read)
-    verdict = (describe_verdict(findings), describe_middle(findings))
-    yield "Bias within the window", " ".join(part for part in verdict if part)
-    steps = " ".join(f"{_capitalize(_describe_step(advice, task))}." for advice in advise(findings))
-    yield "Next", steps
+    is_known = findings.read.kind is not ReadKind.UNKNOWN
+    reading = "Reads all of a text." if is_known else "The window is unknown."
+    yield "Truncated", describe_truncation(findings) or reading
+    verdict = f"{describe_verdict(findings)} {describe_middle(findings)}"
+    yield "Bias within the window", verdict.rstrip()
+    yield "Next", describe_steps(findings, task)
 
 
 def _capitalize(text: str) -> str:
     return text[0].upper() + text[1:]
 
 
-def _describe_reading(read: ReadPart) -> str:
-    return "Reads all of a text." if read.kind is ReadKind.ALL else "The window is unknown."
-
-
 def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     """Yield what a picture rests on: a name with its definition in parentheses, and a value."""
-    yield (
-        "nDCG@10 (100: always ranked first)",
-        format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
-    )
+    ndcg = format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
+    yield "nDCG@10 (100: always ranked first)", ndcg
     yield from list_effects(findings)
-    yield "Next", describe_advice(findings)
+    yield "Next", describe_steps(findings)
 
 
 def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
     """Yield the effects of position and truncation: a name with its definition in parentheses, and
     a value.
     """
-    effect = findings[Quantity.POSITION_EFFECT]
-    yield (
-        "Position effect (same evidence, first minus last third of the document)",
-        format_finding(effect),
-    )
+    effect = format_finding(findings[Quantity.POSITION_EFFECT])
+    yield "Position effect (same evidence, first minus last third of the document)", effect
     share = findings.value(Quantity.UNREAD_SHARE)
     if share:
         yield "Truncated", f"{format_evidence_share(share)} of the evidence"
-        yield (
-            "Truncation loss (same evidence, read minus truncated)",
-            format_finding(findings[Quantity.TRUNCATION_LOSS]),
-        )
+        loss = format_finding(findings[Quantity.TRUNCATION_LOSS])
+        yield "Truncation loss (same evidence, read minus truncated)", loss
     elif findings.read.kind is ReadKind.UNKNOWN:
         yield "Truncated", "unknown"
     label = label_state(findings)
@@ -463,8 +370,8 @@ def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
 
 def name_change(state: ChangeState, margin: float) -> Label:
     """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
-    words = CHANGE_STATES[state].format(margin=format_margin(margin))
-    return Label(words, TONES.get(state, Tone.OPEN))
+    words, tone = CHANGE_STATES[state]
+    return Label(words.format(margin=format_margin(margin)), tone)
 
 
 def label_change(change: ChangeRow) -> Label:
@@ -489,24 +396,29 @@ def format_difference(change: ChangeRow) -> str:
 
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
-    """Describe a change in a sentence, with other names for the two systems if given."""
+    """Describe a change in a sentence, with other names for the two systems if given; then why it
+    is not decided, and the questions or documents that would decide.
+    """
     assert change.state is not None
-    text = CHANGES[change.state, change.reason].format(
+    text = CHANGES[change.state].format(
         a=a or change.subject.baseline,
         b=b or change.subject.model,
         metric=change.metric,
         margin=format_margin(change.margin),
-        points=format_difference(change),
-        needed=_describe_needed_change(change),
+        points=format_difference(change) or "no interval",
     )
     # Metrics begin these sentences; nDCG@10 is never capitalized.
-    return text if change.metric is Metric.NDCG_AT_10 else _capitalize(text)
+    sentences = [text if change.metric is Metric.NDCG_AT_10 else _capitalize(text)]
+    if change.reason:
+        sentences.append((UNTESTED | OPEN_CHANGES).get(change.reason, ""))
+    sentences.append(_describe_needed_change(change))
+    return " ".join(filter(None, sentences))
 
 
 def _describe_needed_change(change: ChangeRow) -> str:
     if change.needed is None:
         return ""
-    return f" About {change.needed.number:,} {change.needed.unit} are needed to decide."
+    return f"About {change.needed.number:,} {change.needed.unit} are needed to decide."
 
 
 def describe_ndcg_change(change: ChangeRow) -> str:
@@ -517,37 +429,11 @@ def describe_ndcg_change(change: ChangeRow) -> str:
     b = change.subject.model
     if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
         higher = "higher" if change.estimate.value > 0 else "lower"
-        return f"{b} scores {_absolute(change.estimate, f'points {higher} than {a}')}"
+        size = numbers.format_percent(abs(change.estimate.value))
+        return f"{b} scores {size} points {higher} than {a}{_format_ends(change.estimate)}"
     if change.state is ChangeState.EQUIVALENT:
         return f"{b} and {a} are {label_change(change)} of nDCG@10"
     return f"nDCG@10 of {b} and {a}: inconclusive"
-
-
-def describe_effect_change(change: ChangeRow) -> str:
-    """Describe how a better or worse position effect changes: `B favors the start by 6.7 points
-    more than A [4.2, 9.1], ...`.
-    """
-    if change.state not in (ChangeState.BETTER, ChangeState.WORSE) or not change.estimate:
-        return ""
-    return MORE_BIASED.format(
-        a=change.subject.baseline,
-        b=change.subject.model,
-        end="start" if change.estimate.value > 0 else "end",
-        size=numbers.format_percent(abs(change.estimate.value)),
-        ends=_format_ends(change.estimate),
-    )
-
-
-def _absolute(estimate: Estimate, words: str) -> str:
-    return (
-        f"{numbers.format_percent(abs(estimate.value))} {words} {_format_ends(estimate)}".rstrip()
-    )
-
-
-def describe_questions(task: str, queries: int, documents: int) -> str:
-    """Return the size of the data of a task, and what is known of it."""
-    size = f"{pluralize(queries, 'question')} about {pluralize(documents, 'document')}"
-    return f"{task}: {size}, each with the exact position of its answer."
 
 
 def format_margin(margin: float) -> str:
@@ -574,12 +460,10 @@ def format_finding(finding: Finding, *, with_level: bool = True) -> str:
     """Return an effect in points with its interval, and its level unless that is 95%: `+4.2 [+1.0,
     +7.4]`.
     """
-    if finding.estimate is None:
-        return numbers.MISSING
-    if finding.estimate.interval == (0.0, 0.0):
+    if finding.estimate and finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
     text = numbers.format_estimate(finding.estimate, numbers.format_points)
-    return f"{text}{_name_level(finding.level)}" if with_level else text
+    return f"{text}{_name_level(finding.level)}" if with_level and finding.estimate else text
 
 
 def _name_level(level: float) -> str:
@@ -587,29 +471,24 @@ def _name_level(level: float) -> str:
 
 
 def _size(finding: Finding) -> dict[str, str]:
-    """Return the size of an effect and the ends of its interval without signs, for a template."""
-    assert finding.estimate is not None
+    """Return the size of an effect and, after a space, the ends of its interval without signs, for
+    a template.
+    """
+    if finding.estimate is None:
+        return {}
     ends = f"{_format_ends(finding.estimate)}{_name_level(finding.level)}"
     return {"size": numbers.format_percent(abs(finding.estimate.value)), "ends": ends}
 
 
 def _format_ends(estimate: Estimate) -> str:
-    """Return an interval on the side of its value: `[4.0, 12.2]`; with signs turned if the value is
-    negative.
+    """Return an interval after a space, on the side of its value: ` [4.0, 12.2]`; with signs turned
+    if the value is negative.
     """
     if estimate.interval is None:
         return ""
     sign = 1 if estimate.value >= 0 else -1
     low, high = sorted(sign * end for end in estimate.interval)
-    return f"[{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
-
-
-#: How a plan is told.
-PLAN = "{truth}, '{state}' has a probability of {power:g} on {questions} about {documents}."
-BELOW_MARGIN = (
-    "An effect of {size} points is below the margin of {margin}: with many questions the state is "
-    "'{state}'."
-)
+    return f" [{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
@@ -617,35 +496,6 @@ def name_planned_state(state: State | ChangeState, margin: float) -> str:
     if isinstance(state, State):
         return name_state(state, margin)
     return name_change(state, margin)
-
-
-def describe_plan(
-    state: State | ChangeState,
-    effect: float | None,
-    questions: int | None,
-    documents: int | None,
-    power: float,
-    margin: float,
-) -> str:
-    """Describe the questions and documents that lead to a state."""
-    name = name_planned_state(state, margin)
-    if questions is None or documents is None:
-        size = numbers.format_percent(effect)
-        return BELOW_MARGIN.format(
-            size=size, margin=format_margin(margin), state=name_state(State.NO_BIAS, margin)
-        )
-    truth = (
-        f"With a position effect of {numbers.format_percent(effect)} points"
-        if effect
-        else "Without an effect"
-    )
-    return PLAN.format(
-        truth=truth,
-        state=name,
-        power=power,
-        questions=pluralize(questions, "question"),
-        documents=pluralize(documents, "document"),
-    )
 
 
 #: What is shown where nothing is known of the effect of position.
@@ -657,25 +507,6 @@ CURVE_TITLE = "nDCG@10 by position of the evidence"
 def title_curve(findings: GroupFindings | None) -> str:
     """Return a finding as the title of a chart; without one, the subject of the chart."""
     return _capitalize(phrase_finding(findings)) if findings else CURVE_TITLE
-
-
-def title_lengths(first: Estimate, last: Estimate) -> str:
-    """Return nDCG@10 of the shortest and of the longest documents as a title."""
-    scores = (numbers.format_percent(estimate.value) for estimate in (first, last))
-    return "nDCG@10 is {} in the shortest documents, {} in the longest".format(*scores)
-
-
-def describe_ranking(
-    best: tuple[str, Estimate | None], worst: tuple[str, Estimate | None], models: int
-) -> str:
-    """Name the best and the worst of several models, given names and nDCG@10."""
-    scores = [
-        numbers.format_percent(estimate.value if estimate else None)
-        for _, estimate in (best, worst)
-    ]
-    if models > 2:
-        return f"{best[0]} finds it best (nDCG@10 {scores[0]}), {worst[0]} worst ({scores[1]})."
-    return f"{best[0]} finds it better (nDCG@10 {scores[0]}) than {worst[0]} ({scores[1]})."
 
 
 def count_truncating(truncating: int, models: int) -> str:
@@ -695,19 +526,25 @@ def count_truncation(shares: Sequence[float], results: int) -> str:
     return f"{len(shares):,} of {results:,} truncate {ends} of the evidence."
 
 
-def count_states(counts: Mapping[Label, int]) -> str:
+def count_states(counts: Counter[Label]) -> str:
     """Count the results with each state."""
-    ordered = sorted(counts.items(), key=lambda item: -item[1])
-    return f"Bias within the window: {', '.join(f'{count:,} {state}' for state, count in ordered)}."
+    return f"Bias within the window: {_list_counts(counts)}."
+
+
+def _list_counts(counts: Counter[Label]) -> str:
+    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+
+
+FALSE_ALARMS = (
+    "If none of {number} had any bias, about {alarms:g} would be expected to favor an end by "
+    "chance."
+)
 
 
 def describe_false_alarms(decided: int) -> str:
     """Describe the number of results that are expected to favor an end by chance."""
-    by_chance = numbers.format_number(decided * (1 - LEVEL), ".1f").removesuffix(".0")
-    return (
-        f"If none of {decided:,} had any bias, about {by_chance} would be expected to favor an "
-        "end by chance."
-    )
+    alarms = round(decided * (1 - LEVEL), 1)
+    return FALSE_ALARMS.format(number=f"{decided:,}", alarms=alarms)
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
@@ -794,20 +631,15 @@ WINDOWS = {
     ),
     "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
 }
-FEWER_TOKENS = "It reads only {length} of the {claimed} tokens that {claimant} claims, and {rest}."
 REFUSES = "refuses longer texts"
 IGNORES = "ignores the rest without an error"
 ABOUT_ENGLISH = (
     "That is about the {part} {characters:,} characters, or {words:,.0f} words, of English."
 )
-NOT_READ = "{rest} does not change its {output}."
+NOT_READ = "The rest does not change its {output}."
 REQUIREMENT = "{verb} enough: {required:,} tokens are required."
-START_REQUIREMENT = (
-    "{verb} enough: {required:,} tokens are required from the start without a gap, {number}."
-)
 READS_ALL_TEXTS = "{model} reads {texts} to the end"
 NEVER_READS = "{model} never reads {share} of the words of {texts}"
-TRUNCATES_TEXTS = "{model} does not read all of {number:,} of {texts}"
 UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words are never read."
 WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
 SAME_ADVICE = "The advice is that of questions in their rarest words."
@@ -816,7 +648,7 @@ MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best ch
 FITTING_CHUNKS = "Search in chunks of {size} tokens: it reads no more. "
 SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
 TRUNCATED_SCORES = (
-    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}{guessed}."
+    "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
 )
 
 
@@ -835,70 +667,10 @@ def describe_sentence_scores(findings: GroupFindings) -> str:
     ).rstrip()
 
 
-def describe_truncated_scores(
-    read: str, score: float, shared: float, chance: float, *, is_guessed: bool
-) -> str:
-    """Describe nDCG@10 of truncated sentences next to BM25 in what is read, and to chance."""
-    return TRUNCATED_SCORES.format(
-        score=numbers.format_percent(score),
-        read=read,
-        shared=numbers.format_percent(shared),
-        chance=numbers.format_percent(chance),
-        guessed=": it is guessed from the topic" if is_guessed else "",
-    )
-
-
 CHUNK_COST = "It takes {cost:.1f} times as many vectors."
 WHOLE_SERVES = "No chunks find more than {whole}."
-CHUNK_ADVICE = "Search in {chunks}: nDCG@10 {rises} from {whole} to {value} on {texts}, with {cost}"
+CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
 BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
-CHUNK_CHOICE = (
-    "Advised: {reason}. Chunks overlap by half; queries in a text's own words favor small ones."
-)
-
-
-def describe_chunk_advice(
-    chunks: str,
-    texts: str,
-    scores: tuple[float, float],
-    *,
-    vectors: float | None,
-    cost: float,
-    is_better: bool,
-    best: tuple[str, float, float] | None,
-) -> str:
-    """Describe the advised chunks.
-
-    Args:
-        chunks: Their name.
-        texts: The texts that they were measured on.
-        scores: nDCG@10 of whole texts and of the chunks.
-        vectors: Mean number of chunks of a text, if it is known.
-        cost: Vectors relative to whole texts.
-        is_better: Whether the chunks are better than whole texts.
-        best: Name, nDCG@10 and vectors relative to the advised chunks of the best ones, if others
-            are better.
-    """
-    whole, value = map(numbers.format_percent, scores)
-    text = CHUNK_ADVICE.format(
-        chunks=chunks,
-        rises="rises" if is_better else "changes",
-        whole=whole,
-        value=value,
-        texts=texts,
-        cost=f"about {vectors:,.0f} vectors a text" if vectors else f"{cost:.1f} times the vectors",
-    )
-    if best:
-        name, score, times = best
-        text += BEST_CHUNKS.format(chunks=name, value=numbers.format_percent(score), times=times)
-    return f"{text}."
-
-
-def note_chunk_choice(*, is_better: bool) -> str:
-    """Explain why chunks are advised."""
-    reason = "the fewest vectors of those that are better than whole"
-    return CHUNK_CHOICE.format(reason=reason if is_better else "as good, for fewer vectors")
-
 
 #: How recall in two parts of the documents differs; {recall} is `Recall (document, rarest words)`.
 RECALL: dict[ChangeState, str] = {
@@ -967,57 +739,44 @@ LIMIT_REASONS = {
     LimitReason.WITHIN: "the whole interval is within the limit",
     LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
     LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
-    LimitReason.NOT_TESTED: "{value} was not tested on these questions",
+    LimitReason.NOT_TESTED: "{metric} was not tested on these questions",
     LimitReason.UNKNOWN: "{metric} is not known of it",
     LimitReason.NO_QUESTIONS: "there are no questions of this length",
 }
 
 
-def describe_limit(
-    reason: LimitReason,
-    metric: Metric,
-    subject: ChangeSubject,
-    documents: int | None = None,
-    needed: Needed | None = None,
-) -> str:
-    """Describe the reason for the verdict on a limit, given the number of documents if they are too
-    few, and how many are needed.
-    """
+def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
+    """Describe the reason for the verdict on a limit of a change or a score."""
     if reason is LimitReason.FEW_DOCUMENTS:
-        required = needed.number if needed else MIN_DOCUMENTS
-        return describe_few(required, documents or 0, subject.counted)
-    value = f"the change of {metric}" if subject.baseline else metric.value
-    return LIMIT_REASONS[reason].format(metric=metric, value=value)
-
-
-def count_states_of_changes(changes: Iterable[ChangeRow]) -> str:
-    """Count the changes with each state: `2 better, 1 inconclusive`."""
-    counts = Counter(label_change(change) for change in changes)
-    return ", ".join(f"{count:,} {state}" for state, count in counts.most_common())
+        needed = row.needed.number if row.needed else MIN_DOCUMENTS
+        return describe_few(needed, row.subject.documents, row.subject.counted)
+    return LIMIT_REASONS[reason].format(metric=row.metric)
 
 
 def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
     """Title the changes of models in one metric; without changes, their number."""
     title = f"{pluralize(models, 'model')} against {baseline}"
-    return (
-        f"{title} in {changes[0].metric}: {count_states_of_changes(changes)}" if changes else title
-    )
+    if not changes:
+        return title
+    return f"{title} in {changes[0].metric}: {_list_counts(Counter(map(label_change, changes)))}"
 
 
 def count_changes(changes: Sequence[ChangeRow]) -> str:
     """Count the changes over all lengths in one metric with each state."""
     pairs = pluralize(len(changes), "pair")
-    states = count_states_of_changes(changes)
+    states = _list_counts(Counter(map(label_change, changes)))
     return f"Change in {changes[0].metric} over all lengths, {pairs}: {states}."
+
+
+CHANCE_CHANGES = (
+    "If none of them differed, about {alarms:g} would be expected to be called better or worse by "
+    "chance."
+)
 
 
 def describe_chance_changes(pairs: int) -> str:
     """Describe the number of pairs that are expected to differ by chance."""
-    by_chance = f"{pairs * (1 - LEVEL):.1f}".removesuffix(".0")
-    return (
-        f"If none of them differed, about {by_chance} would be expected to be called better or "
-        "worse by chance."
-    )
+    return CHANCE_CHANGES.format(alarms=round(pairs * (1 - LEVEL), 1))
 
 
 def describe_windows(change: ChangeRow) -> str:
@@ -1027,24 +786,6 @@ def describe_windows(change: ChangeRow) -> str:
         return ""
     subject = change.subject
     return f"{subject.model} reads {second.phrase}, {subject.baseline} {first.phrase}."
-
-
-def describe_pair(changes: Sequence[ChangeRow]) -> list[str]:
-    """Describe what the title of a page of one pair leaves open: the position effect, both windows,
-    and the data.
-    """
-    subject = changes[0].subject
-    if subject.is_judged:
-        documents = pluralize(subject.documents, subject.counted)
-        return [f"{subject.task}: {pluralize(subject.queries, 'question')} on {documents}."]
-    effects = [change for change in changes if change.metric is Metric.POSITION_EFFECT]
-    sentences = [
-        *map(describe_effect_change, effects[:1]),
-        describe_windows(changes[0]),
-        describe_questions(subject.task, subject.queries, subject.documents),
-        "Points are of nDCG@10 (100: always ranked first).",
-    ]
-    return [sentence for sentence in sentences if sentence]
 
 
 COLLAPSE = (
@@ -1103,7 +844,6 @@ def describe_model_window(label: str, findings: GroupFindings) -> str:
 
 #: Templates of its heading. The page also fills them, for the rows that pass its filters.
 BOARD = {
-    "empty": "No results yet.",
     "unranked": "No result here is ranked: all are partial, or on data that are not pinned.",
     "no_match": "No model passes these filters.",
     "models": "Of {models}, ",
@@ -1117,6 +857,14 @@ BOARD = {
     "{model}. ",
     "start_lower": "Evidence at the start scores {points} points lower than at the end with "
     "{model}. ",
+}
+#: Why a result is not ranked, with the revision of the pin or the paper.
+BOARD_UNRANKED = {
+    "not_pinned": "data not pinned",
+    "other_content": "not the content of revision {}",
+    "papers_data": "the papers' data",
+    "protocol": "protocol {}",
+    "other_mean": "mean over positions",
 }
 #: Documents of the shortest and the longest bucket, and of one between them.
 BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
@@ -1240,14 +988,19 @@ DESIGN_EFFECT = (
     "{effect:.1f} times that of independent queries (design effect)."
 )
 LEVELS = "Intervals of effects in the rows of lengths hold at the same time, each at {levels}."
+CUT_RANKINGS = (
+    "{model}, {task}: no relevant document is at ranks 11 to 100. If rankings end at rank 10, "
+    "Recall@100 is Recall@10."
+)
 #: The way in which tokens before the evidence were counted, if not with the model's own tokenizer.
 COUNTED = {
+    CountedWith.TOKENIZER: "",
     CountedWith.ESTIMATE: (
-        "That is estimated from the token counts in the data, not counted with the model's own "
+        " That is estimated from the token counts in the data, not counted with the model's own "
         "tokenizer."
     ),
     CountedWith.ROUGH_ESTIMATE: (
-        "That is roughly estimated from the token counts in the data; for languages other than "
+        " That is roughly estimated from the token counts in the data; for languages other than "
         "English, the model's own tokenizer may find several times as many."
     ),
 }
@@ -1257,20 +1010,7 @@ PLACES = (
     "thirds of the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places "
     "whose document is among the first 10: {recall_10}%, 100: {recall_100}%."
 )
-
-
-#: Heading of position effects, and what follows a task above a table of its lengths.
-POSITION_EFFECT, BY_LENGTH = "Position effect", "by length of the document"
-
-
-def format_queries(queries: int) -> str:
-    """Format a number of queries with its noun."""
-    return pluralize(queries, "query", "queries")
-
-
-def describe_ndcg(estimate: Estimate | None) -> str:
-    """Format nDCG@10 without its interval: `nDCG@10 58.3`."""
-    return f"nDCG@10 {numbers.format_percent(estimate.value if estimate else None)}"
+BY_LENGTH = "By length of the document"
 
 
 def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
@@ -1286,49 +1026,37 @@ def describe_counting(
     """Yield the window, what is truncated and how that was counted, if anything is known."""
     truncation = describe_truncation(findings)
     if truncation:
-        counted = COUNTED.get(counted_with, "") if counted_with else ""
-        yield f"{model}: {truncation} {counted}".rstrip()
+        counted = COUNTED[counted_with] if counted_with else ""
+        yield f"{model}: {truncation}{counted}"
 
 
 def describe_levels(levels: Sequence[float]) -> str:
-    """Say at which levels the intervals of lengths hold; empty without levels."""
-    if not levels:
-        return ""
-    return LEVELS.format(levels=" or ".join(format_level(level) for level in levels))
+    """Say at which levels the intervals of lengths hold."""
+    return LEVELS.format(levels=" or ".join(map(format_level, levels)))
 
 
 def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
     """Describe the queries with several places of evidence, as `posir_report` summarizes them."""
-    shares, gains = places["shares"] or [None], places["ndcg_at_10_by_third"] or [None]
+    shares = map(numbers.format_percent, places["shares"] or [None])
+    gains = map(numbers.format_percent, places["ndcg_at_10_by_third"] or [None])
     return PLACES.format(
         model=model,
         task=task,
         places=pluralize(places["places"], "place"),
-        queries=pluralize(places["queries"], "query", "queries"),
+        queries=format_queries(places["queries"]),
         left_out=places["left_out"],
         most=MAX_PLACES,
-        shares=" / ".join(numbers.format_percent(share) for share in shares),
-        gains=" / ".join(numbers.format_percent(gain) for gain in gains),
+        shares=" / ".join(shares),
+        gains=" / ".join(gains),
         recall_10=numbers.format_percent(places["place_recall_at_10"]),
         recall_100=numbers.format_percent(places["place_recall_at_100"]),
     )
 
 
-def title_lengths_table(task: str, sizes: Collection[str]) -> str:
-    """Name a table of lengths, with the number of queries if that is the same in all."""
-    each = f" · {next(iter(sizes))} each" if len(sizes) == 1 else ""
-    start = f"{task}, {BY_LENGTH}" if task else _capitalize(BY_LENGTH)
-    return f"{start}{each}"
-
-
 def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
     """Name lengths without an estimate, with their queries; empty if there are none."""
-    if not lengths:
-        return ""
-    named = [
-        f"{name} ({pluralize(number, 'query', 'queries')})" for name, number in lengths.items()
-    ]
-    return f"Not estimated: {', '.join(named)}."
+    named = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
+    return f"Not estimated: {', '.join(named)}." if named else ""
 
 
 # Probes.
@@ -1477,29 +1205,11 @@ def describe_sample_difference(model: str, sample: str, difference: Estimate, ch
     )
 
 
-PSI_REDUCTIONS = (
-    "After training on evidence at all positions alike, PSI is {low}% to {high}% lower than after "
-    "the worst training on evidence at one position ({number} comparisons)."
-)
 MMTEB_ORDER = (
     "MMTEB's order of models is that of PosIR less the longer documents are: Spearman {first:.2f} "
     "in {start}, {last:.2f} in {end}; over {models} models that they agree is shown {clear} (p < "
     "{level})."
 )
-PUBLISHED_BINS = (
-    "{task}: {falling} of {models} find evidence at the beginning better than at the end, {model} "
-    "most: {first} to {last}."
-)
-NO_PUBLISHED_BINS = (
-    "{task}: none of {models} finds evidence at the beginning better than at the end."
-)
-
-
-def describe_reductions(low: float, high: float, number: int) -> str:
-    """Say by which share of PSI balanced training lowers it."""
-    return PSI_REDUCTIONS.format(
-        low=numbers.format_percent(low), high=numbers.format_percent(high), number=number
-    )
 
 
 def describe_mmteb(
@@ -1515,19 +1225,4 @@ def describe_mmteb(
         models=models,
         clear=f"only in {' and '.join(clear)}" if clear else "in no length",
         level=level,
-    )
-
-
-def describe_published_bins(
-    task: str, falling: int, models: int, model: str, first: float, last: float
-) -> str:
-    """Say how many models find evidence at the beginning better, and which one most."""
-    template = PUBLISHED_BINS if falling else NO_PUBLISHED_BINS
-    return template.format(
-        task=task,
-        falling=falling,
-        models=pluralize(models, "model"),
-        model=model,
-        first=numbers.format_percent(first),
-        last=numbers.format_percent(last),
     )

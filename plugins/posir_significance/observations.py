@@ -7,33 +7,17 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from posir_tasks.base.arrays import Booleans, empty_integers
+from posir_tasks.base.arrays import Floats as Floats
+from posir_tasks.base.arrays import Integers as Integers
 from posir_tasks.values.document_ranks import PLACE_WEIGHT, DocumentRanks
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.read_part import UNKNOWN, ReadKind, ReadPart
 from posir_tasks.values.schemes import bin_midpoints
 
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-
-
 #: Columns of `Observations` with a value for each query.
-QUERY_COLUMNS = (
-    "gains",
-    "subsets",
-    "lengths",
-    "documents",
-    "clusters",
-    "thirds",
-    "twelfths",
-    "questions",
-    "weights",
-)
-
-
-def _unknown() -> Integers:
-    return np.zeros(0, np.int64)
+QUERY_COLUMNS = ("gains", "lengths", "clusters", "thirds", "twelfths", "weights")
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +30,8 @@ class Observations:
 
     gains: Floats
     """nDCG@10 of each query in [0, 1], shape (n,)."""
-    subsets: Integers
-    """Subset of each query, shape (n,)."""
     lengths: Integers
     """Length bucket of each query's document, shape (n,)."""
-    documents: Integers
-    """Document of each query, 0 to D - 1, shape (n,)."""
     clusters: Integers
     """Article of each query where one is known, else its document, shape (n,)."""
     query: Integers
@@ -60,17 +40,13 @@ class Observations:
     """Position bin of each membership, shape (m,)."""
     bins: int
     """Number of position bins."""
-    thirds: Integers = field(default_factory=_unknown)
+    thirds: Integers = field(default_factory=empty_integers)
     """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its
     bins are known.
     """
-    twelfths: Integers = field(default_factory=_unknown)
+    twelfths: Integers = field(default_factory=empty_integers)
     """Twelfth of what the model reads, 0 to 11, or `posir_tasks.values.evidence.Unread`, shape
     (n,); (0,) if unknown.
-    """
-    questions: Integers = field(default_factory=_unknown)
-    """Query of each row, if the n rows are places of queries that have several, shape (n,); else
-    shape (0,).
     """
     weights: Floats = field(default_factory=lambda: np.zeros(0))
     """1/n of each of the n places of a query, shape (n,); (0,) if rows are queries."""
@@ -84,9 +60,8 @@ class Observations:
         """
         if len(self.thirds) or not len(self.query):
             return self.thirds
-        middle = np.bincount(self.query, bin_midpoints(self.bins)[self.position]) / np.bincount(
-            self.query
-        )
+        sums = np.bincount(self.query, bin_midpoints(self.bins)[self.position])
+        middle = sums / np.bincount(self.query)
         # Rounded, so that the middle of two bins on a boundary is always on the same side.
         thirds: Integers = np.floor(3 * middle - 1e-9).astype(np.int64)
         return thirds
@@ -105,20 +80,23 @@ class Observations:
         """Weight of each row, summing to 1; None if all are equal."""
         return self.weights / self.weights.sum() if len(self.weights) else None
 
-    def select(self, queries: NDArray[np.bool_]) -> Observations:
+    @property
+    def row_weights(self) -> Floats:
+        """Weight of each row, 1 if rows are queries, shape (n,)."""
+        return self.weights if len(self.weights) else np.ones(len(self.gains))
+
+    def select(self, queries: Booleans) -> Observations:
         """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
         rows = np.cumsum(queries) - 1
         members = queries[self.query]
-        selected = {
-            name: column[queries] for name in QUERY_COLUMNS if len(column := getattr(self, name))
-        }
+        selected = {}
+        for name in QUERY_COLUMNS:
+            column = getattr(self, name)
+            if len(column):
+                selected[name] = column[queries]
         return replace(
             self, **selected, query=rows[self.query[members]], position=self.position[members]
         )
-
-    def select_read(self) -> Observations:
-        """Return the observations of the queries whose evidence the model reads whole."""
-        return self.select(self.twelfths < TWELFTHS)
 
     def merge_bins(self, size: int) -> Observations:
         """Return the observations in bins of `size` consecutive ones; a query in two of them is
@@ -133,27 +111,21 @@ class Observations:
         documents.
         """
         columns = ranks.columns
-        sizes = np.array([len(bins) for _, bins in ranks.cell_keys], np.int64)
-        positions = [np.array(bins, np.int64) for _, bins in ranks.cell_keys]
-        members = sizes[columns.cells] if len(sizes) else np.zeros(0, np.int64)
-        query = np.repeat(np.arange(len(columns.ranks)), members)
-        # The k-th membership of a query is in the k-th bin of its cell.
-        table = np.concatenate([*positions, np.zeros(0, np.int64)])
-        starts = (np.cumsum(sizes) - sizes)[columns.cells] if len(sizes) else members
-        within = np.arange(len(query)) - np.repeat(np.cumsum(members) - members, members)
-        lengths = ranks.cell_lengths[columns.cells] if len(sizes) else members
+        bins_of_cells = [bins for _, bins in ranks.cell_keys]
+        table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
+        for cell, bins in enumerate(bins_of_cells):
+            table[cell, : len(bins)] = bins
+        places = table[columns.cells]
+        query, member = np.nonzero(places >= 0)
         return cls(
             gains=columns.gains,
-            subsets=columns.subsets,
-            lengths=lengths,
-            documents=columns.documents,
+            lengths=ranks.cell_lengths[columns.cells],
             clusters=columns.clusters,
             query=query,
-            position=table[starts[query] + within],
+            position=places[query, member],
             bins=len(ranks.axes.positions),
             thirds=columns.thirds,
             twelfths=columns.twelfths,
-            questions=columns.questions,
             weights=columns.weights / PLACE_WEIGHT,
             read=read,
         )

@@ -73,7 +73,7 @@ class Regression:
         """
         if not len(gains):
             return None
-        sizes, stratum = _number_strata(strata)
+        _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
         row_weights = np.ones(len(gains)) if weights is None else weights
         totals = np.bincount(stratum, row_weights)
 
@@ -91,7 +91,7 @@ class Regression:
         pseudo = max(level * (1 - level), 0.0) / max(len(gains) - len(sizes), 1)
         x = x[used]
         y = center(gains)[used]
-        inverse, _ = pseudoinverse(x.T @ x)
+        inverse = np.linalg.pinv(x.T @ x, TOLERANCE, hermitian=True).astype(np.float64)
         coefficients: Floats = inverse @ (x.T @ y)
         residuals = y - x @ coefficients
         _, cluster = np.unique(clusters[used], return_inverse=True)
@@ -133,24 +133,6 @@ class Regression:
         error = float(np.sqrt(squares + self.pseudo * weights @ self.inverse @ weights))
         difference = student_difference(float(weights @ self.coefficients), error, degrees, limit)
         return Contrast(**vars(difference), standard_error=error, degrees=degrees)
-
-
-def _number_strata(strata: Integers) -> tuple[Integers, Integers]:
-    """Return the number of rows of each stratum, and the stratum of each row from 0 without
-    gaps.
-    """
-    _, stratum, sizes = np.unique(strata, return_inverse=True, return_counts=True)
-    return sizes, stratum
-
-
-def pseudoinverse(matrix: Floats) -> tuple[Floats, int]:
-    """Return the Moore-Penrose inverse of a symmetric positive semidefinite matrix, and its
-    rank.
-    """
-    values, vectors = np.linalg.eigh(matrix)
-    used = values > TOLERANCE * max(values.max(), TOLERANCE)
-    inverse: Floats = (vectors[:, used] / values[used]) @ vectors[:, used].T
-    return inverse, int(used.sum())
 
 
 def symmetric_root(matrix: Floats) -> Floats:

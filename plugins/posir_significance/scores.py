@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib.resources import files
 from typing import Any
 
@@ -24,49 +25,31 @@ MIN_BINS = 5
 
 
 def _analyze(group: QueryGroup) -> GroupAnalysis:
-    return analyze(group.values).groups[_find_index(group)]
+    return analyze(group.values).groups[0 if group.length is None else group.length + 1]
 
 
 def _decide(group: QueryGroup) -> GroupFindings:
-    return decide_result(group.values)[_find_index(group)]
+    return decide_result(group.values)[0 if group.length is None else group.length + 1]
 
 
-def _find_index(group: QueryGroup) -> int:
-    return 0 if group.length is None else group.length + 1
+def _mean_ndcg(group: QueryGroup) -> Estimate | None:
+    if group.position is not None:
+        return group.estimate(NDCG_AT_10)
+    return _decide(group)[Quantity.NDCG_AT_10].estimate
 
 
-def _read_estimate(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
-    """Return the function that computes a quantity with its interval, at the level of the group."""
-    return lambda group: _decide(group)[quantity].estimate
+def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
+    # Over all lengths the papers report the mean over queries.
+    mean = None if group.length is None else _analyze(group).ndcg_as_published
+    return Estimate(mean.value, mean.interval) if mean else None
 
 
-def _read_value(quantity: Quantity) -> Callable[[QueryGroup], ScoreValue]:
-    return lambda group: _decide(group).value(quantity)
-
-
-def _mean_ndcg(group: QueryGroup) -> ScoreValue:
-    if group.position is None:
-        return _decide(group)[Quantity.NDCG_AT_10].estimate
-    return group.estimate(NDCG_AT_10)
-
-
-def _recall(depth: int) -> Callable[[QueryGroup], ScoreValue]:
-    return lambda group: group.estimate(recall_gain(depth))
-
-
-def _as_estimate(estimate: Estimate | None) -> Estimate | None:
-    return Estimate(estimate.value, estimate.interval) if estimate else None
-
-
-def _trend(key: str) -> Callable[[QueryGroup], ScoreValue]:
-    def compute(group: QueryGroup) -> ScoreValue:
-        computed = group.values.computed.setdefault("trends", {})
-        if group.length not in computed:
-            computed[group.length] = fit_trend(group.counts)
-        value: float | None = computed[group.length].get(key)
-        return value
-
-    return compute
+def _read_trend(key: str, group: QueryGroup) -> float | None:
+    computed = group.values.computed.setdefault("trends", {})
+    if group.length not in computed:
+        computed[group.length] = fit_trend(group.counts)
+    value: float | None = computed[group.length].get(key)
+    return value
 
 
 def fit_trend(counts: Integers) -> dict[str, float]:
@@ -109,31 +92,38 @@ def fit_trend(counts: Integers) -> dict[str, float]:
 
 #: Keys of what `fit_trend` returns.
 TRENDS = (
-    *("slope", "slope_p_value", "r_squared", "pearson"),
-    *("spearman", "spearman_p_value", "kendall", "kendall_p_value"),
+    "slope",
+    "slope_p_value",
+    "r_squared",
+    "pearson",
+    "spearman",
+    "spearman_p_value",
+    "kendall",
+    "kendall_p_value",
 )
-#: How each score of `scores.csv` is computed.
+#: Depths of recall by key.
+RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
+#: How scores of `scores.csv` are computed that are not the estimate of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "ndcg_at_10": _mean_ndcg,
-    "position_effect": _read_estimate(Quantity.POSITION_EFFECT),
-    "unread_share": _read_value(Quantity.UNREAD_SHARE),
-    "position_effect_in_window": _read_estimate(Quantity.POSITION_EFFECT_IN_WINDOW),
+    "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
-    "truncation_loss": _read_estimate(Quantity.TRUNCATION_LOSS),
-    "controlled_psi": _read_estimate(Quantity.CONTROLLED_PSI),
-    "middle_minus_ends": _read_estimate(Quantity.MIDDLE_MINUS_ENDS),
-    "start_minus_end": _read_estimate(Quantity.START_MINUS_END),
-    "psi_by_chance": _read_estimate(Quantity.PSI_BY_CHANCE),
-    # Over all lengths the papers report the mean over queries.
-    "ndcg_at_10_as_published": lambda group: (
-        None if group.length is None else _as_estimate(_analyze(group).ndcg_as_published)
-    ),
+    "ndcg_at_10_as_published": _mean_ndcg_as_published,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
-    **{key: _trend(key) for key in TRENDS},
-    **{f"recall_at_{depth}": _recall(depth) for depth in RECALL_COLUMNS},
+    **{key: partial(_read_trend, key) for key in TRENDS},
 }
+
+
+def _find_compute(key: str) -> Callable[[QueryGroup], ScoreValue]:
+    if key in COMPUTE:
+        return COMPUTE[key]
+    if key in RECALLS:
+        gain = recall_gain(RECALLS[key])
+        return lambda group: group.estimate(gain)
+    quantity = Quantity(key)
+    return lambda group: _decide(group)[quantity].estimate
 
 
 def _read_scores() -> Iterator[Score]:
@@ -143,7 +133,7 @@ def _read_scores() -> Iterator[Score]:
             name: bool(row[name]) for name in ("column", "interval", "by_position")
         }
         declared |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
-        yield Score(**declared, compute=COMPUTE[row["key"]])
+        yield Score(**declared, compute=_find_compute(row["key"]))
 
 
 #: In the order of the columns that show them; those without `column` are shown on request.

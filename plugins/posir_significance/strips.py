@@ -8,10 +8,10 @@ from functools import partial
 
 from posir_significance.analysis import GroupAnalysis, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
-from posir_significance.messages import describe_group, format_finding, list_facts, phrase_finding
+from posir_significance.messages import describe_group, format_finding, list_facts, title_curve
 from posir_tasks.display.strip import Strip
 from posir_tasks.values.evidence import TWELFTHS
-from posir_tasks.values.means import MeanEstimate, estimate_mean
+from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.read_part import Part, ReadKind
 
 
@@ -23,20 +23,17 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
     heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
     window = [f"Reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []
     effect = f"Position effect {format_finding(findings[Quantity.POSITION_EFFECT])}"
-    predicate = phrase_finding(findings)
+    ndcg_truncated = None
+    if unread:
+        rows = group.observations.select(group.observations.twelfths >= TWELFTHS)
+        ndcg_truncated = estimate_mean(rows.gains, rows.clusters, rows.shares)
     return Strip(
         name,
-        (*window, effect, predicate[0].upper() + predicate[1:]),
+        (*window, effect, title_curve(findings)),
         parts,
         unread,
-        _score_unread(group) if unread else None,
+        ndcg_truncated,
         round(len(parts) * heads[read.part]) if read.part in heads else None,
         describe_group(findings),
         partial(list_facts, findings),
     )
-
-
-def _score_unread(group: GroupAnalysis) -> MeanEstimate | None:
-    """Return mean nDCG@10 of evidence that is truncated."""
-    unread = group.observations.select(group.observations.twelfths >= TWELFTHS)
-    return estimate_mean(unread.gains, unread.clusters, unread.shares)

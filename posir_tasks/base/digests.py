@@ -24,25 +24,23 @@ MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 
 #: Digests by path, size, times of modification and change, and inode of a file.
-_known: dict[tuple[object, ...], bytes] = {}
+_digests: dict[tuple[object, ...], bytes] = {}
 
 
 def digest(*parts: object, size: int = SIZE) -> bytes:
-    """Return a digest of texts and numbers, the same in every process, with `size` bytes."""
+    """Compute a digest of texts and numbers, the same in every process, with `size` bytes."""
     return hashlib.blake2b(
         "\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size
     ).digest()
 
 
 def digest_json(value: object) -> str:
-    """Return 32 hexadecimal digits that identify a JSON value; anything else in it is identified by
-    its text.
-    """
+    """Compute 32 hexadecimal digits that identify a JSON value; other values are texts."""
     return digest(json.dumps(value, sort_keys=True, default=str), size=16).hex()
 
 
 def digest_files(files: Mapping[str, Path]) -> str:
-    """Return 16 hexadecimal digits that identify files, given by name, by their names and
+    """Compute 16 hexadecimal digits that identify files, given by name, by their names and
     contents.
     """
     names = sorted(files)
@@ -58,7 +56,7 @@ def digest_files(files: Mapping[str, Path]) -> str:
 
 
 def digest_file(file: Path) -> bytes:
-    """Return the BLAKE2b digest of a file's content, cached by path, size, times of modification
+    """Compute the BLAKE2b digest of a file's content, cached by path, size, times of modification
     and change, and inode.
     """
     check_readable(file)
@@ -66,15 +64,15 @@ def digest_file(file: Path) -> bytes:
     if time.time() - stat.st_ctime < MIN_CACHED_AGE:
         return _compute(file)
     key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
-    if key not in _known:
-        _known[key] = (
+    if key not in _digests:
+        _digests[key] = (
             _compute(file) if stat.st_size < MIN_CACHED_SIZE else _read_or_compute(file, key)
         )
-    return _known[key]
+    return _digests[key]
 
 
 def _read_or_compute(file: Path, key: tuple[object, ...]) -> bytes:
-    """Return the digest of a file from the cache on disk; compute it and cache it there
+    """Read the digest of a file from the cache on disk; compute it and cache it there
     otherwise.
     """
     cached = cache_folder() / "digests" / digest(*key).hex()

@@ -78,7 +78,7 @@ def check_schema(schema: int, newest: int, what: str) -> None:
 
 
 def summarize_error(error: BaseException) -> str:
-    """Return the type of an error and the first line of its message; of a pydantic error the first
+    """Name the type of an error and the first line of its message; of a pydantic error the first
     field and its problem.
     """
     # Pydantic takes longer to import than the rest of the command line.

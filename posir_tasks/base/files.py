@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedIOBase, BufferedReader, RawIOBase
-from itertools import chain, count
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -81,7 +81,7 @@ def cache_folder() -> Path:
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
-    """Return the files below a folder whose names end with a suffix (or one of several), sorted;
+    """Find the files below a folder whose names end with a suffix (or one of several), sorted;
     links to folders are followed.
 
     Each folder is visited once, by its own path if it has one below the folder. A folder that
@@ -90,9 +90,8 @@ def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
     Raises:
         LimitError: There are more files and folders than `POSIR_MAX_FILES`.
     """
-    return sorted(
-        entry for entry in _walk(folder) if entry.name.endswith(suffix) and entry.is_file()
-    )
+    entries = (entry for entry in _walk(folder) if entry.name.endswith(suffix))
+    return sorted(entry for entry in entries if entry.is_file())
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -106,11 +105,8 @@ def _walk(folder: Path) -> Iterator[Path]:
     links = deque[Path]()
     while folders or links:
         parent = folders.popleft() if folders else links.popleft()
-        if (
-            not parent.is_dir()
-            or not os.access(parent, os.R_OK | os.X_OK)
-            or _identify(parent) in visited
-        ):
+        is_readable = parent.is_dir() and os.access(parent, os.R_OK | os.X_OK)
+        if not is_readable or _identify(parent) in visited:
             continue
         visited.add(_identify(parent))
         for entry in sorted(parent.iterdir()):
@@ -132,7 +128,7 @@ def _identify(folder: Path) -> tuple[int, int]:
 
 
 def follow_links(path: Path) -> Path:
-    """Return the path without links, the last part included; nothing needs to exist there.
+    """Resolve the links of a path, the last part included; nothing needs to exist there.
 
     Links to open files, such as `/dev/stdout`, are kept.
 
@@ -171,14 +167,14 @@ def atomic_write(path: Path) -> Iterator[Path]:
     """
     target = follow_links(path)
     with explain_disk_full(path):
-        with _explain_unwritable_file(path):
-            known = _check_target(path, target)
-        if _is_open_file(target) or (known and not stat.S_ISREG(known.st_mode)):
+        with explain_unwritable(path):
+            status = _check_target(path, target)
+        if _is_open_file(target) or (status and not stat.S_ISREG(status.st_mode)):
             with tempfile.TemporaryDirectory() as folder:
                 beside = Path(folder) / f"file{PART_SUFFIX}"
                 beside.touch()
                 yield beside
-                with _explain_unwritable_file(path):
+                with explain_unwritable(path):
                     _write_in_place(beside, target)
             return
         with explain_unwritable(path.parent):
@@ -189,69 +185,56 @@ def atomic_write(path: Path) -> Iterator[Path]:
         beside = Path(name)
         try:
             yield beside
-            _copy_permissions(known, beside)
+            _copy_permissions(status, beside)
             # Without this, a file renamed just before a power failure may be empty.
             with beside.open("rb") as written:
                 os.fsync(written.fileno())
-            with _explain_unwritable_file(path):
+            with explain_unwritable(path):
                 _replace(beside, target)
         finally:
             beside.unlink(missing_ok=True)
 
 
 def _check_target(path: Path, target: Path) -> os.stat_result | None:
-    """Return the state of a file to write, None if there is none; raise PosirError if posir must
-    not write there.
+    """Find the state of a file to write, None if there is none; raise PosirError if posir must not
+    write there.
     """
     try:
-        known = target.stat()
+        status = target.stat()
     except (FileNotFoundError, NotADirectoryError):
         return None
     if _is_open_file(target):
-        return known
-    if stat.S_ISDIR(known.st_mode):
+        return status
+    if stat.S_ISDIR(status.st_mode):
         raise PosirError(f"{path}: is a folder. Name a file, such as {path / 'NAME'}.")
-    if stat.S_ISBLK(known.st_mode):
+    if stat.S_ISBLK(status.st_mode):
         raise PosirError(
             f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
         )
     # The system lets root write to a file that nobody may write to.
-    if not os.access(target, os.W_OK) or not known.st_mode & 0o222:
+    if not os.access(target, os.W_OK) or not status.st_mode & 0o222:
         raise PosirError(
             f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
         )
-    return known
+    return status
 
 
 def _is_open_file(target: Path) -> bool:
     return bool(DESCRIPTORS.fullmatch(str(target.parent)))
 
 
-@contextmanager
-def _explain_unwritable_file(path: Path) -> Iterator[None]:
-    """Turn errors about a file other than a full disk into a PosirError that says what to do."""
-    try:
-        yield
-    except OSError as error:
-        if error.errno in DISK_FULL:
-            raise
-        raise PosirError(
-            f"{path}: cannot be written to ({error.strerror}). Choose another file or folder."
-        ) from error
-
-
-def _copy_permissions(known: os.stat_result | None, file: Path) -> None:
+def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
     """Give a file mode and owner of the file that it replaces, or the mode of a new file."""
-    if known is None:
+    if status is None:
         mask = os.umask(0)
         os.umask(mask)
         file.chmod(0o666 & ~mask)
         return
-    for user, group in ((known.st_uid, -1), (-1, known.st_gid)):
+    for user, group in ((status.st_uid, -1), (-1, status.st_gid)):
         # Only root may give a file to another user.
         with suppress(OSError):
             os.chown(file, user, group)
-    file.chmod(stat.S_IMODE(known.st_mode))
+    file.chmod(stat.S_IMODE(status.st_mode))
 
 
 def _replace(source: Path, target: Path) -> None:
@@ -319,15 +302,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 @contextmanager
-def explain_unwritable(folder: Path) -> Iterator[None]:
-    """Turn errors about a folder other than a full disk into a PosirError that says what to do."""
+def explain_unwritable(path: Path) -> Iterator[None]:
+    """Turn errors about a file or folder other than a full disk into a PosirError that says what to
+    do.
+    """
     try:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
         raise PosirError(
-            f"{folder}: cannot be written to ({error.strerror}). Choose a writable folder."
+            f"{path}: cannot be written to ({error.strerror}). Choose another file or folder."
         ) from error
 
 
@@ -353,14 +338,17 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 
 
 def find_free_name(file: Path, suffix: str) -> Path:
-    """Return a free path next to a file: its name and a suffix, numbered from the second one on."""
-    suffixes = chain([suffix], (f"{suffix}-{number}" for number in count(2)))
-    paths = (file.with_name(f"{file.name}.{ending}") for ending in suffixes)
-    return next(path for path in paths if not os.path.lexists(path))
+    """Find a free path next to a file: its name and a suffix, numbered from the second one on."""
+    for number in count(1):
+        ending = suffix if number == 1 else f"{suffix}-{number}"
+        path = file.with_name(f"{file.name}.{ending}")
+        if not os.path.lexists(path):
+            return path
+    raise AssertionError
 
 
 def is_unfinished(path: Path) -> bool:
-    """Return whether a file or folder is an unfinished one of posir, by its name."""
+    """Tell whether a file or folder is an unfinished one of posir, by its name."""
     return bool(PART_NAME.fullmatch(path.name)) and not path.is_symlink()
 
 
@@ -403,38 +391,31 @@ def atomic_update(file: Path) -> Iterator[Path]:
     """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it
     in place.
 
-    Links, modes and errors are those of `atomic_write`; a device, a FIFO or an open file is an
-    error.
+    Links, modes and errors are those of `atomic_write`; a device or a FIFO is an error.
     """
     target = follow_links(file)
-    with _explain_unwritable_file(file):
-        state = _check_target(file, target)
-    if _is_open_file(target) or (state and not stat.S_ISREG(state.st_mode)):
-        raise PosirError(
-            f"{file}: is a device, a FIFO or an open file. Name a file that can be changed."
-        )
-    with folder_lock(target.parent), explain_disk_full(file):
-        # Another process may have written it since.
-        known = target.stat() if target.exists() else None
+    with explain_unwritable(file):
+        status = _check_target(file, target)
+    if status and not stat.S_ISREG(status.st_mode):
+        raise PosirError(f"{file}: is a device or a FIFO. Name a file that can be changed.")
+    with folder_lock(target.parent), atomic_write(file) as written:
         remove_stale_parts(target.parent)
         prefix = f".{target.name[:PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
         ) as beside:
             copy = Path(beside) / file.name
-            if known:
+            if target.is_file():
                 shutil.copyfile(target, copy)
             yield copy.parent
-            _copy_permissions(known, copy)
-            with _explain_unwritable_file(file):
-                _replace(copy, target)
+            shutil.copyfile(copy, written)
 
 
 SUFFIX = ".gz"
 #: Suffixes that say a format. Any other is part of the name, as in `input.InexpC2.gz` or
 #: `qrels.test`.
 FORMATS = frozenset(
-    {
+    [
         ".csv",
         ".htm",
         ".html",
@@ -456,19 +437,19 @@ FORMATS = frozenset(
         ".tsv",
         ".txt",
         ".xhtml",
-    }
+    ]
 )
 #: What reading raises if a file is damaged, cut off or not compressed at all.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def is_compressed(file: Path) -> bool:
-    """Return whether the name says that the file is compressed."""
+    """Tell whether the name says that the file is compressed."""
     return file.suffix.lower() == SUFFIX
 
 
 def split_suffix(file: Path) -> tuple[str, str]:
-    """Return the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and
+    """Split the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and
     `a.json.gz`.
 
     A suffix that says no format is part of the name, too.
@@ -479,7 +460,7 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 
 def find_compressed(file: Path) -> Path:
-    """Return the compressed file if only that exists, and the file itself otherwise."""
+    """Find the compressed file if only that exists, and the file itself otherwise."""
     compressed = file.with_name(file.name + SUFFIX)
     return compressed if compressed.is_file() and not file.is_file() else file
 
@@ -491,12 +472,16 @@ def check_readable(file: Path) -> None:
     mode = file.stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return
-    kind = "a pipe" if stat.S_ISFIFO(mode) else "a socket" if stat.S_ISSOCK(mode) else "a device"
+    kind = "a device"
+    if stat.S_ISFIFO(mode):
+        kind = "a pipe"
+    elif stat.S_ISSOCK(mode):
+        kind = "a socket"
     raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that")
 
 
 def _is_anonymous_pipe(file: Path) -> bool:
-    """Return whether a path is a pipe between two processes, such as that of `command | posir` or
+    """Tell whether a path is a pipe between two processes, such as that of `command | posir` or
     of `<(command)`.
     """
     return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
@@ -552,7 +537,7 @@ def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
 
 
 def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
-    """Return the decompressed content of a data file.
+    """Read the decompressed content of a data file.
 
     Args:
         file: The file.

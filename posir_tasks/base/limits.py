@@ -53,7 +53,7 @@ class ReadLimit:
     default: int
 
     def read(self) -> int:
-        """Return the limit; raise PosirError if the variable is not a positive integer."""
+        """Read the limit; raise PosirError if the variable is not a positive integer."""
         text = os.environ.get(self.variable, "").strip()
         if not text:
             return self.default
@@ -64,7 +64,7 @@ class ReadLimit:
         return int(text)
 
     def refuse(self, name: object, problem: str) -> LimitError:
-        """Return the error about a source, with how to raise the limit."""
+        """Build the error about a source, with how to raise the limit."""
         return LimitError(name, f"{problem}. Set {self.variable} to a larger number to read it")
 
 
@@ -115,7 +115,7 @@ def check_values(name: object, content: str | bytes) -> None:
 
 
 def describe_bytes(size: int) -> str:
-    """Return a number of bytes as text, such as `1,024 MiB`."""
+    """Describe a number of bytes as text, such as `1,024 MiB`."""
     return f"{size / MIB:,.4g} MiB" if size >= MIB else f"{size:,} bytes"
 
 

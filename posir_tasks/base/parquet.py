@@ -7,7 +7,6 @@ columns have runs and dictionaries. Both are checked before values are written o
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -28,11 +27,11 @@ from posir_tasks.base.limits import (
 
 #: Rows that are read at a time, each of which may have a long document.
 BATCH_ROWS = 64
-#: Most bytes of a column that are written out at a time.
+#: Maximum number of bytes of a column that are written out at a time.
 BATCH_BYTES = 2**28
 #: A file may have this many values for each row of the limit, of all columns and in lists.
 VALUES_PER_ROW = 20
-#: Most columns, those in lists and objects included.
+#: Maximum number of columns, those in lists and objects included.
 MAX_COLUMNS = 10_000
 #: How text is stored, and encodings in which a value takes no more bytes in the file than in
 #: memory.
@@ -43,19 +42,8 @@ DICTIONARY_PAGE = 2
 HEADER_BYTES = 24
 
 
-@dataclass(frozen=True)
-class _TextColumn:
-    """The values of one column in one group of rows."""
-
-    path: str
-    in_lists: bool
-    values: int
-    longest: int
-    """Most bytes of a value that occurs in several rows and once in the file."""
-
-
-def check_parquet(file: Path) -> int:
-    """Return how many rows of a Parquet file may be read at a time.
+def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+    """Yield all columns of a Parquet file, or some, a few rows at a time.
 
     Raises:
         LimitError: It has too many rows, columns or values, or texts that are too long together.
@@ -63,78 +51,54 @@ def check_parquet(file: Path) -> int:
     """
     check_readable(file)
     size = file_size(file)
-    with pq.ParquetFile(file) as parquet:
-        check_rows(file, parquet.metadata.num_rows, size)
-        if parquet.metadata.num_columns > MAX_COLUMNS:
-            raise LimitError(
-                file,
-                f"has {parquet.metadata.num_columns:,} columns, and at most {MAX_COLUMNS:,} are "
-                "read",
-            )
-        values = _count_values(parquet)
-        limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
-        if values > limit:
-            raise MAX_ROWS.refuse(file, f"has {values:,} values, and at most {limit:,} are read")
-        columns = list(_find_dictionaries(file, parquet))
-    suspects = {
-        column.path
-        for column in columns
-        if column.in_lists and column.values * column.longest > max_unpacked(size)
-    }
-    if suspects:
-        _check_lists(file, sorted(suspects))
-    longest = max((column.longest for column in columns if not column.in_lists), default=0)
-    return BATCH_ROWS if longest == 0 else min(max(BATCH_BYTES // longest, 1), BATCH_ROWS)
-
-
-def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-    """Yield all columns of a Parquet file, or some, a few rows at a time; raise as
-    `check_parquet`.
-    """
-    rows = check_parquet(file)
+    limit = max_unpacked(size)
+    rows = BATCH_ROWS
+    # Texts in lists are read by their dictionaries, and written out once their length is known.
+    dictionaries: set[str] = set()
+    with pq.ParquetFile(file) as parquet, file.open("rb") as content:
+        schema = parquet.schema_arrow
+        chunks = _check_size(file, size, parquet.metadata)
+        levels = {column.path: column.max_repetition_level for column in parquet.schema}
+        for chunk in chunks:
+            if chunk.physical_type != TEXT or PLAIN.issuperset(chunk.encodings):
+                continue
+            longest = max(_find_longest(content, chunk), 1)
+            if chunk.path_in_schema not in levels:
+                raise pa.ArrowInvalid(f"its groups of rows have a column {chunk.path_in_schema!r}")
+            if not levels[chunk.path_in_schema]:
+                rows = min(rows, max(BATCH_BYTES // longest, 1))
+            elif chunk.num_values * longest > limit:
+                dictionaries.add(chunk.path_in_schema)
     unpacked = 0
-    limit = max_unpacked(file_size(file))
-    with pq.ParquetFile(file) as parquet:
+    with pq.ParquetFile(file, read_dictionary=sorted(dictionaries)) as parquet:
         for batch in parquet.iter_batches(rows, columns=columns):
-            unpacked += batch.nbytes
+            unpacked += sum(map(_measure, batch.columns))
             if unpacked > limit:
-                raise _refuse_bytes(file, limit)
+                raise MAX_BYTES.refuse(file, f"unpacks to more than {describe_bytes(limit)}")
+            if dictionaries:
+                batch = batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))
             yield batch
 
 
-def _refuse_bytes(file: Path, limit: int) -> LimitError:
-    return MAX_BYTES.refuse(file, f"unpacks to more than {describe_bytes(limit)}")
-
-
-def _count_values(parquet: pq.ParquetFile) -> int:
-    metadata = parquet.metadata
+def _check_size(
+    file: Path, size: int, metadata: pq.FileMetaData
+) -> Sequence[pq.ColumnChunkMetaData]:
+    """List the columns of each group of rows; raise LimitError if there are too many values."""
+    check_rows(file, metadata.num_rows, size)
+    number = metadata.num_columns
+    if number > MAX_COLUMNS:
+        raise LimitError(file, f"has {number:,} columns, and at most {MAX_COLUMNS:,} are read")
     groups = [metadata.row_group(place) for place in range(metadata.num_row_groups)]
-    return sum(
-        group.column(place).num_values for group in groups for place in range(metadata.num_columns)
-    )
-
-
-def _find_dictionaries(file: Path, parquet: pq.ParquetFile) -> Iterator[_TextColumn]:
-    """Yield the columns of text whose values may take more bytes in memory than in the file."""
-    metadata = parquet.metadata
-    schema = parquet.schema
-    texts = [
-        place for place in range(metadata.num_columns) if schema.column(place).physical_type == TEXT
-    ]
-    with file.open("rb") as content:
-        for number in range(metadata.num_row_groups):
-            for place in texts:
-                column = metadata.row_group(number).column(place)
-                if not PLAIN.issuperset(column.encodings):
-                    longest = _find_longest(content, column)
-                    in_lists = schema.column(place).max_repetition_level > 0
-                    yield _TextColumn(
-                        schema.column(place).path, in_lists, column.num_values, longest
-                    )
+    chunks = [group.column(place) for group in groups for place in range(number)]
+    values = sum(chunk.num_values for chunk in chunks)
+    limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
+    if values > limit:
+        raise MAX_ROWS.refuse(file, f"has {values:,} values, and at most {limit:,} are read")
+    return chunks
 
 
 def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
-    """Return the bytes of the dictionary of a column, unpacked; of the whole column if it does not
+    """Read the bytes of the dictionary of a column, unpacked; of the whole column if it does not
     begin with one.
     """
     offsets = (column.dictionary_page_offset, column.data_page_offset)
@@ -150,7 +114,7 @@ def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
 
 
 def _read_field(header: bytes) -> tuple[int, bytes]:
-    """Return the first number of a page's header in Thrift's compact protocol, and what follows
+    """Read the first number of a page's header in Thrift's compact protocol, and what follows
     it.
     """
     value = 0
@@ -164,22 +128,8 @@ def _read_field(header: bytes) -> tuple[int, bytes]:
     return value >> 1, header[place + 1 :]
 
 
-def _check_lists(file: Path, paths: list[str]) -> None:
-    """Raise LimitError if the texts in lists take too many bytes; they are read by their
-    dictionaries.
-    """
-    unpacked = 0
-    limit = max_unpacked(file_size(file))
-    names = sorted({path.partition(".")[0] for path in paths})
-    with pq.ParquetFile(file, read_dictionary=paths) as parquet:
-        for batch in parquet.iter_batches(columns=names):
-            unpacked += sum(map(_measure, batch.columns))
-            if unpacked > limit:
-                raise _refuse_bytes(file, limit)
-
-
 def _measure(array: pa.Array) -> int:
-    """Return the bytes of values when texts are written out."""
+    """Measure the bytes of values when texts are written out."""
     kind = array.type
     if pa.types.is_dictionary(kind):
         lengths = pc.binary_length(array.dictionary).take(array.indices)

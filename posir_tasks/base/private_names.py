@@ -21,7 +21,7 @@ from posir_tasks.base.errors import PosirError
 
 
 def mteb_folder() -> Path:
-    """Return the folder of mteb's modules, which is not imported, as that takes seconds."""
+    """Find the folder of mteb's modules, which is not imported, as that takes seconds."""
     return Path(str(getattr(find_spec("mteb"), "origin", ""))).parent
 
 
@@ -37,7 +37,7 @@ class PrivateName:
     """The features that do not work without it."""
 
     def resolve(self) -> Any:
-        """Return the object; raise PosirError if the installed version of mteb does not have it."""
+        """Import the object; raise PosirError if the installed version of mteb does not have it."""
         owner, _, attribute = self.path.partition("().")
         try:
             value = resolve_name(owner)
@@ -50,7 +50,7 @@ class PrivateName:
             ) from error
 
     def is_missing(self) -> bool:
-        """Return whether the installed version of mteb lacks the name."""
+        """Tell whether the installed version of mteb lacks the name."""
         try:
             self.resolve()
         except PosirError:
@@ -58,7 +58,7 @@ class PrivateName:
         return False
 
     def read(self, instance: object) -> Any:
-        """Return the attribute of this name of an instance; raise PosirError if the installed mteb
+        """Read the attribute of this name of an instance; raise PosirError if the installed mteb
         does not have it.
         """
         self.resolve()
@@ -151,7 +151,7 @@ def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwis
 
 
 def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
-    """Return the version of the installed mteb; `otherwise` without one."""
+    """Find the version of the installed mteb; `otherwise` without one."""
     try:
         return version("mteb")
     except PackageNotFoundError:
@@ -159,9 +159,7 @@ def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
 
 
 def describe_untested() -> str | None:
-    """Return a sentence if the installed mteb is newer than any that posir was tested with, else
-    None.
-    """
+    """Warn if the installed mteb is newer than any that posir was tested with; None otherwise."""
     from packaging.version import InvalidVersion, Version
 
     try:

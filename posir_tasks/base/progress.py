@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
@@ -41,7 +41,7 @@ Advance = Callable[..., object]
 
 
 def format_seconds(seconds: float) -> str:
-    """Return a duration such as `0:02:05`."""
+    """Format a duration such as `0:02:05`."""
     return str(timedelta(seconds=round(seconds)))
 
 
@@ -83,8 +83,9 @@ class Bars(Progress):
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """Yield the table of them, if there is one."""
-        if shown := [task for task in self.tasks if (task.elapsed or 0.0) >= FLASH_SECONDS]:
-            yield self.make_tasks_table(shown)
+        tasks = [task for task in self.tasks if (task.elapsed or 0.0) >= FLASH_SECONDS]
+        if tasks:
+            yield self.make_tasks_table(tasks)
 
 
 class StateColumn(ProgressColumn):
@@ -96,24 +97,25 @@ class StateColumn(ProgressColumn):
 
 
 def _describe(task: Task) -> str:
-    """Return what is done, how long it took, and, once a step is done, how long the others take."""
+    """Describe what is done, how long it took, and, once a step is done, how long the others
+    take.
+    """
     elapsed = task.elapsed or 0.0
     done = task.completed
+    took = f"{format_seconds(elapsed)} elapsed"
     if task.total is None:
-        return f"{format_seconds(elapsed)} elapsed"
+        return took
+    state = f"{done:,.0f} of {task.total:,.0f}, {took}"
+    if not done or not task.start_time:
+        return f"{state}, {format_seconds(0)} left" if done else state
     # The steps that are done took as long as until the last of them; a long step that is under way
     # is not done. Rich's own estimate is of the last half minute, in which there may be no step.
-    expected = (
-        (task.fields["advanced"] - task.start_time) / done * task.total
-        if done and task.start_time
-        else 0.0
-    )
-    left = f", {format_seconds(max(0.0, expected - elapsed))} left" if done else ""
-    return f"{done:,.0f} of {task.total:,.0f}, {format_seconds(elapsed)} elapsed{left}"
+    expected = (task.fields["advanced"] - task.start_time) / done * task.total
+    return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
 
 
-#: What a command has chosen: lines, or nothing; without a command, bars on a terminal.
-_chosen: ContextVar[LineReporter | Literal["quiet"] | None] = ContextVar("_chosen", default=None)
+#: The lines of a command, which may go nowhere; without a command, bars on a terminal.
+_lines: ContextVar[LineReporter | None] = ContextVar("_lines", default=None)
 #: The bars of all stages on the terminal's error stream, one below the other; None while there is
 #: no stage.
 _bars: Progress | None = None
@@ -131,21 +133,24 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
     # The stream of now: a stage may redirect it while it runs.
     stream = sys.stderr
     ended = threading.Event()
-    lines = LineReporter(lambda line: print(line, file=stream, flush=True))
+
+    def write(line: str) -> None:
+        if not quiet:
+            print(line, file=stream, flush=True)
+
+    lines = LineReporter(write)
 
     def write_until_ended() -> None:
         while not ended.wait(TICK_SECONDS):
             lines.write_due()
 
-    if quiet:
-        ended.set()
     thread = threading.Thread(target=write_until_ended, daemon=True)
     thread.start()
-    token = _chosen.set("quiet" if quiet else lines)
+    token = _lines.set(lines)
     try:
         yield
     finally:
-        _chosen.reset(token)
+        _lines.reset(token)
         ended.set()
         thread.join()
 
@@ -155,11 +160,11 @@ def track(description: str, total: float | None = None, *, delay: float = 0.0) -
     """Show a stage of `total` steps, in a log after `delay` seconds, and yield a function that
     counts its steps.
     """
-    chosen = _chosen.get()
-    if isinstance(chosen, LineReporter):
-        with chosen.show(description, total, delay) as advance:
+    lines = _lines.get()
+    if lines:
+        with lines.show(description, total, delay) as advance:
             yield advance
-    elif chosen is None and Console(stderr=True).is_terminal:
+    elif Console(stderr=True).is_terminal:
         with _show_bar(description, total) as advance:
             yield advance
     else:
@@ -210,8 +215,9 @@ def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
 
 def note_progress(text: str) -> None:
     """Show what a log should have, and a terminal shows by its bars."""
-    if isinstance(chosen := _chosen.get(), LineReporter):
-        chosen.write(text)
+    lines = _lines.get()
+    if lines:
+        lines.write(text)
 
 
 def track_reading(file: Path) -> Iterator[bytes]:

@@ -11,13 +11,13 @@ help is the parameter's text under `Args`. What the function returns prints itse
 from __future__ import annotations
 
 import inspect
+import math
 import os
 import re
 import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import wraps
 from pathlib import Path
 from pkgutil import resolve_name
@@ -25,6 +25,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 
 from posir_tasks.base.errors import PosirError, sanitize_errors, summarize_error
+from posir_tasks.base.wording import suggest_name
 
 #: Data by its path or name, or texts themselves: a list or a column of a data frame.
 DataReference: TypeAlias = str | Path | Iterable[str]
@@ -110,33 +111,30 @@ class Parameter:
         """Raise PosirError if a value, or one of several, is out of range or none of the
         choices.
         """
-        low, high = self.option.min, self.option.max
-        if value is not None and typing.get_origin(self.type) is typing.Literal:
+        if value is None:
+            return
+        if typing.get_origin(self.type) is typing.Literal:
             choices = typing.get_args(self.type)
             if value not in choices:
-                raise PosirError(
-                    f"{self.name}={value!r}: must be {' or '.join(map(repr, choices))}."
-                )
-        if value is None or (low is None and high is None):
+                allowed = " or ".join(map(repr, choices))
+                raise PosirError(f"{self.name}={value!r}: must be {allowed}.")
+        limits = []
+        if self.option.min is not None:
+            limits.append(f"at least {self.option.min}")
+        if self.option.max is not None:
+            limits.append(f"at most {self.option.max}")
+        if not limits:
             return
-        for number in (
-            value if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
-        ):
-            if not isinstance(number, (int,) if self.type is int else (int, float)) or isinstance(
-                number, bool
-            ):
-                raise PosirError(
-                    f"{self.name}={number!r}: must be a "
-                    f"{'whole ' if self.type is int else ''}number."
-                )
-            if not (low is None or number >= low) or not (high is None or number <= high):
-                limits = [
-                    f"at least {low}" if low is not None else "",
-                    f"at most {high}" if high is not None else "",
-                ]
-                raise PosirError(
-                    f"{self.name}={number}: must be {' and '.join(filter(None, limits))}."
-                )
+        is_whole = self.type is int
+        for number in to_list(value):
+            is_number = isinstance(number, int) or (isinstance(number, float) and not is_whole)
+            if not is_number or isinstance(number, bool):
+                kind = "whole number" if is_whole else "number"
+                raise PosirError(f"{self.name}={number!r}: must be a {kind}.")
+            low = -math.inf if self.option.min is None else self.option.min
+            high = math.inf if self.option.max is None else self.option.max
+            if not low <= number <= high:
+                raise PosirError(f"{self.name}={number}: must be {' and '.join(limits)}.")
 
 
 def public(
@@ -159,60 +157,54 @@ def public(
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
             _refuse_unknown(function.__name__, kwargs, signature)
-            given = signature.bind(*args, **kwargs).arguments
+            values = signature.bind(*args, **kwargs).arguments
             for parameter in read_parameters(function):
-                if parameter.name in given:
-                    parameter.check(given[parameter.name])
+                if parameter.name in values:
+                    parameter.check(values[parameter.name])
             # A notebook prints an error with what it was raised from.
             with sanitize_errors():
                 return function(*args, **kwargs)
 
-        setattr(
-            checked,
-            DECLARATION,
-            Declaration(charts, card, streams, flags, undecided_by, groups or {}, settings),
+        declaration = Declaration(
+            charts, card, streams, flags, undecided_by, groups or {}, settings
         )
+        setattr(checked, DECLARATION, declaration)
         return checked
 
     return declare
 
 
-def _refuse_unknown(name: str, given: Iterable[str], signature: inspect.Signature) -> None:
+def _refuse_unknown(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
     """Raise TypeError for a keyword that a function does not have, naming the one that was probably
     meant.
     """
-    if any(
-        parameter.kind is inspect.Parameter.VAR_KEYWORD
-        for parameter in signature.parameters.values()
-    ):
+    names = signature.parameters
+    if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in names.values()):
         return
-    for keyword in given:
-        if keyword not in signature.parameters:
-            close = get_close_matches(keyword, signature.parameters, 1)
-            hint = f"did you mean {close[0]}? " if close else ""
+    for keyword in keywords:
+        if keyword not in names:
+            hint = suggest_name(keyword, names)
             raise TypeError(
-                f"{name}() has no argument '{keyword}'; {hint}It has "
-                f"{', '.join(signature.parameters)}."
+                f"{name}() has no argument '{keyword}'.{hint} It has {', '.join(names)}."
             )
 
 
-def to_list(given: Any) -> list[Any]:
-    """Return what a parameter that takes a text, a path or several was given, as a list; empty for
-    None.
-    """
-    if given is None:
+def to_list(value: Any) -> list[Any]:
+    """List what a parameter that takes a text, a path or several was given; empty for None."""
+    if value is None:
         return []
-    return [given] if isinstance(given, str | Path) or not isinstance(given, Iterable) else [*given]
+    is_one = isinstance(value, str | Path) or not isinstance(value, Iterable)
+    return [value] if is_one else [*value]
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a public function, each with its text in the section `Args` of the
+    """Read the parameters of a public function, each with its text in the section `Args` of the
     docstring.
     """
     sections = SECTION.split(inspect.getdoc(function) or "")
-    texts = dict(
-        DESCRIBED.findall(dict(zip(sections[1::2], sections[2::2], strict=True)).get("Args", ""))
-    )
+    texts: dict[str, str] = {}
+    if "Args" in sections:
+        texts = dict(DESCRIBED.findall(sections[sections.index("Args") + 1]))
     parameters = []
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind is inspect.Parameter.VAR_KEYWORD:
@@ -221,10 +213,9 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
         if isinstance(annotation, str):
             # One by one: the type of what is returned may be known to type checkers alone.
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
-        option = next(
-            (part for part in getattr(annotation, "__metadata__", ()) if isinstance(part, Option)),
-            Option(),
-        )
+        option = Option()
+        for part in getattr(annotation, "__metadata__", ()):
+            option = part if isinstance(part, Option) else option
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         text = _name_options(" ".join(texts.get(name, "").split()), function)
@@ -235,38 +226,33 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Return the docstring of a function before its sections; indented or commented lines stay
+    """Read the docstring of a function before its sections; indented or commented lines stay
     lines of their own.
     """
     text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).rstrip()
-    parts = []
-    for part in text.split("\n\n"):
-        is_literal = part.startswith(" ") or "  # " in part
-        parts.append(part if is_literal else " ".join(part.split()))
+    parts = [part if is_literal(part) else " ".join(part.split()) for part in text.split("\n\n")]
     return "\n\n".join(parts)
 
 
+def is_literal(part: str) -> bool:
+    """Tell whether a part of a docstring keeps its lines: they are indented or commented."""
+    return part.startswith(" ") or "  # " in part
+
+
 def _name_options(text: str, function: Callable[..., Any]) -> str:
-    """Return a part of a docstring as the command says it: `k` is `--k`, and what is for Python
+    """Write a part of a docstring as the command says it: `k` is `--k`, and what is for Python
     alone is left out.
     """
-    given = inspect.signature(function).parameters
-    options = [
-        name
-        for name, parameter in given.items()
-        if parameter.kind is inspect.Parameter.KEYWORD_ONLY
-    ]
+    parameters = inspect.signature(function).parameters.values()
+    options = "|".join(item.name for item in parameters if item.kind is item.KEYWORD_ONLY)
     text = re.sub(r"(?:[;,] in|\. In) Python also .*?(?=[;.](?: |$))", "", text)
-    named = (
-        re.sub(rf"`({'|'.join(options)})`", lambda name: f"--{name[1].replace('_', '-')}", text)
-        if options
-        else text
-    )
-    return named.replace("`", "")
+    if options:
+        text = re.sub(f"`({options})`", lambda name: f"--{name[1].replace('_', '-')}", text)
+    return text.replace("`", "")
 
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:
-    """Return the type of a value, of each if there may be several, and whether there may be."""
+    """Read the type of a value, of each if there may be several, and whether there may be."""
     if typing.get_origin(annotation) is Annotated:
         return _read_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, UnionType):
@@ -276,24 +262,21 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
         wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
         return wider, any(repeats for _, repeats in parts)
     origin = typing.get_origin(annotation)
-    if (
-        isinstance(origin, type)
-        and issubclass(origin, Iterable)
-        and not issubclass(origin, tuple | Mapping)
-    ):
+    is_iterable = isinstance(origin, type) and issubclass(origin, Iterable)
+    if is_iterable and not issubclass(origin, tuple | Mapping):
         return _read_type(typing.get_args(annotation)[0])[0], True
-    return (Path if annotation is Path else annotation), False
+    return annotation, False
 
 
 def load_function(option: str, reference: str) -> Callable[..., Any]:
-    """Return `module:function` or `module:object.method`, also of the working folder; raise
+    """Load `module:function` or `module:object.method`, also of the working folder; raise
     PosirError, naming the option.
     """
-    module, colon, name = reference.partition(":")
-    if not (module and colon and name):
+    name = f"{option} {reference}"
+    module, _, attribute = reference.partition(":")
+    if not (module and attribute):
         raise PosirError(
-            f"{option} {reference}: write module:function, such as pipeline:run for `run` in "
-            "pipeline.py."
+            f"{name}: write module:function, such as pipeline:run for `run` in pipeline.py."
         )
     folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
     if folder not in sys.path:
@@ -301,11 +284,7 @@ def load_function(option: str, reference: str) -> Callable[..., Any]:
     try:
         function: Callable[..., Any] = resolve_name(reference)
     except (Exception, SystemExit) as error:  # it is the user's own code
-        raise PosirError(
-            f"{option} {reference}: cannot be imported ({summarize_error(error)})."
-        ) from error
+        raise PosirError(f"{name}: cannot be imported ({summarize_error(error)}).") from error
     if not callable(function):
-        raise PosirError(
-            f"{option} {reference}: is {type(function).__name__}, which cannot be called."
-        )
+        raise PosirError(f"{name}: is {type(function).__name__}, which cannot be called.")
     return function

@@ -29,7 +29,7 @@ LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def split_literally(text: str, delimiter: str) -> list[Row]:
-    """Return the cells of each line that is not blank, quotation marks included."""
+    """Split each line that is not blank into cells, quotation marks included."""
     mark = "\n" if "\n" in text else "\r"
     lines = enumerate(text.split(mark), start=1)
     rows = ((number, line.removesuffix("\r").split(delimiter)) for number, line in lines)
@@ -37,15 +37,13 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
 
 
 def is_regular(rows: Sequence[Row]) -> bool:
-    """Return whether each row has as many cells as the first, empty ones at its end apart."""
+    """Tell whether each row has as many cells as the first, empty ones at its end apart."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
 
 def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
-    """Return the rows of a file without the quotation marks around cells if it encloses cells; else
-    as they are.
-    """
+    """Remove the quotation marks around cells if a file encloses cells."""
     marked = [cell for _, cells in rows for cell in cells if QUOTE in cell]
     if not marked or not all(map(_is_enclosed, marked)):
         return rows
@@ -56,7 +54,7 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
-    """Return the line of a quotation mark that joins lines which look like rows of their own; None
+    """Find the line of a quotation mark that joins lines which look like rows of their own; None
     if there is none.
     """
     lines = list[str]()
@@ -73,7 +71,7 @@ def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | 
 
 
 def _count_up(rows: Sequence[Sequence[str]]) -> bool:
-    """Return whether the first cells of rows are the ids of one and the next: `d3`, `d4`, `d5`."""
+    """Tell whether the first cells of rows are the ids of one and the next: `d3`, `d4`, `d5`."""
     ids = [NUMBERED.fullmatch(cells[0]) for cells in rows if len(cells) > 1]
     numbers = [int(name[2]) for name in ids if name]
     prefixes = {name[1] for name in ids if name}
@@ -82,7 +80,7 @@ def _count_up(rows: Sequence[Sequence[str]]) -> bool:
 
 
 def _are_as_wide(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Return whether the first of joined rows, and half of the others, have as many cells as there
+    """Tell whether the first of joined rows, and half of the others, have as many cells as there
     are headings.
     """
     others = [len(cells) == width for cells in rows[1:]]
@@ -95,7 +93,7 @@ def _is_enclosed(cell: str) -> bool:
 
 
 def _has_enclosed_column(rows: Sequence[Row]) -> bool:
-    """Return whether the first line has enclosed headings alone, or all cells of a column below it
+    """Tell whether the first line has enclosed headings alone, or all cells of a column below it
     are enclosed.
     """
     if all(map(_is_enclosed, rows[0][1])):

@@ -94,7 +94,7 @@ def collect_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Return a text in which secrets are replaced by `***`: the collected ones, and those that are
+    """Replace secrets in a text by `***`: the collected ones, and those that are
     known by their form.
     """
     redacted = redact_collected(text)
@@ -105,7 +105,7 @@ def redact(text: str) -> str:
 
 
 def redact_collected(text: str) -> str:
-    """Return a text in which the collected secrets are replaced by `***`, in all forms that are
+    """Replace the collected secrets in a text by `***`, in all forms that are
     likely.
     """
     if _forms is None:
@@ -148,7 +148,7 @@ def _find_user(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _read_netrc(file: str) -> tuple[str, ...]:
-    """Return the passwords of netrc, from which the clients of the Hub read them."""
+    """Read the passwords of netrc, from which the clients of the Hub read them."""
     with suppress(OSError, netrc.NetrcParseError, ValueError, RuntimeError):
         path = Path(file).expanduser()
         if path.is_file():
@@ -175,7 +175,7 @@ def _is_secret(text: str) -> bool:
 
 
 def _match_form(form: str) -> str:
-    """Return the pattern of a form, as a word if it is so short that it may be a part of other
+    """Build the pattern of a form, as a word if it is so short that it may be a part of other
     words.
     """
     if len(form) >= MIN_FRAGMENT:

@@ -59,37 +59,32 @@ def load_settings(
             option.
     """
     values = _read_yaml(kind, file) if file else {}
-    values = _merge(
-        values, overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
-    )
-    names = {option.strip("-").replace("-", "_").lower(): option for option in options or {}}
-    given = {
-        field: value
-        for field, option in names.items()
-        if (value := (options or {})[option]) not in (None, [])
-    }
+    changes = overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
+    values = _merge(values, changes)
+    names: dict[str, str] = {}
+    values_of_options: dict[str, object] = {}
+    for option, value in (options or {}).items():
+        field = option.strip("-").replace("-", "_").lower()
+        if value not in (None, []):
+            values_of_options[field] = value
+        if field in values_of_options or field not in values:
+            names[field] = option
     try:
-        return kind.model_validate(values | given)
+        return kind.model_validate(values | values_of_options)
     except ValidationError as error:
-        wrong = {
-            field: option
-            for field, option in names.items()
-            if field in given or field not in values
-        }
-        raise PosirError(
-            "\n".join(_describe_errors(kind, str(file or "settings"), wrong, error))
-        ) from None
+        problems = _describe_errors(kind, str(file or "settings"), names, error)
+        raise PosirError("\n".join(problems)) from None
 
 
 def describe_settings(kind: type[Section]) -> str:
-    """Return a YAML file with all settings: their defaults, each below its description; what has no
-    default is empty.
+    """Write a YAML file with all settings: their defaults, each below its description; a setting
+    without default is empty.
     """
     return "\n".join(_list_lines(kind))
 
 
 def dump_settings(settings: Section) -> str:
-    """Return settings as a YAML file that `load_settings` reads; what is None is left out."""
+    """Write settings as a YAML file that `load_settings` reads; what is None is left out."""
     dumped: str = yaml.safe_dump(
         settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
@@ -98,36 +93,30 @@ def dump_settings(settings: Section) -> str:
 
 def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
     for name, field in kind.model_fields.items():
+        about = [field.description or ""]
         allowed = _list_allowed(field.annotation)
-        about = [
-            field.description or "",
-            f"One of {', '.join(allowed)}." if allowed else "",
-            "Required." * field.is_required(),
-        ]
+        if allowed:
+            about.append(f"One of {', '.join(allowed)}.")
+        if field.is_required():
+            about.append("Required.")
+        mark = f"{indent}# "
         yield from textwrap.wrap(
-            " ".join(filter(None, about)),
-            WIDTH,
-            initial_indent=f"{indent}# ",
-            subsequent_indent=f"{indent}# ",
+            " ".join(about).strip(), WIDTH, initial_indent=mark, subsequent_indent=mark
         )
         section = _find_section(field.annotation)
         if isinstance(field.annotation, type) and section:
             yield f"{indent}{name}:"
             yield from _list_lines(section, f"{indent}  ")
+        elif field.is_required():
+            yield f"{indent}{name}:"
         else:
-            default = (
-                None
-                if field.is_required()
-                else to_jsonable_python(field.get_default(call_default_factory=True))
-            )
-            dumped = yaml.safe_dump({name: default}, allow_unicode=True).strip()
-            yield textwrap.indent(
-                dumped.removesuffix(" null") if field.is_required() else dumped, indent
-            )
+            default = to_jsonable_python(field.get_default(call_default_factory=True))
+            dumped = yaml.safe_dump({name: default}, allow_unicode=True)
+            yield textwrap.indent(dumped.strip(), indent)
 
 
 def _list_allowed(kind: Any) -> list[str]:
-    """Return the values of an enum or a literal, also as an alternative of a union."""
+    """List the values of an enum or a literal, also as an alternative of a union."""
     if get_origin(kind) is Literal:
         return list(map(str, get_args(kind)))
     if isinstance(kind, EnumType):
@@ -137,44 +126,31 @@ def _list_allowed(kind: Any) -> list[str]:
 
 def _describe_errors(
     kind: type[Section], where: str, options: Mapping[str, str], error: ValidationError
-) -> Sequence[str]:
+) -> list[str]:
     problems: dict[str, str] = {}
     for problem in error.errors(include_url=False):
         path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
         if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
             # Of a union: what is wrong with the other alternative says more.
             continue
-        source = options.get(path[0]) if path else None
-        place = source or f"{where}: field '{'.'.join(path) or 'settings'}'"
-        problems[place] = _describe_problem(kind, problem["type"], problem["msg"], path)
-    return [f"{place}: {problem}" for place, problem in problems.items()]
-
-
-def _describe_problem(kind: type[Section], error: str, message: str, path: Sequence[str]) -> str:
-    match error:
-        case "extra_forbidden":
+        place = f"{where}: field '{'.'.join(path) or 'settings'}'"
+        if path and path[0] in options:
+            place = options[path[0]]
+        message = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "model_type":
+            names = ", ".join(_list_fields(kind, path))
+            message = f"Input should be a section with fields: {names}"
+        elif problem["type"] == "extra_forbidden":
             fields = _list_fields(kind, path[:-1])
             near = get_close_matches(path[-1], fields, 1)
-            return (
-                f"unknown field{f'; did you mean {near[0]}?' if near else '.'} Fields here: "
-                f"{', '.join(fields)}"
-            )
-        case "tuple_type":
-            return f"{message.replace('tuple', 'list')}, in brackets: [...]"
-        case "model_type":
-            return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
-        case "string_type":
-            return f"{message}; put quotes around a number or a word such as no"
-    bound = re.sub(
-        "^Input should be greater than or equal to",
-        "must be at least",
-        message.removeprefix("Value error, "),
-    )
-    return re.sub("^Input should be less than or equal to", "must be at most", bound)
+            hint = f"; did you mean {near[0]}?" if near else "."
+            message = f"unknown field{hint} Fields here: {', '.join(fields)}"
+        problems[place] = message
+    return [f"{place}: {message}" for place, message in problems.items()]
 
 
 def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:
-    """Return the fields of the section at a path; those of its members if it is a list."""
+    """List the fields of the section at a path; those of its members if it is a list."""
     section = kind
     for part in path:
         if not part.isdecimal():
@@ -183,7 +159,7 @@ def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:
 
 
 def _find_section(kind: Any) -> type[Section] | None:
-    """Return the section in a type such as `tuple[LengthBucket, ...] | None`."""
+    """Find the section in a type such as `tuple[LengthBucket, ...] | None`."""
     if isinstance(kind, type) and issubclass(kind, Section):
         return kind
     return next(filter(None, map(_find_section, get_args(kind))), None)
@@ -191,7 +167,9 @@ def _find_section(kind: Any) -> type[Section] | None:
 
 def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
     required = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
-    expected = f"a YAML file with settings{f', at least {required}' if required else ''}"
+    expected = "a YAML file with settings"
+    if required:
+        expected += f", at least {required}"
     try:
         values = read_yaml(file)
     except GateError as error:
@@ -202,17 +180,16 @@ def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
 
 
 def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Return values with changes; of a section that both have, the fields are merged."""
-    sections = {
-        name: _merge(values[name], change)
-        for name, change in changes.items()
-        if isinstance(change, Mapping) and isinstance(values.get(name), Mapping)
-    }
-    return {**values, **changes, **sections}
+    """Add changes to values; of a section that both have, the fields are merged."""
+    merged = {**values, **changes}
+    for name, change in changes.items():
+        if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
+            merged[name] = _merge(values[name], change)
+    return merged
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
-    """Return the values, nested by section, of texts such as `ask.questions=5`; raise PosirError
+    """Read the values, nested by section, of texts such as `ask.questions=5`; raise PosirError
     for another form.
     """
     values: dict[str, Any] = {}
@@ -226,7 +203,7 @@ def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str,
         try:
             value = parse_yaml(text, f"{option} {override}")
         except GateError as error:
-            raise PosirError(f"{error}; put quotes around text with special characters.") from None
+            raise PosirError(f"{error}. Put quotes around text.") from None
         section = values
         for part in path[:-1]:
             section = section.setdefault(part, {})

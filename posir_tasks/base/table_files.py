@@ -60,14 +60,14 @@ def read_delimited(file: Path) -> pl.DataFrame:
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Return the delimiter of a table; the name of a file decides about tabs."""
+    """Find the delimiter of a table; the name of a file decides about tabs."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))
 
 
 def _is_row(headings: Sequence[str]) -> bool:
-    """Return whether what is instead of headings cannot be: it begins with an id, or has a
+    """Tell whether what is instead of headings cannot be: it begins with an id, or has a
     sentence.
     """
     is_numbered = (

@@ -78,7 +78,7 @@ class GateError(DataError):
 def parse_json(
     data: str | bytes, name: object, *, max_bytes: int | None = None, nan_prefix: str | None = None
 ) -> Any:
-    """Return the value of a JSON document.
+    """Parse a JSON document.
 
     Args:
         data: The document; bytes are UTF-8, or UTF-16 with a byte-order mark.
@@ -106,7 +106,7 @@ def parse_json(
 
 
 def parse_json_at(text: str, start: int, name: object) -> tuple[Any, int]:
-    """Return the value of a JSON document within a text and where it ends; see `parse_json`."""
+    """Parse a JSON document within a text and where it ends; see `parse_json`."""
     with _explain_json_errors(name):
         value, end = _DECODER.raw_decode(text, start)
     _check_values(value, name, None)
@@ -120,19 +120,19 @@ def _explain_json_errors(name: object) -> Iterator[None]:
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        said = f"{type(error).__name__}: {sanitized(str(error), 200)}"
-        raise GateError(name, f"is not readable JSON in UTF-8 ({said})") from error
+        reason = f"{type(error).__name__}: {sanitized(str(error), 200)}"
+        raise GateError(name, f"is not readable JSON in UTF-8 ({reason})") from error
 
 
 def read_json(file: Path, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
-    """Return the value of a file of JSON, which may be compressed; see `parse_json`."""
+    """Read a file of JSON, which may be compressed; see `parse_json`."""
     return parse_json(read_bytes(file, max_bytes), file, max_bytes=max_bytes, nan_prefix=nan_prefix)
 
 
 def parse_table(
     data: str | bytes, name: object, *, delimiter: str = ","
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the headings of a table of delimited cells, and for each row the line that it ends at
+    """Parse a table of delimited cells: its headings, and for each row the line that it ends at
     and its cells.
 
     Lines without any cell are left out, and empty cells to the right of the last heading are cut
@@ -184,13 +184,13 @@ def require_distinct(columns: Iterable[object], name: object) -> None:
 
 
 def read_heading(content: bytes) -> bytes:
-    """Return the first line of a table that is not blank."""
+    """Read the first line of a table that is not blank."""
     first = re.search(rb"[^\r\n]+", content)
     return first[0] if first else b""
 
 
 def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
-    """Return the given columns of a CSV file, stripped, by row; cells are separated by commas or
+    """Read the given columns of a CSV file, stripped, by row; cells are separated by commas or
     semicolons.
 
     Args:
@@ -220,7 +220,7 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
 
 
 def parse_yaml(data: str | bytes, name: object) -> Any:
-    """Return the value of a YAML document of plain values.
+    """Parse a YAML document of plain values.
 
     Raises:
         GateError: It is too large or too deep, not UTF-8, not YAML; a mapping repeats a key; its
@@ -250,12 +250,12 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
 
 
 def read_yaml(file: Path) -> Any:
-    """Return the value of a YAML file; see `parse_yaml`."""
+    """Read a YAML file; see `parse_yaml`."""
     return parse_yaml(read_bytes(file, MAX_YAML_BYTES), file)
 
 
 def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
-    """Return a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of
+    """Read a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of
     more than `max_bytes`.
     """
     try:
@@ -288,7 +288,7 @@ def check_columns(columns: int, name: object) -> None:
 
 
 def find_repeated(values: Iterable[Value]) -> Value | None:
-    """Return the first value that occurred before; None if all differ."""
+    """Find the first value that occurred before; None if all differ."""
     seen = set[Value]()
     for value in values:
         if value in seen:
@@ -298,7 +298,7 @@ def find_repeated(values: Iterable[Value]) -> Value | None:
 
 
 def find_encoding(content: bytes) -> str:
-    """Return the encoding that a byte-order mark states, else UTF-8."""
+    """Find the encoding that a byte-order mark states, else UTF-8."""
     return next(
         (encoding for mark, encoding in BYTE_ORDER_MARKS.items() if content.startswith(mark)),
         "utf-8",
@@ -356,7 +356,7 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
-    """Return the rows of a table that are not blank; between tabs, by its content."""
+    """Read the rows of a table that are not blank; between tabs, by its content."""
     if delimiter == TAB:
         literal = split_literally(text, delimiter)
         if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
@@ -381,7 +381,7 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
 
 
 def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
-    """Return the rows of a table that are not blank, by the rules of CSV."""
+    """Split the rows of a table that are not blank, by the rules of CSV."""
     limit = csv.field_size_limit(MAX_CELL)
     rows = list[Row]()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -399,21 +399,21 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
 
 
 def _count_nodes(
-    node: yaml.Node | None, counted: dict[int, int | None], name: object, depth: int = 0
+    node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
 ) -> int:
-    """Return how many values a YAML node has, with those behind aliases; `counted` has None for one
+    """Count how many values a YAML node has, with those behind aliases; `counts` has None for one
     that is being counted.
     """
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
-    if id(node) in counted:
-        known = counted[id(node)]
-        if known is None:
+    if id(node) in counts:
+        number = counts[id(node)]
+        if number is None:
             raise GateError(name, "an alias stands for something that contains it")
-        return known
+        return number
     if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
         raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
-    counted[id(node)] = None
+    counts[id(node)] = None
     items: list[Any] = getattr(node, "value", [])
     children: list[yaml.Node] = []
     if node is not None and node.id == "sequence":
@@ -427,10 +427,10 @@ def _count_nodes(
                 "twice in one mapping",
             )
         children = [part for pair in items for part in pair]
-    number = 1 + sum(_count_nodes(child, counted, name, depth + 1) for child in children)
+    number = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
     if number > MAX_YAML_VALUES:
         raise GateError(
             name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced"
         )
-    counted[id(node)] = number
+    counts[id(node)] = number
     return number

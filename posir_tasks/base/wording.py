@@ -34,17 +34,17 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """Return a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a
+    """Write a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a
     verb, is given.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
-def suggest_name(name: str, known: Iterable[str]) -> str:
-    """Return a question with the known name that is most similar to a name, whatever the case;
-    empty if none is.
+def suggest_name(name: str, names: Iterable[str]) -> str:
+    """Ask whether the most similar known name is meant, whatever the case; empty if none is
+    similar.
     """
-    lowered = {other.lower(): other for other in known}
+    lowered = {other.lower(): other for other in names}
     close = get_close_matches(name.lower(), lowered, 1)
     return f" Did you mean {lowered[close[0]]}?" if close else ""
 
@@ -54,32 +54,18 @@ LABEL_WIDTH = 72
 
 
 def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
-    """Return a name on one line of at most `width` characters.
-
-    A longer one keeps both ends, as either may identify it, or the beginning of the model and that
-    of the method after a plus.
+    """Shorten a name to one line of at most `width` characters; both ends stay, as either may
+    identify it.
     """
     name = " ".join(name.split())
     if len(name) <= width:
         return name
-    tail, (model, plus, method) = (width - 1) // 2, name.partition("+")
-    if not plus or tail < len("…+…"):
-        return f"{name[: width - 1 - tail]}…{name[-tail:]}"
-    # A number that is cut would be another one.
-    most = min(len(method.partition(",")[0]) + len("…)"), width - len("model+"))
-    method = _shorten_end(method, max(tail, width - 1 - len(model), most))
-    return f"{_shorten_end(model, width - 1 - len(method))}+{method}"
-
-
-def _shorten_end(name: str, width: int) -> str:
-    end = "…" + name[-1:] * name.endswith(")")
-    return name if len(name) <= width else f"{name[: width - len(end)].rstrip(',-_(')}{end}"
+    tail = (width - 1) // 2
+    return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
 def bind(text: str) -> str:
-    """Return a text whose figures are bound to their intervals, units and signs by spaces that no
-    line ends with.
-    """
+    """Bind figures to their intervals, units and signs by spaces that no line ends with."""
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
@@ -89,54 +75,46 @@ ORGANIZATION = re.compile(r"^[^\s/]+/")
 
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
-    """Return names of models without their organizations, unless two differ in these alone."""
-    own = [ORGANIZATION.sub("", name) for name in names]
-    return own if len(set(own)) == len(set(names)) else list(names)
+    """Drop the organizations from names of models, unless two differ in these alone."""
+    bare = [ORGANIZATION.sub("", name) for name in names]
+    return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
-    """Return names of at most `width` characters, if that is possible.
+    """Shorten names of at most `width` characters, if that is possible.
 
     They lose their organizations and their middles or, where two would become equal, how they all
     begin.
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
-    own = [ORGANIZATION.sub("", name) for name in names]
-    ends = zip(min(own), max(own), strict=False)
-    begin = next((place for place, (first, last) in enumerate(ends) if first != last), 0)
-    for texts in (own, [f"…{name[begin:]}" for name in own]):
+    bare = [ORGANIZATION.sub("", name) for name in names]
+    begin = len(os.path.commonprefix(bare))  # noqa: RUF071 (no paths)
+    for texts in (bare, [f"…{name[begin:]}" for name in bare]):
         short = [shorten_middle(text, width) for text in texts]
         if max(map(cell_len, short)) <= width and len(set(short)) == len(set(names)):
             return short
     return list(names)
 
 
+ORDINALS = (
+    *("first", "second", "third", "fourth", "fifth"),
+    *("sixth", "seventh", "eighth", "ninth", "tenth"),
+)
+
+
 def ordinal(number: int) -> str:
-    """Return an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
-    words = (
-        "first",
-        "second",
-        "third",
-        "fourth",
-        "fifth",
-        "sixth",
-        "seventh",
-        "eighth",
-        "ninth",
-        "tenth",
-    )
-    if number <= len(words):
-        return words[number - 1]
-    suffix = (
-        "th" if number % 100 in {11, 12, 13} else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    )
+    """Write an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
+    if number <= len(ORDINALS):
+        return ORDINALS[number - 1]
+    if number % 100 in {11, 12, 13}:
+        return f"{number}th"
+    suffix = {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
     return f"{number}{suffix}"
 
 
 def escape_controls(text: str) -> str:
-    """Return a text as it may be shown: without secrets, and with escapes in place of control
-    characters.
+    """Hide the secrets of a text, and escape its control characters.
 
     Those of lines and tabs stay. All that is shown, logged or raised passes here, as it may have
     text from outside.
@@ -178,11 +156,11 @@ def substitute(error: UnicodeError) -> tuple[str, int]:
     """
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    characters = error.object[error.start : error.end]
-    return "".join(
-        SUBSTITUTES.get(character) or character.encode("ascii", "backslashreplace").decode()
-        for character in characters
-    ), error.end
+    shown = ""
+    for character in error.object[error.start : error.end]:
+        escaped = character.encode("ascii", "backslashreplace").decode()
+        shown += SUBSTITUTES.get(character, escaped)
+    return shown, error.end
 
 
 def make_output_encodable() -> None:

@@ -11,10 +11,10 @@ import re
 import site
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ from posir_tasks.base.progress import progress, track
 from posir_tasks.base.public import public
 from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
+from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.protocols import (
     SETTINGS,
     STATED,
@@ -59,8 +60,8 @@ SKIPPED_WHEN = (
 )
 
 
-#: Marks of what passed, what failed, and information.
-MARKS = {True: "✓", False: "✗", None: "·"}
+#: Marks of what passed, what failed, and information, with their colors.
+MARKS = {True: ("✓", Tone.GOOD), False: ("✗", Tone.BAD), None: ("·", Tone.OPEN)}
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,15 @@ class Diagnosis(Result):
 
 def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
     """Show a line for each finding; the exit status is 1 if a check fails."""
-    lines = [f"{MARKS[finding.passed]} {finding.text}" for finding in findings]
+    rows = []
+    for finding in findings:
+        mark, tone = MARKS[finding.passed]
+        rows.append((Label(f"{mark} {finding.text}", tone),))
     return Diagnosis(
         title=title,
         findings=tuple(findings),
         rows=findings,
-        parts=(DisplaySection(code="\n".join(lines)),),
+        tables=[Table(build_columns([title]), tuple(rows))],
         exit_status=int(any(finding.passed is False for finding in findings)),
     )
 
@@ -131,15 +135,13 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         )
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
-    for check in progress(
-        (check_autoload, check_mteb, check_tasks, check_plugins, check_data), "Checking"
-    ):
+    checks = (check_autoload, check_mteb, check_tasks, check_plugins, check_data)
+    for check in progress(checks, "Checking"):
         try:
             findings += check()
         except Exception as error:
-            findings.append(
-                CheckResult(False, f"{check.__name__} failed ({summarize_error(error)})")
-            )
+            problem = f"{check.__name__} failed ({summarize_error(error)})"
+            findings.append(CheckResult(False, problem))
     return build_diagnosis(findings, "Installation of posir")
 
 
@@ -151,9 +153,11 @@ def _describe_protocol(row: Protocol) -> str:
         for name, value in row.asked().items()
         if name in titles
     ]
-    differing = [titles[name] for name in row.mteb_differs.split()]
-    without = f"; without the protocol, mteb differs in {', '.join(differing)}" if differing else ""
-    return f"{row.model}: {', '.join(settings)}{without}"
+    described = f"{row.model}: {', '.join(settings)}"
+    if row.mteb_differs:
+        differing = ", ".join(titles[name] for name in row.mteb_differs.split())
+        described += f"; without the protocol, mteb differs in {differing}"
+    return described
 
 
 def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
@@ -187,20 +191,13 @@ def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
 def check_autoload() -> Iterator[CheckResult]:
     """Check that a new Python process loads posir with mteb."""
     code = "import sys; raise SystemExit('posir_autoload' not in sys.modules)"
+    command = [sys.executable, "-c", code]
     if os.environ.get(AUTOLOAD_VARIABLE) == "0":
-        yield CheckResult(
-            None,
-            f"autoload: disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the "
-            "tasks",
-        )
-    elif (
-        subprocess.run(
-            [sys.executable, "-c", code], check=False, stderr=subprocess.DEVNULL
-        ).returncode
-        == 0
-    ):
-        files = (file for folder in sys.path if (file := Path(folder) / AUTOLOAD_FILE).exists())
-        yield CheckResult(True, f"autoload: {next(files, 'active')}")
+        problem = f"disabled by {AUTOLOAD_VARIABLE}=0; `import posir_tasks` registers the tasks"
+        yield CheckResult(None, f"autoload: {problem}")
+    elif subprocess.run(command, check=False, stderr=subprocess.DEVNULL).returncode == 0:
+        files = (Path(folder) / AUTOLOAD_FILE for folder in sys.path)
+        yield CheckResult(True, f"autoload: {next(filter(Path.exists, files), 'active')}")
     else:
         folders = ", ".join((*site.getsitepackages(), site.getusersitepackages()))
         yield CheckResult(
@@ -232,20 +229,18 @@ def check_tasks() -> Iterator[CheckResult]:
     from posir_tasks.tasks.catalog import builtin_task_classes, language_tasks
 
     others = language_tasks()
-    classes, registry = (*builtin_task_classes(), *others.values()), TASKS_REGISTRY.resolve()
+    classes = (*builtin_task_classes(), *others.values())
+    registry = TASKS_REGISTRY.resolve()
+    names = [task.metadata.name for task in classes]
     missing = [
-        task.metadata.name for task in classes if registry.get(task.metadata.name) is not task
+        name for name, task in zip(names, classes, strict=True) if registry.get(name) is not task
     ]
-    names = f"; missing: {', '.join(missing)}" if missing else ""
-    yield CheckResult(
-        not missing, f"tasks: mteb knows {len(classes) - len(missing)} of {len(classes)}{names}"
-    )
+    described = f"tasks: mteb knows {len(names) - len(missing)} of {len(names)}"
+    if missing:
+        described += f"; missing: {', '.join(missing)}"
+    yield CheckResult(not missing, described)
     if others:
-        yield CheckResult(
-            None,
-            "tasks of languages beyond the papers' ten, from the data and plugins: "
-            f"{', '.join(others)}",
-        )
+        yield CheckResult(None, f"tasks of languages beyond the papers' ten: {', '.join(others)}")
 
 
 def check_plugins() -> Iterator[CheckResult]:
@@ -285,9 +280,8 @@ def check_data() -> Iterator[CheckResult]:
         location = "reachable on the Hub"
         if folder is not None:
             local = locate_dataset(folder, repo_id)
-            location = (
-                f"{local} ({'found' if local.is_dir() else 'not found'}; {DATA_VARIABLE} is set)"
-            )
+            found = "found" if local.is_dir() else "not found"
+            location = f"{local} ({found}; {DATA_VARIABLE} is set)"
         else:
             try:
                 HfApi().dataset_info(repo_id, timeout=5)
@@ -300,18 +294,15 @@ def check_data() -> Iterator[CheckResult]:
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
-COLUMNS = build_columns(("Task", "Language", "Documents", "Questions"), ("Documents", "Questions"))
+HEADINGS = ("Task", "Language", "Documents", "Questions")
 NOTE = (
-    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. {about} Blank: "
-    "not published."
+    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. About: the "
+    "average of PosIR's ten languages (arXiv 2601.08363). Blank: not published."
 )
-ABOUT = "About: the average of PosIR's ten languages (arXiv 2601.08363)."
 ADVICE = """mteb run -m MODEL -t {task}          # one task
-posir run --plan -m MODEL -t {task}  # how long it takes"""
-BENCHMARKS = """
+posir run --plan -m MODEL -t {task}  # how long it takes
 mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
-#: Titles of groups of tasks in their order, each with what they are for, and what the names have in
-#: common.
+#: Titles of groups of tasks in their order, each with what their names have in common.
 GROUPS = (
     (
         "Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes",
@@ -325,9 +316,7 @@ GROUPS = (
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
 )
-#: What the title of a group says of tasks that a word may leave out.
-ABOUT_OTHERS = re.compile(": (PosIR-Mini|English is|questions in) .*")
-#: Of a task that is in several languages, what stands for them in a name.
+#: Stands for the language in the name of a task that is in several.
 ANY = "LANGUAGE"
 
 
@@ -335,26 +324,23 @@ def _find_group(task: DeclaredTask) -> int:
     return next(place for place, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
 
 
-def _tabulate_task(task: DeclaredTask) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Return the row of a task, and its cells."""
-    subsets = task.languages.values() if isinstance(task.languages, Mapping) else [task.languages]
-    (codes, *others), count = dict.fromkeys(map(tuple, subsets)), len(subsets)
-    names = {language.code: language.name for language in LANGUAGES}
-    language = (
-        f"{1 + len(others)} languages"
-        if others
-        else ", ".join(names.get(code, code) for code in dict.fromkeys(codes))
-    )
-    spoken = (f"{1 + len(others)} languages", "the same") if others else (codes[0], codes[-1])
-    row = {
+def _describe_task(task: DeclaredTask) -> dict[str, Any]:
+    languages = task.languages
+    subsets = list(languages.values()) if isinstance(languages, Mapping) else [languages]
+    pairs = dict.fromkeys((codes[0], codes[-1]) for codes in subsets)
+    query_language, document_language = next(iter(pairs))
+    if len(pairs) > 1:
+        query_language, document_language = f"{len(pairs)} languages", "the same"
+    return {
         "task": task.name,
-        "query_language": spoken[0],
-        "document_language": spoken[1],
-        "subsets": count,
+        "query_language": query_language,
+        "document_language": document_language,
+        "subsets": len(subsets),
+        "documents": task.documents,
+        "questions": task.questions,
+        "benchmark": task.benchmark,
+        "data": f"{task.repository}@{task.revision[:12]}",
     }
-    row |= {"documents": task.documents, "questions": task.questions, "benchmark": task.benchmark}
-    sizes = map(format_size, (task.documents, task.questions))
-    return row | {"data": f"{task.repository}@{task.revision[:12]}"}, (task.name, language, *sizes)
 
 
 @public()
@@ -381,8 +367,7 @@ def tasks(word: str | None = None) -> Result:
         >>> "PosIR-Mini" in posir.tasks().to_polars()["task"]
         True
     """
-    rows, cells = list[dict[str, Any]](), list[tuple[str, ...]]()
-    ten = {language.name for language in LANGUAGES}
+    names = {language.code: language.name for language in LANGUAGES}
     listed = sorted(
         declare_tasks(),
         key=lambda task: (
@@ -392,53 +377,49 @@ def tasks(word: str | None = None) -> Result:
             task.name,
         ),
     )
-    for group, members in groupby(listed, key=_find_group):
-        tabulated = [
-            (row, shown)
-            for row, shown in map(_tabulate_task, members)
-            if (word or "").lower() in " ".join(shown).lower()
-        ]
-        rows += [row for row, _ in tabulated]
-        shown = [shown for _, shown in tabulated]
-        title = ABOUT_OTHERS.sub("", GROUPS[group][0]) if word else GROUPS[group][0]
-        cells += [(title, "", "", "")] if shown else []
-        # What is known of English alone is not that of the others.
-        alike = shown if word else [_fold_language(ten, line) for line in shown]
-        folded = {line[0]: line for line in alike[::-1]}
-        for name, spoken, *sizes in [*folded.values()][::-1]:
-            several = f"{sum(line[0] == name for line in alike)} languages"
-            cells.append((name, spoken.replace(ANY, several), *sizes))
+    rows = []
+    lines: dict[str, list[str]] = {}
+    counts = Counter[str]()
+    groups: dict[str, int] = {}
+    for task in listed:
+        row = _describe_task(task)
+        codes = [row["query_language"], row["document_language"]]
+        spoken = [names.get(code, code) for code in codes if code != "the same"]
+        language = ", ".join(dict.fromkeys(spoken))
+        if word and word.lower() not in f"{task.name} {language}".lower():
+            continue
+        rows.append(row)
+        name = task.name
+        language_name = "".join(name.split("-")[1:2])
+        if language_name in names.values() and not word:
+            # Tasks that differ in their language alone are one line.
+            name = name.replace(language_name, ANY, 1)
+            language = language.replace(language_name, ANY, 1)
+        counts[name] += 1
+        groups[name] = _find_group(task)
+        documents = format_size(task.documents)
+        lines.setdefault(name, [language, documents, format_size(task.questions)])
     if not rows:
-        near = suggest_name(
-            word or "", (name for task in listed for name in _tabulate_task(task)[1][:2])
-        )
+        near = suggest_name(word or "", (task.name for task in listed))
         raise UsageError(
             f"{word}: no task has this in its name or language.{near} `posir tasks` lists all."
         )
-    about = ABOUT if any("about" in str(row.values()) for row in rows) else ""
-    few = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all. {about}".strip()
-    notes = [few if word else NOTE.format(languages=", ".join(sorted(ten)), about=about)]
-    advice = (
-        ADVICE.format(task=rows[0]["task"])
-        if word
-        else ADVICE.format(task="PosIR-English-Nano") + BENCHMARKS
-    )
+    cells: list[tuple[str, ...]] = []
+    for name, (language, *sizes) in lines.items():
+        title = GROUPS[groups[name]][0]
+        if all(cell[0] != title for cell in cells):
+            cells.append((title, "", "", ""))
+        cells.append((name, language.replace(ANY, f"{counts[name]} languages"), *sizes))
+    note = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all."
+    if not word:
+        note = NOTE.format(languages=", ".join(sorted(names.values())))
     return Result(
         title="Tasks",
         rows=rows,
-        tables=[Table(COLUMNS, tuple(cells))],
-        notes=notes,
-        footer=[advice],
+        tables=[Table(build_columns(HEADINGS, HEADINGS[2:]), tuple(cells))],
+        notes=[note],
+        footer=[ADVICE.format(task=rows[0]["task"] if word else "PosIR-English-Nano")],
     )
-
-
-def _fold_language(languages: Collection[str], cells: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the cells of a task as those of all tasks that differ in one of the languages
-    alone.
-    """
-    name, spoken, *sizes = cells
-    own = next((part for part in name.split("-")[1:2] if part in languages), None)
-    return (name.replace(own, ANY, 1), spoken.replace(own, ANY, 1), *sizes) if own else cells
 
 
 @public()

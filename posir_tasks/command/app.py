@@ -33,7 +33,7 @@ def run_app() -> None:
     from posir_tasks.base.logs import sanitize_log
     from posir_tasks.base.wording import make_output_encodable
     from posir_tasks.command.commands import run_command
-    from posir_tasks.command.undecided import report_errors
+    from posir_tasks.command.exit_status import report_errors
 
     make_output_encodable()
     sanitize_log()

@@ -56,25 +56,18 @@ def declared_commands() -> list[Command]:
     """
     commands = {command.name: command for command in OWN_COMMANDS}
     for owner, command in collect_items("posir_commands", "commands"):
+        problem = ""
         if not isinstance(command, Command):
-            logger.warning(
-                "posir plugin '%s' declared %r, which is no posir_tasks.plugin_api.Command; "
-                "omitted",
-                owner,
-                command,
-            )
+            problem = f"{command!r}, which is no posir_tasks.plugin_api.Command"
         elif command.name in commands:
-            logger.warning(
-                "posir plugin '%s' declared a command '%s', which is %s; omitted",
-                owner,
-                command.name,
-                commands[command.name].target,
-            )
+            problem = f"a command '{command.name}', which is {commands[command.name].target}"
+        if problem:
+            logger.warning("posir plugin '%s' declared %s; omitted", owner, problem)
         else:
             commands[command.name] = command
-    return sorted(
-        commands.values(), key=lambda command: [*PANELS, command.panel].index(command.panel)
-    )
+    panels = dict.fromkeys([*PANELS, *(command.panel for command in commands.values())])
+    order = list(panels)
+    return sorted(commands.values(), key=lambda command: order.index(command.panel))
 
 
 def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:
@@ -89,17 +82,16 @@ def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple
     if not words or words[0].startswith("-"):
         return "", list(words)
     first, *others = words
-    members = [name.split(" ")[1] for name in commands if name.startswith(f"{first} ")]
     if first in commands:
         return first, others
+    members = [name.split(" ")[1] for name in commands if name.startswith(f"{first} ")]
     if not members:
-        names = {name.split(" ")[0] for name in commands}
-        hint = suggest_name(first, sorted(names))
+        hint = suggest_name(first, sorted({name.split(" ")[0] for name in commands}))
         raise UsageError(f"No such command '{first}'.{hint}", "posir")
-    if others and others[0] in members:
-        return f"{first} {others[0]}", others[1:]
     if not others or others[0] in HELP_FLAGS:
         return first, others
+    if others[0] in members:
+        return f"{first} {others[0]}", others[1:]
     if first in DEFAULTS:
         return f"{first} {DEFAULTS[first]}", others
     hint = suggest_name(others[0], members)
@@ -190,9 +182,9 @@ def run_command(words: Sequence[str]) -> int:
     target = load_command(commands[name])
     declaration: Declaration | None = getattr(target, DECLARATION, None)
     if declaration is not None:
-        asked = [word for word in rest if word in HELP_FLAGS]
-        if asked:
-            print(render_command(name, target, is_short=asked[0] == "-h"))
+        flags = [flag for flag in HELP_FLAGS if flag in rest]
+        if flags:
+            print(render_command(name, target, is_short="-h" in flags))
             return 0
         if declaration.settings and "--settings-help" in rest:
             from posir_tasks.base.settings_file import describe_settings
@@ -243,20 +235,19 @@ def describe_error(error: CycloptsError, name: str, target: Any) -> str:
     """Describe what is wrong with the arguments of a command, and what is missing."""
     from cyclopts import MissingArgumentError
 
-    if not isinstance(error, MissingArgumentError) or error.argument is None:
-        return str(error)
-    if not error.argument.required or error.argument.tokens:
+    argument = error.argument
+    is_missing = isinstance(error, MissingArgumentError) and argument is not None
+    if not is_missing or argument is None or argument.tokens:
         return str(error)
     from posir_tasks.command.help import find_example
 
-    parameter = error.argument.field_info
-    is_option = parameter.kind is parameter.KEYWORD_ONLY
-    label = error.argument.name if is_option else parameter.name.upper()
-    kind = "option" if is_option else "argument"
-    text = error.argument.parameter.help or ""
+    parameter = argument.field_info
+    label = f"argument '{parameter.name.upper()}'"
+    if parameter.kind is parameter.KEYWORD_ONLY:
+        label = f"option '{argument.name}'"
+    message = f"Missing {label}: {argument.parameter.help or ''}"
     example = find_example(target, name)
-    hint = f" Example: `{example}`." if example else ""
-    return f"Missing {kind} '{label}': {text}{hint}"
+    return f"{message} Example: `{example}`." if example else message
 
 
 def check_words(words: Sequence[str]) -> None:

@@ -13,12 +13,19 @@ import typing
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 from rich.text import Text
 
-from posir_tasks.base.public import DECLARATION, Declaration, Parameter, describe_function
+from posir_tasks.base.public import (
+    DECLARATION,
+    Declaration,
+    Parameter,
+    describe_function,
+    is_literal,
+)
 from posir_tasks.plugin_api import Command
 
 #: Summaries of the groups of commands.
@@ -27,35 +34,9 @@ GROUPS = {
     "study": "Study probes over models, samples, domains and translations.",
     "leaderboard": "Build, serve and publish a leaderboard: one static page.",
 }
-#: Columns of a terminal that help uses at most.
+#: Columns of a terminal that help uses at most, and of a name that has its text on the same line.
 MAX_WIDTH = 100
-#: Longest name that has its text on the same line.
 MAX_NAME = 22
-#: Placeholders for the values of options whose names do not say what they take.
-PLACEHOLDERS = {
-    "window": "TOKENS",
-    "budget": "TOKENS",
-    "tokenizer": "MODEL",
-    "embedder": "MODEL",
-    "llm": "MODEL",
-    "question_writer": "MODEL",
-    "write_questions": "FOLDER",
-    "figures": "FOLDER",
-    "output": "FOLDER",
-    "column": "NAME",
-    "revision": "NAME",
-    "font": "NAME",
-    "chunk_separator": "TEXT",
-    "html": "FILE",
-    "card": "FILE",
-    "junit": "FILE",
-}
-#: Options that the text of another one names, or that are short for it.
-FOLDED = frozenset(
-    {"figure_format", "bare", "figure_width", "font_size", "font", "markdown", "csv", "latex"}
-)
-#: The end of a parameter's text that states its default.
-DEFAULT = re.compile(r"[;,.] [Bb]y default,? ((?:[^;:.]|\.\d)*)\.$")
 #: A line of an example: a command, and perhaps a comment.
 EXAMPLE = re.compile(r"^ *((?:posir|mteb) .*?)(  # .*)?$")
 OVERVIEW = """Does an embedding model read to the end, and does it prefer the beginning?
@@ -74,27 +55,29 @@ class HelpEntry:
     name: str
     text: str
     facts: str = ""
-    """Default, range and whether it is required, in brackets below or after the text."""
+    """Default, range and whether it is required, in brackets after the text."""
 
 
 def render_overview(commands: Iterable[Command]) -> str:
     """Render the help of `posir`: every command in the panel of its purpose."""
     sections: dict[str, list[HelpEntry]] = {}
-    names = set[str]()
+    names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
-        if name in names:
-            continue
-        names.add(name)
         text = GROUPS.get(name, command.summary) if member else command.summary
-        sections.setdefault(command.panel, []).append(HelpEntry(name, text))
+        if name not in names:
+            sections.setdefault(command.panel, []).append(HelpEntry(name, text))
+            names.add(name)
     return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, sections)
 
 
 def render_group(group: str, commands: Iterable[Command]) -> str:
     """Render the help of a group of commands."""
-    members = [command for command in commands if command.name.startswith(f"{group} ")]
-    entries = [HelpEntry(command.name.split(" ")[1], command.summary) for command in members]
+    entries = []
+    for command in commands:
+        name, _, member = command.name.partition(" ")
+        if name == group:
+            entries.append(HelpEntry(member, command.summary))
     usage = f"Usage: posir {group} COMMAND [ARGS]..."
     return _render(usage, GROUPS.get(group, ""), {"Commands": entries})
 
@@ -104,30 +87,33 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
     from posir_tasks.command.options import OUTPUT, list_own, list_shared
 
     declaration: Declaration = getattr(function, DECLARATION)
-    titles = {
-        option: title for title, names in declaration.groups.items() for option in names.split()
-    }
-    own = list_own(function)
+    titles: dict[str, str] = {}
+    for title, names in declaration.groups.items():
+        titles |= dict.fromkeys(names.split(), title)
+    usage = f"Usage: posir {name} [OPTIONS]"
     sections: dict[str, list[HelpEntry]] = {"Arguments": [], "Options": []}
-    for parameter in own:
-        title = "Arguments" if parameter.is_argument else titles.get(parameter.name, "Options")
-        sections.setdefault(title, []).append(describe_parameter(parameter))
-    shared = [item for item in list_shared(declaration) if item.name not in FOLDED]
-    sections[OUTPUT] = [describe_parameter(parameter) for parameter in shared]
+    for parameter in list_own(function):
+        entry = describe_parameter(parameter)
+        title = titles.get(parameter.name, "Options")
+        if parameter.is_argument:
+            title = "Arguments"
+            usage += f" {entry.name}"
+        sections.setdefault(title, []).append(entry)
+    sections[OUTPUT] = list(map(describe_parameter, list_shared(declaration)))
     sections[OUTPUT].append(HelpEntry("-h, --help", "Show the usual options, or all."))
-    number = sum(len(entries) for title, entries in sections.items() if title != "Arguments")
     text = describe_function(function)
-    if is_short:
-        sections = {title: sections[title] for title in ("Arguments", "Options")}
-        first, *others = text.split("\n\n")
-        examples = [part for part in others if EXAMPLE.match(part.split("\n")[0])]
-        text = "\n\n".join([first, *examples])
-    rendered = _render(_write_usage(name, own), text, sections)
-    return f"{rendered}\n\n--help: all {number} options" if is_short else rendered
+    if not is_short:
+        return _render(usage, text, sections)
+    number = sum(map(len, sections.values())) - len(sections["Arguments"])
+    usual = {title: sections[title] for title in ("Arguments", "Options")}
+    first, *others = text.split("\n\n")
+    examples = [part for part in others if is_literal(part)]
+    rendered = _render(usage, "\n\n".join([first, *examples]), usual)
+    return f"{rendered}\n\n--help: all {number} options"
 
 
 def find_example(function: Callable[..., Any], name: str) -> str:
-    """Return the first example of a command in the docstring of its function; empty if none."""
+    """Find the first example of a command in the docstring of its function; empty if none."""
     for line in describe_function(function).split("\n"):
         match = EXAMPLE.match(line)
         if match and match[1].startswith(f"posir {name}"):
@@ -137,133 +123,58 @@ def find_example(function: Callable[..., Any], name: str) -> str:
 
 def describe_parameter(parameter: Parameter) -> HelpEntry:
     """Describe an argument or option: name and placeholder, text, default and range."""
-    text = parameter.help
+    option = parameter.option
     facts = []
-    stated = DEFAULT.search(text)
-    if stated:
-        text = f"{text[: stated.start()]}."
-        facts.append(f"default: {stated[1]}")
-    elif _has_default(parameter):
-        facts.append(f"default: {_write_value(parameter.default)}")
-    low, high = parameter.option.min, parameter.option.max
-    if low is not None and high is not None:
-        facts.append(f"{_write_value(low)} to {_write_value(high)}")
-    elif low is not None:
-        facts.append(f"at least {_write_value(low)}")
-    if parameter.default is inspect.Parameter.empty and not parameter.is_argument:
-        facts.append("required")
-    several = "..." if parameter.repeats else ""
-    name = f"{_name_parameter(parameter)}{several}"
-    return HelpEntry(name, text, "; ".join(facts))
-
-
-def _has_default(parameter: Parameter) -> bool:
-    default = parameter.default
-    is_text = isinstance(default, str) and bool(default)
-    is_number = isinstance(default, int | float) and not isinstance(default, bool)
-    return is_text or is_number
-
-
-def _write_value(value: Any) -> str:
-    is_whole = isinstance(value, float) and value.is_integer()
-    return str(int(value)) if is_whole else str(getattr(value, "value", value))
-
-
-def _name_parameter(parameter: Parameter) -> str:
+    default = getattr(parameter.default, "value", parameter.default)
+    if default and isinstance(default, str | int | float) and default is not True:
+        facts.append(f"default: {default}")
+    if option.min is not None:
+        facts.append(f"at least {option.min:g}")
+    if option.max is not None:
+        facts.append(f"at most {option.max:g}")
     if parameter.is_argument:
-        return parameter.option.metavar or parameter.name.upper()
-    name = f"--{parameter.name.replace('_', '-')}"
-    if parameter.default is True:
-        name = f"{name}, --no-{parameter.name.replace('_', '-')}"
-    if parameter.option.short:
-        name = f"{parameter.option.short}, {name}"
-    placeholder = _choose_placeholder(parameter)
-    return f"{name} {placeholder}".rstrip()
+        name = option.metavar or parameter.name.upper()
+        if parameter.default is not inspect.Parameter.empty:
+            name = f"[{name}]"
+    else:
+        if parameter.default is inspect.Parameter.empty:
+            facts.append("required")
+        flag = parameter.name.replace("_", "-")
+        name = f"--{flag}"
+        if parameter.default is True:
+            name += f", --no-{flag}"
+        if option.short:
+            name = f"{option.short}, {name}"
+        name = f"{name} {_choose_placeholder(parameter)}".rstrip()
+    several = "..." if parameter.repeats else ""
+    return HelpEntry(f"{name}{several}", parameter.help, "; ".join(facts))
 
 
 def _choose_placeholder(parameter: Parameter) -> str:
     kind = parameter.type
-    if parameter.option.metavar:
-        return parameter.option.metavar
-    if kind is bool:
-        return ""
-    if kind in (int, float):
-        return "N"
+    choices: Iterable[object] = ()
     if typing.get_origin(kind) is typing.Literal:
-        return f"[{'|'.join(map(str, typing.get_args(kind)))}]"
-    if isinstance(kind, type) and issubclass(kind, Enum):
-        return f"[{'|'.join(choice.value for choice in kind)}]"
-    return PLACEHOLDERS.get(parameter.name, parameter.name.rpartition("_")[2].upper())
-
-
-def _write_usage(name: str, parameters: Iterable[Parameter]) -> str:
-    arguments = [parameter for parameter in parameters if parameter.is_argument]
-    pieces = [f"Usage: posir {name} [OPTIONS]"]
-    for parameter in arguments:
-        label = _name_parameter(parameter)
-        # Several arguments that an option can replace are needed all the same.
-        is_optional = parameter.default is not inspect.Parameter.empty and len(arguments) == 1
-        label = f"[{label}]" if is_optional else label
-        pieces.append(f"{label}..." if parameter.repeats else label)
-    return " ".join(pieces)
+        choices = typing.get_args(kind)
+    elif isinstance(kind, type) and issubclass(kind, Enum):
+        choices = kind
+    if choices:
+        return f"[{'|'.join(map(str, choices))}]"
+    names = {bool: "", int: "N", float: "N", Path: "FILE"}
+    name = parameter.name.rpartition("_")[2].upper()
+    return parameter.option.metavar or names.get(kind, name)
 
 
 def _render(usage: str, text: str, sections: dict[str, list[HelpEntry]]) -> str:
+    """Render help with the colors that the terminal has; none where output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]
-    shown = {title: entries for title, entries in sections.items() if entries}
-    names = [len(entry.name) for entries in shown.values() for entry in entries]
+    names = [len(entry.name) for entries in sections.values() for entry in entries]
     column = max((length for length in names if length <= MAX_NAME), default=0) + 4
-    for title, entries in shown.items():
-        lines += [Text(), Text(title, style="bold")]
+    for title, entries in sections.items():
+        if entries:
+            lines += [Text(), Text(title, style="bold")]
         for entry in entries:
             lines += _render_entry(entry, column, width)
-    return _export(lines)
-
-
-def _render_text(text: str, width: int) -> Iterator[Text]:
-    for number, part in enumerate(text.split("\n\n")):
-        if number:
-            yield Text()
-        if not _is_literal(part):
-            for line in textwrap.wrap(" ".join(part.split()), width - 2):
-                yield Text(f"  {line}")
-            continue
-        for line in part.split("\n"):
-            yield _color_example(f"  {line}")
-
-
-def _is_literal(part: str) -> bool:
-    return part.startswith(" ") or "  # " in part
-
-
-def _color_example(line: str) -> Text:
-    rendered = Text(line)
-    match = EXAMPLE.match(line)
-    if match:
-        rendered.stylize("cyan", match.start(1), match.end(1))
-        rendered.stylize("dim", match.end(1))
-    return rendered
-
-
-def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
-    parts = textwrap.wrap(entry.text, width - column)
-    if entry.facts:
-        facts = textwrap.wrap(f"[{entry.facts}]", width - column)
-        fits = parts and len(parts[-1]) + len(facts[0]) + 2 <= width - column
-        if fits:
-            parts[-1] = f"{parts[-1]}  {facts.pop(0)}"
-        parts += facts
-    first = Text(f"  {entry.name}", style="bold")
-    if len(entry.name) + 4 <= column and parts:
-        first = Text.assemble(first, f"{'':{column - 2 - len(entry.name)}}{parts.pop(0)}")
-    yield first
-    for part in parts:
-        yield Text(f"{'':{column}}{part}")
-
-
-def _export(lines: Iterable[Text]) -> str:
-    """Return lines with the colors that the terminal has; none where output is piped."""
     console = Console(
         width=10_000, highlight=False, no_color=True if os.environ.get("NO_COLOR") else None
     )
@@ -271,3 +182,28 @@ def _export(lines: Iterable[Text]) -> str:
         for line in lines:
             console.print(line, soft_wrap=True)
     return capture.get().rstrip("\n")
+
+
+def _render_text(text: str, width: int) -> Iterator[Text]:
+    for number, part in enumerate(text.split("\n\n")):
+        if number:
+            yield Text()
+        lines = part.split("\n") if is_literal(part) else textwrap.wrap(part, width - 2)
+        for line in lines:
+            rendered = Text(f"  {line}")
+            if is_literal(part):
+                rendered.stylize("cyan")
+                rendered.highlight_regex("  # .*", "dim default")
+            yield rendered
+
+
+def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
+    facts = f"  [{entry.facts}]" if entry.facts else ""
+    parts = textwrap.wrap(f"{entry.text}{facts}", width - column, break_on_hyphens=False)
+    first = Text(f"  {entry.name}", style="bold")
+    if len(entry.name) + 4 <= column and parts:
+        first.pad_right(column - len(first))
+        first.append(parts.pop(0), "not bold")
+    yield first
+    for part in parts:
+        yield Text(f"{'':{column}}{part}")

@@ -27,6 +27,7 @@ ENGLISH_DOCUMENTS = 1_719_701
 ENGLISH_QUERIES = 42_015
 DOCUMENTS = "about 1.7 M"
 QUERIES = "about 42,000"
+ABOUT_QUERIES = 42_000
 #: In place of the revision of a source whose commit is not known; a result has the digest of the
 #: data that was read.
 NOT_PINNED = "not pinned"
@@ -49,6 +50,8 @@ class DeclaredTask:
     questions: int | str | None = None
     benchmark: str = ""
     """The benchmark of mteb that it is part of."""
+    about_questions: int = 0
+    """The number that `questions` has as text; 0 if it is exact or not known."""
 
     def fields(self) -> dict[str, Any]:
         """Return its part of the metadata of mteb's task."""
@@ -83,6 +86,7 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
         documents=ENGLISH_DOCUMENTS if corpus_language == PIVOT else DOCUMENTS,
         questions=ENGLISH_QUERIES if language == PIVOT else QUERIES,
         benchmark=benchmark,
+        about_questions=0 if language == PIVOT else ABOUT_QUERIES,
     )
 
 
@@ -96,6 +100,7 @@ def declare_nano(language: Language) -> DeclaredTask:
         benchmark=full.benchmark and "PosIR(nano)",
         documents=f"up to {most * (1 + DISTRACTORS):,}",
         questions=f"up to {most:,}",
+        about_questions=most,
     )
 
 
@@ -117,7 +122,13 @@ SQUAD_TINY = replace(SQUAD, name="SQuAD-PosQ-Tiny", questions=10_000, benchmark=
 FINEWEB = DeclaredTask(
     "FineWeb-PosQ", "NovaSearch/FineWeb-PosQ", "main", ENGLISH, 13_902, 25_775, "PosQ"
 )
-FINEWEB_TINY = replace(FINEWEB, name="FineWeb-PosQ-Tiny", questions="up to 3,000", benchmark="")
+FINEWEB_TINY = replace(
+    FINEWEB,
+    name="FineWeb-PosQ-Tiny",
+    questions="up to 3,000",
+    about_questions=3_000,
+    benchmark="",
+)
 FINEWEB_RAW = replace(
     FINEWEB,
     name="FineWeb-PosQ-Raw",
@@ -125,7 +136,9 @@ FINEWEB_RAW = replace(
     questions=265_865,
     benchmark="",
 )
-FINEWEB_RAW_TINY = replace(FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900")
+FINEWEB_RAW_TINY = replace(
+    FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900", about_questions=9_900
+)
 #: TyDi QA's names of its languages.
 TYDI_LANGUAGES = {
     "arabic": "ara-Arab",

@@ -75,12 +75,12 @@ FRAME = alt.Config(
 
 
 def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
-    """Return the lines of a text."""
+    """Break a text into lines."""
     return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
 def render_svg(chart: alt.VConcatChart) -> str:
-    """Return a chart as SVG."""
+    """Render a chart as SVG."""
     stream = io.StringIO()
     chart.save(stream, format="svg")
     return stream.getvalue()
@@ -123,35 +123,34 @@ def add_frame(
         seen: The numbers in a sentence, for readers who do not see the marks.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
-    headed = alt.vconcat(
-        chart, title=alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
+    heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
+    cited = alt.TitleParams(
+        _wrap(source),
+        color=FAINT,
+        orient="bottom",
+        anchor="start",
+        offset=12,
+        fontSize=12,
+        fontWeight="normal",
     )
-    cited: dict[str, Any] = {
-        "orient": "bottom",
-        "anchor": "start",
-        "offset": 12,
-        "fontSize": 12,
-        "fontWeight": "normal",
-    }
+    texts = [f"{text}." for text in (title, subject) if text]
     # All at once: Altair copies the whole chart at every `properties` and `configure`.
     return FramedChart(
-        vconcat=[headed],
-        title=alt.TitleParams(_wrap(source), color=FAINT, **cited),
+        vconcat=[alt.vconcat(chart, title=heading)],
+        title=cited,
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
-        description=" ".join(
-            filter(None, (f"{title}.", subject and f"{subject}.", seen, explanation))
-        ),
+        description=" ".join(filter(None, [*texts, seen, explanation])),
     )
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
-    """Return a scale that gives each label a value, starting over after the last value."""
+    """Build a scale that gives each label a value, starting over after the last value."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
 def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
-    """Return color, shape and line pattern of each label, which one legend shows, so that they
+    """Choose color, shape and line pattern of each label, which one legend shows, so that they
     differ in gray, too.
     """
     shared: dict[str, Any] = {"title": None, "legend": legend}
@@ -165,22 +164,7 @@ def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> 
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
 UNIT = alt.Scale(domain=[0, 1])
-#: Fields of rows that tooltips print x 100.
-PERCENT_FIELDS = (
-    *(
-        f"{name}{end}"
-        for name in ("ndcg_at_10", "position_effect")
-        for end in ("", "_low", "_high")
-    ),
-    *("null_low", "null_high"),
-)
 SHARES: dict[str, Any] = {"tickCount": 5, "format": ".1f", "labelFlush": False, "zindex": 0}
-#: Titles of a mean and its interval in tooltips.
-MEAN_TITLES = {
-    "ndcg_at_10": "nDCG@10",
-    "ndcg_at_10_low": "95% interval, from",
-    "ndcg_at_10_high": "95% interval, to",
-}
 MODEL = alt.Tooltip("model:N", title="Model")
 LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
@@ -232,7 +216,7 @@ class Positions:
 
 
 def build_positions(axes: Axes) -> Positions:
-    """Return the horizontal axis of position bins."""
+    """Build the horizontal axis of position bins."""
     return Positions(
         "position (0: start, 1: end)" if axes.equal_bins else axes.position_title,
         axes.positions,
@@ -241,14 +225,14 @@ def build_positions(axes: Axes) -> Positions:
 
 
 def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
-    """Return the vertical axis of nDCG@10, printed x 100."""
+    """Build the vertical axis of nDCG@10, printed x 100."""
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
 def null_band(
     base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT
 ) -> alt.Chart:
-    """Return the band of 95% of the bin means if position has no effect."""
+    """Build the band of 95% of the bin means if position has no effect."""
     band: alt.Chart = base.mark_rect(color=shade).encode(
         **positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q"
     )
@@ -265,28 +249,26 @@ def curve(
     line: Mapping[str, Any] | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> list[alt.Chart]:
-    """Return intervals if there are any, line and points of nDCG@10 over positions; `line` and
+    """Draw intervals if there are any, line and points of nDCG@10 over positions; `line` and
     `point` are encodings.
     """
     base = base.encode(x=positions.axis)
-    marks = {
-        "area": base.mark_area(opacity=0.16),
-        "rule": base.mark_rule(opacity=0.55, strokeWidth=2.2),
-    }
-    ends = {"y": ndcg_axis("ndcg_at_10_low", scale), "y2": "ndcg_at_10_high:Q"}
-    intervals = [marks[interval].encode(**ends, color=color)] if interval else []
-    mean = ndcg_axis("ndcg_at_10", scale)
-    return [
-        *intervals,
-        base.mark_line(strokeWidth=1.8).encode(y=mean, color=color, **(line or {})),
-        base.mark_point(size=34, opacity=1, strokeWidth=1.8).encode(
-            y=mean, color=color, **(point or {})
-        ),
-    ]
+    charts = []
+    if interval:
+        marks = base.mark_area(opacity=0.16)
+        if interval == "rule":
+            marks = base.mark_rule(opacity=0.55, strokeWidth=2.2)
+        low = ndcg_axis("ndcg_at_10_low", scale)
+        charts.append(marks.encode(y=low, y2="ndcg_at_10_high:Q", color=color))
+    base = base.encode(y=ndcg_axis("ndcg_at_10", scale), color=color)
+    charts.append(base.mark_line(strokeWidth=1.8).encode(**(line or {})))
+    marks = base.mark_point(size=34, opacity=1, strokeWidth=1.8)
+    charts.append(marks.encode(**(point or {})))
+    return charts
 
 
 def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
-    """Return the rows of curves, the first in each panel of which most evidence is beyond the
+    """Label the first row in each panel of which most evidence is beyond the
     window with `beyond_label`.
 
     Args:
@@ -297,45 +279,45 @@ def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[d
     labeled: set[Any] = set()
     marked = []
     for row in rows:
-        beyond = window is not None and (row.get("beyond_share") or 0.0) > MOSTLY
-        label = f"beyond {window:,} tokens" if beyond and row.get("panel") not in labeled else None
-        labeled |= {row.get("panel")} if label else set()
+        panel = row.get("panel")
+        label = None
+        if window and (row.get("beyond_share") or 0.0) > MOSTLY and panel not in labeled:
+            label = f"beyond {window:,} tokens"
+            labeled.add(panel)
         marked.append({**row, "beyond_label": label})
     return marked
 
 
 def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Return a dashed line from which on most evidence is beyond the model's window, and its name;
+    """Draw a dashed line from which on most evidence is beyond the model's window, and its name;
     rows of `mark_beyond`.
     """
-    named = base.transform_filter("isValid(datum.beyond_label)")
-    x = {"x": alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)}
-    ends = {"y": alt.value(0), "y2": alt.value("height")}
-    sides: Any = (("datum.start <= 0.5", "left", 4), ("datum.start > 0.5", "right", -4))
-    return [
-        named.mark_rule(**WINDOW_END, color=FAINT).encode(**x, **ends),
-        *(
-            named.transform_filter(side)
-            .mark_text(align=align, dx=dx, color=INK, fontSize=12)
-            .encode(**x, y=alt.value(10), text="beyond_label:N")
-            for side, align, dx in sides
-        ),
-    ]
+    x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
+    named = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
+    rule = named.mark_rule(**WINDOW_END, color=FAINT)
+    charts = [rule.encode(y=alt.value(0), y2=alt.value("height"))]
+    sides: tuple[tuple[str, Literal["left", "right"], int], ...] = (
+        ("datum.start <= 0.5", "left", 4),
+        ("datum.start > 0.5", "right", -4),
+    )
+    for side, align, dx in sides:
+        text = named.transform_filter(side).mark_text(align=align, dx=dx, color=INK, fontSize=12)
+        charts.append(text.encode(y=alt.value(10), text="beyond_label:N"))
+    return charts
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Return a sentence that follows others if a chart has the line of `mark_window`."""
-    is_marked = any(row.get("beyond_label") for row in rows)
+    """Explain the line of `mark_window` in a sentence that follows others; empty without it."""
+    if not any(row.get("beyond_label") for row in rows):
+        return ""
     return (
         f" Dashes: from here on most of the evidence is beyond the {window:,} tokens that the "
         "model reads."
-        if is_marked
-        else ""
     )
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:
-    """Return the scores of a line in words, for readers who do not see it: `nDCG@10 from start to
+    """Describe the scores of a line, for readers who do not see it: `nDCG@10 from start to
     end: 62, 39, 27.`
     """
     shown = ", ".join(format_percent(score, ".0f") for score in scores)
@@ -343,24 +325,16 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
 
 
 def heat_color(scale: alt.Scale) -> alt.Color:
-    """Return the color of nDCG@10 in a heat map, with its legend below."""
+    """Build the color of nDCG@10 in a heat map, with its legend below."""
     legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 
 def interval_rule(
-    base: alt.Chart,
-    field: str,
-    channel: Literal["x", "y"],
-    color: Color,
-    scale: alt.Scale | None = None,
+    base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color
 ) -> alt.Chart:
-    """Return the 95% intervals of a score as thin lines along a channel, on its scale if it is
-    given.
-    """
-    encode = {"x": alt.X, "y": alt.Y}[channel]
-    low = encode(f"{field}_low:Q", scale=scale) if scale is not None else encode(f"{field}_low:Q")
-    ends = {channel: low, f"{channel}2": f"{field}_high:Q"}
+    """Draw the 95% intervals of a score as thin lines along a channel."""
+    ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
     rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=color)
     return rule
 
@@ -368,7 +342,7 @@ def interval_rule(
 def facet_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
-    """Return layers in a panel for each title, two in a row, each with its own axes; rows name
+    """Draw layers in a panel for each title, two in a row, each with its own axes; rows name
     their title as `panel`.
     """
     panels: alt.FacetChart = (
@@ -379,30 +353,18 @@ def facet_panels(
     return panels
 
 
-def with_percentages(base: alt.Chart) -> alt.Chart:
-    """Return a chart whose rows have scores, intervals and null band x 100 too, for tooltips that
-    agree with the axes.
-    """
-    percentages: alt.Chart = base.transform_calculate(
-        **{
-            f"{name}_x_100": f"isValid(datum.{name}) ? datum.{name} * 100 : null"
-            for name in PERCENT_FIELDS
-        }
-    )
-    return percentages
-
-
-def percent_tooltips(titles: Mapping[str, str]) -> list[alt.Tooltip]:
-    """Return tooltips of fields of `with_percentages`, x 100 with one decimal, by their titles."""
-    return [
-        alt.Tooltip(f"{field}_x_100:Q", title=title, format=".1f")
-        for field, title in titles.items()
-    ]
-
-
 def cell_tooltips() -> list[alt.Tooltip]:
-    """Return tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
+    """Build tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
     band.
     """
-    titles = {"null_low": "By chance, from", "null_high": "By chance, to"}
-    return [POSITION, QUERIES, *percent_tooltips(MEAN_TITLES | titles)]
+    titles = {
+        "ndcg_at_10": "nDCG@10",
+        "ndcg_at_10_low": "95% interval, from",
+        "ndcg_at_10_high": "95% interval, to",
+        "null_low": "By chance, from",
+        "null_high": "By chance, to",
+    }
+    tooltips = [POSITION, QUERIES]
+    for field, title in titles.items():
+        tooltips.append(alt.Tooltip(f"{field}:Q", title=title, format=".1%"))
+    return tooltips

@@ -5,6 +5,7 @@ which each command fills.
 import base64
 import re
 import textwrap
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -26,7 +27,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import COMMAND, PAPER, bind
 from posir_tasks.display.charts import NUMBER, render_svg
-from posir_tasks.display.labels import find_tone
+from posir_tasks.display.labels import find_link, find_tone
 from posir_tasks.display.strip import (
     SCALE,
     SHORT,
@@ -45,13 +46,14 @@ SLUG = 80
 PIXELS, POINTS, DOTS = 96, 72, 600
 #: Inches of a bare chart and points of its text: a column of a paper, and its captions.
 COLUMN, CAPTION = 3.3, 8.0
-#: Pixels of the narrowest panel with its axis, and of the lowest.
-NARROWEST, LOWEST = 145, 90
-#: Width of a letter and of a cell with a number as shares of the size of text; pixels of text in a
-#: picture of the answer.
-LETTER, CELL, DRAWN = 0.58, 1.6, 12
-#: Title of a panel in lines.
-TITLE = "split(replace(datum.label, ': ', ' · '), ' · ')"
+#: Width of a cell with a number as a share of the size of text; pixels of text in a picture of the
+#: answer.
+CELL, DRAWN = 1.6, 12
+#: Width of a panel of a bare chart as a share of the chart, and characters of a line of a title.
+PANEL = 0.7
+MAX_TITLE = 36
+#: Times that a bare chart is drawn to find the size of its text.
+FITTING_STEPS = 3
 #: Width and height of a picture in SVG.
 SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
@@ -97,7 +99,7 @@ def _shorten_slug(text: str) -> str:
 
 
 def render_image(figure: Figure) -> str:
-    """Return a figure as the address of an image that holds all its content, in SVG."""
+    """Render a figure as the address of an image that holds all its content, in SVG."""
     return (
         f"data:image/svg+xml;base64,{base64.b64encode(render_svg(figure.chart).encode()).decode()}"
     )
@@ -105,22 +107,16 @@ def render_image(figure: Figure) -> str:
 
 def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
     """Write files and return their names; raise PosirError if that fails."""
-    try:
-        for file, render in progress(list(files.items()), "Writing files"):
-            with atomic_write(file) as temporary:
-                temporary.write_bytes(render())
-    except OSError as error:
-        target = error.filename2 or error.filename  # the second name is the target of renaming
-        raise PosirError(
-            f"{target}: cannot be written ({error.strerror}). Choose another file or folder."
-        ) from error
+    for file, render in progress(list(files.items()), "Writing files"):
+        with atomic_write(file) as temporary:
+            temporary.write_bytes(render())
     return list(files)
 
 
 def prepare_figures(
     strips: Sequence[Strip], figures: Sequence[Figure], folder: Path, style: FigureStyle
 ) -> dict[Path, Callable[[], bytes]]:
-    """Return what draws each chart by its file, the picture of the answer first; raise PosirError
+    """Prepare what draws each chart by its file, the picture of the answer first; raise PosirError
     if there is none.
     """
     if folder.exists() and not folder.is_dir():
@@ -134,25 +130,21 @@ def prepare_figures(
             "There is no chart of this. Omit --figures, or ask for the default tables."
         )
     names = deduplicate([name for name, _ in draws])
-    return {
-        folder / f"{name}.{style.format}": partial(_convert, draw, style)
-        for name, (_, draw) in zip(names, draws, strict=True)
-    }
+    files: dict[Path, Callable[[], bytes]] = {}
+    for name, (_, draw) in zip(names, draws, strict=True):
+        files[folder / f"{name}.{style.format}"] = partial(_convert, draw, style)
+    return files
 
 
 def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
-    """Return a chart as a file, which has the same size in inches in all formats."""
+    """Convert a chart to a file, which has the same size in inches in all formats."""
     svg = draw()
     if style.format == "pdf":
         # A pixel of SVG is a point of PDF.
-        return bytes(
-            vl_convert.svg_to_pdf(_resize(svg, float(SIZE.findall(svg)[0][0]) * POINTS / PIXELS))
-        )
-    return (
-        render_png(svg, DOTS / PIXELS if style.bare else SCALE)
-        if style.format == "png"
-        else svg.encode()
-    )
+        return bytes(vl_convert.svg_to_pdf(_resize(svg, _measure(svg) * POINTS / PIXELS)))
+    if style.format == "png":
+        return render_png(svg, DOTS / PIXELS if style.bare else SCALE)
+    return svg.encode()
 
 
 def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
@@ -160,40 +152,71 @@ def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
         return draw_strips(strips)
     width, size = _measure_style(style)
     svg = draw_strips(strips, width=round(width * DRAWN / size), explained=False)
-    named = (
-        re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
-        if style.font
-        else svg
-    )
-    return _resize(named, width)
+    if style.font:
+        svg = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
+    return _resize(svg, width)
 
 
 def _draw_figure(figure: Figure, style: FigureStyle) -> str:
-    """Return a chart as SVG; a bare one without text around it, in the width and with the text of
-    its style.
+    """Draw a chart as SVG; a bare one without text around it, in the width and with the text of its
+    style.
     """
     if not style.bare:
         return render_svg(figure.chart)
-    chart, (width, size) = figure.chart.to_dict(), _measure_style(style)
+    width, size = _measure_style(style)
+    chart = figure.chart.to_dict()
     for part in (chart, chart["vconcat"][0]):
         part.pop("title", None)
     config = chart["config"]
-    config |= {"padding": 1, "font": style.font or config["font"], "text": {"fontSize": size}}
-    config["axis"] |= {"labelLimit": width, "labelOverlap": "greedy", "labelSeparation": size / 2}
-    most = {"labelLimit": 0.46 * width, "gradientLength": 0.5 * width}
-    for part in _walk([config, chart["vconcat"]]):
-        part |= {key: size for key in part if key.endswith("ontSize")} | {
-            key: min(part[key], most[key]) for key in most if key in part
-        }
-        part |= {"legend": part["legend"] | {"columns": 1}} if part.get("legend") else {}
-    config["legend"] |= {"orient": "bottom", "labelLimit": width - 3 * size, "symbolSize": 5 * size}
-    for part in _list_parts(chart):
-        _fit(part, chart, width, size)
+    config |= {"padding": 1, "font": style.font or config["font"]}
+    config["legend"] |= {"orient": "bottom"}
+    for part in _walk(chart["vconcat"]):
+        if isinstance(part.get("width"), int | float):
+            part["width"] = min(part["width"], PANEL * width)
+        if isinstance(part.get("title"), str):
+            part["title"] = textwrap.wrap(part["title"], MAX_TITLE)
+    svg = vl_convert.vegalite_to_svg(chart)
+    # Larger text makes a chart wider, which makes its text smaller in the width of the style.
+    for _ in range(FITTING_STEPS):
+        scaled = size * _measure(svg) / width
+        _set_text(chart, scaled)
+        svg = vl_convert.vegalite_to_svg(chart)
+    _omit_numbers(chart, scaled)
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 
+def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
+    """Leave numbers out of cells that are too narrow for text of a size, in pixels."""
+    for panel in _walk(chart["vconcat"]):
+        for layer in panel.get("layer", ()):
+            if layer["mark"].get("style") == NUMBER:
+                step = panel["width"]
+                cell = f"(datum.end - datum.start) * {step}"
+                if isinstance(step, dict):
+                    cell = str(step["step"])
+                shown = {"filter": f"{cell} > {CELL * size}"}
+                layer["transform"] = [*layer.get("transform", ()), shown]
+
+
+def _set_text(chart: dict[str, Any], size: float) -> None:
+    """Set the size of all text, in pixels, and put panels and entries of legends below each
+    other.
+    """
+    chart["config"] |= {"text": {"fontSize": size}}
+    chart["config"]["axis"] |= {"labelOverlap": "greedy", "labelSeparation": size / 2}
+    for part in _walk([chart["config"], chart["vconcat"]]):
+        for name in part:
+            if name.endswith("ontSize"):
+                part[name] = size
+        if "facet" in part:
+            part["columns"] = 1
+            part["facet"]["header"] = {"labelFontWeight": "normal"}
+        if isinstance(part.get("legend"), dict):
+            part["legend"]["columns"] = 1
+
+
 def _measure_style(style: FigureStyle) -> tuple[float, float]:
-    """Return the width of a bare chart and the size of its text in pixels."""
+    """Measure the width of a bare chart and the size of its text in pixels."""
     return (style.width or COLUMN) * PIXELS, (style.font_size or CAPTION) * PIXELS / POINTS
 
 
@@ -201,95 +224,37 @@ def _walk(part: Any) -> Iterator[dict[str, Any]]:
     """Yield all mappings of a chart, the outer ones first."""
     if isinstance(part, dict):
         yield part
-    if isinstance(part, dict | list):
-        for inner in part.values() if isinstance(part, dict) else part:
+        part = list(part.values())
+    if isinstance(part, list):
+        for inner in part:
             yield from _walk(inner)
 
 
-def _list_parts(chart: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield the parts of a chart that stand below each other: each is a panel, or several of the
-    same width.
-    """
-    for part in chart["vconcat"]:
-        yield from _list_parts(part) if "vconcat" in part else [part]
-
-
-def _fit(part: dict[str, Any], chart: Mapping[str, Any], width: float, size: float) -> None:
-    """Change the part of a bare chart to a width, axes included, in pixels."""
-    columns = max(1, min(part.get("columns", 1), int(width // NARROWEST)))
-    part |= {
-        key: value
-        for key, value in (("columns", columns), ("spacing", 2 * size), ("bounds", "full"))
-        if key in part
-    }
-    panel, room = part.get("spec", part), 0.7 * width / columns
-    is_step, is_square = isinstance(panel["width"], dict), panel["width"] == panel["height"]
-    if "facet" in part:
-        part["facet"]["header"] = {
-            "labelExpr": TITLE,
-            "labelFontWeight": "normal",
-            "labelLimit": width / columns,
-        }
-    if not isinstance(panel["height"], dict):
-        panel["height"] = min(panel["height"], max(LOWEST, 0.6 * room))
-    _shorten_titles(
-        panel,
-        {"x": room, "y": room if isinstance(panel["height"], dict) else panel["height"]},
-        size,
-    )
-
-    def measure(inner: float) -> float:
-        panel["width"] = {"step": inner} if is_step else inner
-        return float(SIZE.findall(vl_convert.vegalite_to_svg({**chart, "vconcat": [part]}))[0][0])
-
-    # What is not panel or cell, such as an axis, is as wide whatever these are, if they are wider
-    # than their titles.
-    first = 8 * size if is_step else width
-    narrow, wide = measure(first), measure(2 * first)
-    inner = max(first * (1 + (width - narrow) / max(wide - narrow, 1)), 1)
-    panel["width"] = {"step": inner} if is_step else inner
-    if is_square:
-        panel["height"] = {"step": max(inner, 1.2 * size)}
-    # A number in a narrow cell would cover its neighbors.
-    cell = str(inner) if is_step else f"(datum.end - datum.start) * {inner}"
-    for layer in panel.get("layer", ()):
-        if layer["mark"].get("style") == NUMBER:
-            layer["transform"] = [
-                *layer.get("transform", ()),
-                {"filter": f"{cell} > {CELL * size}"},
-            ]
-
-
-def _shorten_titles(panel: Mapping[str, Any], room: Mapping[str, float], size: float) -> None:
-    """Divide titles of axes into lines as long as the axis, without what is in parentheses if that
-    is too long.
-    """
-    for encoding in (part["encoding"] for part in _walk(panel) if "encoding" in part):
-        for channel, length in room.items():
-            letters, axis = int(length / size / LETTER), encoding.get(channel)
-            if isinstance(axis, dict) and (title := axis.get("title")):
-                shown = title if len(title) <= letters else title.partition(" (")[0]
-                axis["title"] = textwrap.wrap(shown, letters)
+def _measure(svg: str) -> float:
+    """Measure the width of a picture in pixels."""
+    return float(SIZE.findall(svg)[0][0])
 
 
 def _resize(svg: str, width: float) -> str:
-    """Return a picture as wide as given, in pixels."""
+    """Make a picture as wide as given, in pixels."""
     old, height = map(float, SIZE.findall(svg)[0])
     return SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
 
 
 def deduplicate(names: Sequence[str]) -> list[str]:
-    """Return names that are distinct even if case is ignored: the second of a name gets `-2`."""
-    lower = [name.lower() for name in names]
-    counts = [lower[: at + 1].count(name) for at, name in enumerate(lower)]
-    return [
-        name if count == 1 else f"{name}-{count}" for name, count in zip(names, counts, strict=True)
-    ]
+    """Make names distinct even if case is ignored: the second of a name gets `-2`."""
+    counts = Counter[str]()
+    distinct = []
+    for name in names:
+        counts[name.lower()] += 1
+        number = counts[name.lower()]
+        distinct.append(name if number == 1 else f"{name}-{number}")
+    return distinct
 
 
 @cache
 def bundle_chart_library() -> str:
-    """Return a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
+    """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
     # Without the patch version, as vl-convert names its Vega-Lite.
     return vl_convert.javascript_bundle(
         "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])
@@ -297,14 +262,15 @@ def bundle_chart_library() -> str:
 
 
 def mark(text: object) -> Markup:
-    """Return text as HTML in which commands are code, and a number stays with its unit and
+    """Convert text to HTML in which commands are code, and a number stays with its unit and
     interval.
     """
-    linked = PAPER.sub(
-        lambda paper: f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>',
-        escape(bind(str(text))),
-    )
+    linked = PAPER.sub(_link_paper, escape(bind(str(text))))
     return Markup(COMMAND.sub(r"<code>\1</code>", linked))
+
+
+def _link_paper(paper: re.Match[str]) -> str:
+    return f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>'
 
 
 def keep_whole(text: object) -> Markup:
@@ -315,17 +281,28 @@ def keep_whole(text: object) -> Markup:
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """Return HTML by a template in `templates` of a package, which may extend the shell,
-    `page.html`; values are escaped.
+    """Render a template in `templates` of a package, which may extend the shell, `page.html`;
+    values are escaped.
     """
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(
         loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True
     )
-    environment.globals |= {"bundle": bundle_chart_library, "render_image": render_image}
-    environment.globals |= {"draw_strips": draw_strips, "draw_glyph": draw_glyph}
-    environment.globals |= {"STRIP_STYLE": STYLE, "format_share": format_share, "SHORT": SHORT}
-    environment.filters |= {"mark": mark, "color": find_tone, "whole": keep_whole}
+    environment.globals |= {
+        "bundle": bundle_chart_library,
+        "render_image": render_image,
+        "draw_strips": draw_strips,
+        "draw_glyph": draw_glyph,
+        "STRIP_STYLE": STYLE,
+        "format_share": format_share,
+        "SHORT": SHORT,
+    }
+    environment.filters |= {
+        "mark": mark,
+        "color": find_tone,
+        "link": find_link,
+        "whole": keep_whole,
+    }
     page = environment.get_template(template).render(
         values, version=version("posir"), today=date.today()
     )

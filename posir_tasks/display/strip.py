@@ -167,33 +167,34 @@ class Strip:
     """
 
     @property
+    def read_before(self) -> int:
+        """Parts of the window before what is truncated."""
+        return len(self.ndcg_by_part) if self.before is None else self.before
+
+    @property
     def edges(self) -> list[float]:
-        """Return where parts begin and end, in [0, 1]: one more than there are parts, what is
-        truncated included.
+        """Where parts begin and end, in [0, 1]: one more than there are parts, what is truncated
+        included.
         """
-        width = (1 - self.truncated) / len(self.ndcg_by_part)
-        before = len(self.ndcg_by_part) if self.before is None else self.before
-        read = [place * width for place in range(len(self.ndcg_by_part) + 1)]
-        return (
-            [*read[: before + 1], *(edge + self.truncated for edge in read[before:])]
-            if self.truncated
-            else read
-        )
+        count = len(self.ndcg_by_part)
+        read = [(1 - self.truncated) / count * place for place in range(count + 1)]
+        if not self.truncated:
+            return read
+        before = self.read_before
+        return [*read[: before + 1], *(edge + self.truncated for edge in read[before:])]
 
     @property
     def scores(self) -> list[tuple[Estimate | None, bool]]:
-        """Return nDCG@10 of each part between the edges, and whether it is read."""
+        """nDCG@10 of each part between the edges, and whether it is read."""
         parts: list[tuple[Estimate | None, bool]] = [(part, True) for part in self.ndcg_by_part]
         if self.truncated:
-            parts.insert(
-                len(parts) if self.before is None else self.before, (self.ndcg_truncated, False)
-            )
+            parts.insert(self.read_before, (self.ndcg_truncated, False))
         return parts
 
     @property
     def axis(self) -> tuple[float, float, str, str]:
-        """Return where the labels of the axis begin and end, in [0, 1], and both: of what is read,
-        if that is at one end.
+        """Where the labels of the axis begin and end, in [0, 1], and both: of what is read, if that
+        is at one end.
         """
         if not self.truncated or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
@@ -203,166 +204,152 @@ class Strip:
 
     @property
     def labels(self) -> list[str]:
-        """Return the names of the parts of what is read."""
+        """The names of the parts of what is read."""
         count = len(self.ndcg_by_part)
         return list(self.places) or [f"{at} of {count}" for at in range(1, count + 1)]
 
     @property
     def share(self) -> str:
-        """Return how much is truncated: `59% of the evidence truncated`; empty if nothing."""
-        share = (
-            f"truncated: {self.counted}"
-            if self.counted
-            else f"{format_share(self.truncated)} of {self.scale.whole} truncated"
-        )
-        return share if self.truncated else ""
+        """How much is truncated: `59% of the evidence truncated`; empty if nothing."""
+        if not self.truncated:
+            return ""
+        if self.counted:
+            return f"truncated: {self.counted}"
+        return f"{format_share(self.truncated)} of {self.scale.whole} truncated"
 
     @property
     def ndcg_read(self) -> float | None:
-        """Return the mean of the parts that are read; None if one of them is empty."""
+        """The mean of the parts that are read; None if one of them is empty."""
         values = [part.value for part in self.ndcg_by_part if part]
-        return sum(values) / len(values) if len(values) == len(self.ndcg_by_part) else None
+        if len(values) < len(self.ndcg_by_part):
+            return None
+        return sum(values) / len(values)
 
     @property
     def description(self) -> str:
-        """Return the picture in a sentence, for readers who do not see it."""
-        heights = ", ".join(
-            self.scale.format(part.value if part else None) for part in self.ndcg_by_part
-        )
+        """The picture in a sentence, for readers who do not see it."""
+        shown = [self.scale.format(part.value if part else None) for part in self.ndcg_by_part]
+        heights = ", ".join(shown)
         if self.places:
-            named = zip(self.labels, heights.split(", "), strict=True)
-            heights = "; ".join(map(" ".join, named))
-        lost = self.scale.format(self.ndcg_truncated.value if self.ndcg_truncated else None)
-        unread = (
-            f"; {self.share}{f', {self.scale.name} {lost}' if self.ndcg_truncated else ''}"
-            if self.truncated
-            else ""
-        )
-        words = f" {'. '.join(self.words)}." if self.words else ""
-        return f"{self.name}: {self.scale.name} from start to end {heights}{unread}.{words}"
+            heights = "; ".join(map(" ".join, zip(self.places, shown, strict=True)))
+        if self.truncated:
+            heights += f"; {self.share}"
+        if self.truncated and self.ndcg_truncated:
+            heights += f", {self.scale.name} {self.scale.format(self.ndcg_truncated.value)}"
+        sentences = [f"{self.name}: {self.scale.name} from start to end {heights}", *self.words]
+        return f"{'. '.join(sentences)}."
 
 
 def format_share(share: float) -> str:
-    """Return a share above 0: `59%`, `under 1%`."""
+    """Format a share above 0: `59%`, `under 1%`."""
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
 def describe_marks(strips: Sequence[Strip]) -> str:
-    """Return what the marks of pictures are."""
+    """Explain the marks of pictures."""
     scale = strips[0].scale
-    unread = (
-        f" Hatched: {scale.whole} truncated, as a share of all and not a position in each document."
-    )
-    said = f"From the start of {scale.caption}. Band: 95% interval."
-    unread += " Dashed: what a truncated part has, as any two parts of a document." * bool(
-        scale.unread
-    )
-    even = f" Dashed: {scale.even}." if scale.even else ""
-    return said + even + unread * any(strip.truncated for strip in strips)
+    sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
+    if scale.even:
+        sentences.append(f"Dashed: {scale.even}.")
+    if any(strip.truncated for strip in strips):
+        sentences.append(
+            f"Hatched: {scale.whole} truncated, as a share of all and not a position in each "
+            "document."
+        )
+        if scale.unread:
+            sentences.append("Dashed: what a truncated part has, as any two parts of a document.")
+    return " ".join(sentences)
 
 
 def sketch_strip(strip: Strip) -> str:
-    """Return a strip as a line of text: `▆▅▄┊░░`, with a mark where reading ends; `·` where there
+    """Sketch a strip as a line of text: `▆▅▄┊░░`, with a mark where reading ends; `·` where there
     is no evidence.
     """
-    parts, marks = len(strip.ndcg_by_part), 1 if strip.before in (None, 0) else 2
-    unread = (
-        min(max(round(CHARACTERS * strip.truncated), 1), CHARACTERS - marks - 1)
-        if strip.truncated
-        else 0
-    )
-    columns = CHARACTERS - unread - (marks if unread else 0)
-    ends = np.arange(parts + 1) / parts
+    parts = len(strip.ndcg_by_part)
+    marks = 1 if strip.before in (None, 0) else 2
+    columns = CHARACTERS
+    unread = 0
+    if strip.truncated:
+        share = round(CHARACTERS * strip.truncated)
+        unread = min(max(share, 1), CHARACTERS - marks - 1)
+        columns = CHARACTERS - unread - marks
     values = np.array([part.value if part else math.nan for part in strip.ndcg_by_part])
-    means = []
-    for low, high in pairwise(np.arange(columns + 1) / columns):
-        overlap = np.clip(
-            np.minimum(ends[1:], high) - np.maximum(ends[:-1], low), 0, None
-        ) * ~np.isnan(values)
-        means.append(
-            float(overlap @ np.nan_to_num(values) / overlap.sum())
-            if overlap.sum() > 1e-9
-            else math.nan
-        )
-    line, before = (
-        draw_sparkline(means),
-        columns if strip.before is None else round(columns * strip.before / parts),
-    )
-    beyond = (MARK if before else "", UNREAD * unread, MARK if before < columns else "")
-    return f"{line[:before]}{''.join(beyond) if unread else ''}{line[before:]}"
+    is_known = ~np.isnan(values)
+    ends = np.linspace(0, 1, parts + 1)
+    edges = np.linspace(0, 1, columns + 1)
+    # The mean of a column is over the parts that it overlaps.
+    sums = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(np.nan_to_num(values)))))
+    widths = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(is_known))))
+    means = [
+        total / width if width > 1e-9 else math.nan
+        for total, width in zip(sums.tolist(), widths.tolist(), strict=True)
+    ]
+    line = draw_sparkline(means)
+    if not unread:
+        return line
+    before = round(columns * strip.read_before / parts)
+    first = MARK if before else ""
+    last = MARK if before < columns else ""
+    return f"{line[:before]}{first}{UNREAD * unread}{last}{line[before:]}"
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
-    """Return a line for each strip: name, sketch and, if there is room for it, the finding, else
+    """Sketch a line for each strip: name, sketch and, if there is room for it, the finding, else
     how much is truncated.
     """
     sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
-    shares = [
-        f"{sketch}{strip.share}".rstrip() for sketch, strip in zip(sketches, strips, strict=True)
-    ]
-    names = shorten_names(
-        [strip.name for strip in strips], width - max(map(len, shares), default=0)
-    )
+    rows = list(zip(sketches, strips, strict=True))
+    ends = [f"{sketch}{strip.share}".rstrip() for sketch, strip in rows]
+    room = width - max(map(len, ends), default=0)
+    names = shorten_names([strip.name for strip in strips], room)
     longest = max(map(len, names), default=0)
-    findings = [
-        f"{sketch}{strip.words[-1]}" for sketch, strip in zip(sketches, strips, strict=True)
-    ]
-    fits = longest + max(map(len, findings), default=0) <= width
-    return [
-        f"{name:{longest}}{end}"
-        for name, end in zip(names, findings if fits else shares, strict=True)
-    ]
+    findings = [f"{sketch}{strip.words[-1]}" for sketch, strip in rows]
+    if longest + max(map(len, findings), default=0) <= width:
+        ends = findings
+    return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
 def explain_sketches(strips: Sequence[Strip]) -> str:
-    """Return what the lines of text are."""
-    unread = f"; {UNREAD} truncated" * any(strip.truncated for strip in strips)
+    """Explain the lines of text."""
+    unread = f"; {UNREAD} truncated" if any(strip.truncated for strip in strips) else ""
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
-    """Return the drawing alone, for the row of a table."""
-    size = (
-        f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        'preserveAspectRatio="none"'
-    )
+    """Draw the marks alone, for the row of a table."""
     marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
-    label = html.escape(strip.description)
     return (
-        f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" {size} role="img" '
-        f'aria-label="{label}">{marks}</svg>'
+        f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" preserveAspectRatio="none" role="img" '
+        f'aria-label="{html.escape(strip.description)}">{marks}</svg>'
     )
 
 
 def draw_strips(
-    strips: Sequence[Strip],
-    *,
-    width: int = WIDE,
-    heading: str = "",
-    source: str = "",
-    explained: bool = True,
+    strips: Sequence[Strip], *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
-    """Return strips below each other on one axis as SVG, their words at their side, and below them
-    what the marks are.
+    """Draw strips below each other on one axis as SVG.
 
     Args:
         strips: One for each system.
         width: Of the picture in pixels.
-        heading: A line above them.
         source: Data and date, below them.
         explained: Whether the words stand at their side, and below them what the marks are.
     """
     shown = strips if explained else [replace(strip, words=()) for strip in strips]
-    drawn, height = _draw_rows(shown, width, heading, source, explained=explained)
+    drawn, height = _draw_rows(shown, width, "", source, explained=explained)
     return _wrap_svg(drawn, strips, (width, height), (width, height))
 
 
 def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
-    """Return strips as a card of 1,200 x 630 pixels: the fewer there are, the larger."""
-    width, ratio = WIDE, CARD[1] / CARD[0]
-    while (rows := _draw_rows(strips, width, heading, source))[1] > width * ratio:
+    """Draw strips as a card of 1,200 x 630 pixels: the fewer there are, the larger."""
+    ratio = CARD[1] / CARD[0]
+    width = WIDE
+    drawn, height = _draw_rows(strips, width, heading, source)
+    while height > width * ratio:
         width += 20
-    moved = f'<g transform="translate(0 {(width * ratio - rows[1]) / 2:.1f})">{rows[0]}</g>'
+        drawn, height = _draw_rows(strips, width, heading, source)
+    moved = f'<g transform="translate(0 {(width * ratio - height) / 2:.1f})">{drawn}</g>'
     return _wrap_svg(moved, strips, (width, round(width * ratio, 1)), CARD)
 
 
@@ -380,14 +367,13 @@ class Picture:
         suffix = Path(file).suffix.lower()
         if suffix not in (".svg", ".png"):
             raise PosirError(f"{file}: a picture is written as .svg or .png.")
+        content = self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE)
         with atomic_write(Path(file)) as temporary:
-            temporary.write_bytes(
-                self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE)
-            )
+            temporary.write_bytes(content)
 
 
 def render_png(svg: str, scale: float = 1) -> bytes:
-    """Return the PNG of a picture."""
+    """Render a picture as PNG."""
     import vl_convert  # Altair's converter, which takes long to import
 
     png: bytes = vl_convert.svg_to_png(svg, scale=scale)
@@ -409,96 +395,59 @@ def _wrap_svg(
 def _draw_rows(
     strips: Sequence[Strip], width: int, heading: str, source: str, *, explained: bool = True
 ) -> tuple[str, float]:
-    """Return heading, strips, caption and source, and how high they are."""
-    beside = width >= WIDE
-    drawn = round(width * DRAWN) if beside else width - AXIS - 12
-    letters = int((width - AXIS - drawn - GAP - 12 if beside else width - 24) / LETTER)
-    parts, top = [], 12.0
+    """Draw heading, strips, caption and source, and measure how high they are."""
+    is_wide = width >= WIDE
+    drawn = round(width * DRAWN) if is_wide else width - AXIS - 12
+    left = AXIS + drawn + GAP if is_wide else 12
+    letters = int((width - left - 12) / LETTER)
+    parts = []
+    top = 12.0
     if heading:
         parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
         top += 28
     for strip in strips:
         names = textwrap.wrap(strip.name, letters)
         lines = [line for words in strip.words for line in textwrap.wrap(words, letters)]
-        left, start = (AXIS + drawn + GAP, top + LABEL) if beside else (12, top)
-        parts += [
-            _write(left, start + 12 + LINE * at, name, "ink", 'font-weight="600"')
-            for at, name in enumerate(names)
-        ]
-        parts += [
-            _write(left, start + 12 + LINE * at, line, "ink")
-            for at, line in enumerate(lines, len(names))
-        ]
+        y = top + 12 + (LABEL if is_wide else 0)
+        for at, line in enumerate([*names, *lines]):
+            weight = 'font-weight="600"' if at < len(names) else ""
+            parts.append(_write(left, y + LINE * at, line, "ink", weight))
         words = LINE * (len(names) + len(lines))
-        parts += _draw_labeled(strip, top if beside else top + words, drawn)
-        top += (
-            max(words + LABEL, HEIGHT + 2 * LABEL) + 14
-            if beside
-            else words + HEIGHT + 2 * LABEL + 14
-        )
-    caption = describe_marks(strips) if explained and strips else ""
-    below = [
-        *textwrap.wrap(caption, int((width - 24) / 6.6)),
-        *textwrap.wrap(source, int((width - 24) / 6.6)),
-    ]
-    parts += [
-        _write(12, top + 10 + 15 * at, line, "faint", 'font-size="12"')
-        for at, line in enumerate(below)
-    ]
-    return "".join(parts), top + 15 * len(below) + 8
+        picture = HEIGHT + 2 * LABEL
+        if is_wide:
+            parts += _draw_labeled(strip, top, drawn)
+            top += max(words + LABEL, picture) + 14
+        else:
+            parts += _draw_labeled(strip, top + words, drawn)
+            top += words + picture + 14
+    below = [describe_marks(strips)] if explained and strips else []
+    for text in (*below, source):
+        for line in textwrap.wrap(text, int((width - 24) / 6.6)):
+            parts.append(_write(12, top + 10, line, "faint", 'font-size="12"'))
+            top += 15
+    return "".join(parts), top + 8
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     """Yield a drawing with the labels of its axes, and above it how much is truncated."""
     bottom = top + LABEL + HEIGHT
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
-    small = 'font-size="12"'
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        yield _write(
-            AXIS - 6,
-            y,
-            strip.scale.format(height * strip.scale.top),
-            "faint",
-            f'{small} text-anchor="end"',
-        )
+        value = strip.scale.format(height * strip.scale.top)
+        yield _write(AXIS - 6, y, value, "faint", _anchor("end"))
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, at, anchor in zip(names, (low, high), ("start", "end"), strict=True):
-        yield _write(
-            AXIS + width * at,
-            bottom + 14,
-            name if fits else SHORT.get(name, name),
-            "faint",
-            f'{small} text-anchor="{anchor}"',
-        )
-    for (_, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
-        if not is_read:
-            fits, middle = (
-                width * (end - start) > len(strip.share) * LETTER,
-                ("middle", (start + end) / 2),
-            )
-            anchor, x = (
-                middle
-                if fits or 0 < start < end < 1 - 1e-9
-                else ("end", end)
-                if start
-                else ("start", 0)
-            )
-            yield _write(
-                AXIS + width * x,
-                top + LABEL - 5,
-                strip.share,
-                "ink",
-                f'{small} text-anchor="{anchor}"',
-            )
-            if width * (end - start) > len(under := f"share of {strip.scale.whole}") * LETTER:
-                yield _write(
-                    AXIS + width * (start + end) / 2,
-                    bottom + 14,
-                    under,
-                    "faint",
-                    f'{small} text-anchor="middle"',
-                )
+        label = name if fits else SHORT.get(name, name)
+        yield _write(AXIS + width * at, bottom + 14, label, "faint", _anchor(anchor))
+    if not strip.truncated:
+        return
+    start, end = strip.edges[strip.read_before : strip.read_before + 2]
+    anchor, x = ("end", end) if start else ("start", 0.0)
+    fits = width * (end - start) > len(strip.share) * LETTER
+    if fits or 0 < start < end < 1 - 1e-9:
+        anchor, x = ("middle", (start + end) / 2)
+    yield _write(AXIS + width * x, top + LABEL - 5, strip.share, "ink", _anchor(anchor))
 
 
 def _draw_marks(
@@ -508,48 +457,56 @@ def _draw_marks(
     paths: dict[str, list[str]] = {
         kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")
     }
+    scale = strip.scale
     bottom = top + height
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
-        # What is truncated is no continuation of what is read.
-        apart = (0.0, 0.0) if is_read else (APART * (start > 0), APART * (end < 1 - 1e-9))
-        x, across = left + width * (start + apart[0]), width * max(end - start - sum(apart), 0)
-        # Lines of neighbors overlap, or a gap would show.
-        line = f"h{_number(across + is_read)}"
-        paths["grid"] += [
-            f"M{_number(x)} {_number(bottom - height * share)}{line}" for share in (0, 0.5, 1)
-        ]
+        x = left + width * start
+        right = left + width * end
         if not is_read:
-            paths["grid"] += [
-                f"M{_number(edge)} {_number(top)}v{_number(height)}" for edge in (x, x + across)
-            ]
-            paths["hatch"] += _hatch(x, bottom, across, height)
+            # What is truncated is no continuation of what is read.
+            x += width * APART * (start > 0)
+            right = max(x, right - width * APART * (end < 1 - 1e-9))
+            paths["hatch"] += _hatch(x, bottom, right - x, height)
+        paths["grid"] += _draw_grid(x, right, top, height, is_read=is_read)
         if score is None:
             continue
-        up = height * score.value / strip.scale.top
-        if not is_read and strip.scale.unread:
-            paths["level"] += [f"M{_number(left)} {_number(bottom - up)}h{_number(width)}"]
+        y = bottom - height * score.value / scale.top
+        if not is_read and scale.unread:
+            paths["level"].append(_line(left, y, width))
             continue
         if is_read:
             # Neighbors share an edge, or a line of the paper would show between them.
-            paths["bars"].append(
-                f"M{_number(x)} "
-                f"{_number(bottom)}v{_number(-up)}H{_number(x + across)}V{_number(bottom)}z"
-            )
+            paths["bars"].append(_box(x, right, bottom, y))
         if score.interval:
-            low, high = (bottom - height * value / strip.scale.top for value in score.interval)
-            paths["band"].append(
-                f"M{_number(x)} {_number(low)}H{_number(x + across)}V{_number(high)}H{_number(x)}z"
-            )
-        paths["mean"].append(f"M{_number(x)} {_number(bottom - up)}h{_number(across)}")
-    if strip.scale.even and strip.ndcg_read is not None:
-        up, across = (
-            height * strip.ndcg_read / strip.scale.top,
-            width * (strip.axis[1] - strip.axis[0]),
-        )
-        paths["level"].append(f"M{_number(left)} {_number(bottom - up)}h{_number(across)}")
+            low, high = (bottom - height * value / scale.top for value in score.interval)
+            paths["band"].append(_box(x, right, low, high))
+        paths["mean"].append(_line(x, y, right - x))
+    if scale.even and strip.ndcg_read is not None:
+        y = bottom - height * strip.ndcg_read / scale.top
+        paths["level"].append(_line(left, y, width * (strip.axis[1] - strip.axis[0])))
     for kind, path in paths.items():
         if path:
             yield f'<path class="{kind}" {KINDS[kind][0]} d="{"".join(path)}"/>'
+
+
+def _draw_grid(
+    x: float, right: float, top: float, height: float, *, is_read: bool
+) -> Iterator[str]:
+    for share in (0, 0.5, 1):
+        # Lines of neighbors overlap, or a gap would show.
+        yield _line(x, top + height * share, right - x + is_read)
+    if not is_read:
+        for edge in (x, right):
+            yield f"M{_number(edge)} {_number(top)}v{_number(height)}"
+
+
+def _line(x: float, y: float, length: float) -> str:
+    return f"M{_number(x)} {_number(y)}h{_number(length)}"
+
+
+def _box(left: float, right: float, low: float, high: float) -> str:
+    x = _number(left)
+    return f"M{x} {_number(low)}H{_number(right)}V{_number(high)}H{x}z"
 
 
 def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str]:
@@ -557,13 +514,18 @@ def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str
     a page.
     """
     for offset in np.arange(-height, width, HATCH).tolist():
-        first, last = max(offset, 0.0), min(offset + height, width)
+        first = max(offset, 0.0)
+        last = min(offset + height, width)
         if last > first:
-            ends = ((x + along, bottom - (along - offset)) for along in (first, last))
-            yield "M{} {}L{} {}".format(*(_number(value) for end in ends for value in end))
+            begin = f"{_number(x + first)} {_number(bottom - first + offset)}"
+            yield f"M{begin}L{_number(x + last)} {_number(bottom - last + offset)}"
 
 
-def _write(x: float, y: float, text: str, kind: str, style: str = "") -> str:
+def _anchor(anchor: str) -> str:
+    return f'font-size="12" text-anchor="{anchor}"'
+
+
+def _write(x: float, y: float, text: str, kind: str, style: str) -> str:
     return (
         f'<text class="{kind}" {KINDS[kind][0]} x="{_number(x)}" y="{_number(y)}" '
         f"{style}>{html.escape(text)}</text>"

@@ -10,9 +10,10 @@ import textwrap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
+from functools import lru_cache
 from itertools import groupby
 from string import Formatter
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rich.cells import cell_len, chop_cells
 from rich.console import Console
@@ -50,18 +51,7 @@ FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
 #: Styles of labels in a terminal.
-TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", None: ""}
-LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "–": "--",
-    "…": r"\ldots{}",
-    **{character: "\\" + character for character in "&%$#_{}"},
-}
+TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", Tone.BEST: "bold", None: ""}
 
 
 class OutputFormat(StrEnum):
@@ -110,6 +100,8 @@ class Table:
     """Number of first columns, without those of `split_by`, that identify a row. A table too wide
     for a terminal is divided between columns, and every part repeats these.
     """
+    kind: Literal["", "changes", "changes models"] = ""
+    """Changes by length or of models share a scale on a page, and their title is a heading."""
     is_narrow: bool = False
     """Whether names in its first column are shortened to that of a narrow terminal; never on a
     page.
@@ -141,37 +133,21 @@ class Table:
             yield replace(part, title=title, split_by="").without_empty_columns()
 
     def without_empty_columns(self) -> Table:
-        """Return the table without columns in which no row has a value; those that identify a row
-        stay.
-        """
-        has_value = [
-            not self.rows or any(row[at] not in ("", MISSING) for row in self.rows)
-            for at in range(len(self.columns))
-        ]
-        return self._select([at for at, filled in enumerate(has_value) if at < self.keys or filled])
-
-    def with_common_cells(self) -> Table:
-        """Return the table with what is the same in each of several rows in its title, and not in
-        columns.
-        """
-        same = [
-            at
-            for at, cells in enumerate(zip(*self.rows, strict=True))
-            if at >= self.keys and len({*cells}) == 1
-        ]
-        if not same or not self.rows[1:]:
-            return self
-        told = "; ".join(f"{self.headings[at]}: {self.rows[0][at]}" for at in same)
-        table = self._select([at for at in range(len(self.columns)) if at not in same])
-        return replace(table, title=f"{self.title} · {told}".removeprefix(" · "))
+        """Leave out columns in which no row has a value; those that identify a row stay."""
+        kept = []
+        for at in range(len(self.columns)):
+            has_value = any(row[at] not in ("", MISSING) for row in self.rows)
+            if at < self.keys or has_value or not self.rows:
+                kept.append(at)
+        return self._select(kept)
 
     def without_columns(self, headings: Collection[str]) -> Table:
-        """Return the table without the columns of these headings."""
+        """Leave out the columns of these headings."""
         kept = [at for at, heading in enumerate(self.headings) if heading not in headings]
         return self._select(kept)
 
     def without_pictures(self) -> Table:
-        """Return the table without columns of sketches."""
+        """Leave out columns of sketches."""
         return self._select([at for at, column in enumerate(self.columns) if not column.picture])
 
     def divided(self, width: int) -> Iterator[Table]:
@@ -183,84 +159,50 @@ class Table:
         chosen = keys
         rest = range(self.keys, len(self.columns))
         # Neighbors of a group stay together.
-        for together in map(
-            list, (members for _, members in groupby(rest, lambda at: self.columns[at].group or at))
-        ):
-            if (
-                len(chosen) > self.keys
-                and total_width([widths[column] for column in [*chosen, *together]]) > width
-            ):
+        for _, members in groupby(rest, lambda at: self.columns[at].group or at):
+            together = [*chosen, *members]
+            is_wide = total_width([widths[column] for column in together]) > width
+            if is_wide and len(chosen) > self.keys:
                 yield self._select(chosen)
-                chosen = keys
-            chosen = [*chosen, *together]
+                together = [*keys, *together[len(chosen) :]]
+            chosen = together
         yield self._select(chosen)
 
     def flattened(self) -> Table:
-        """Return the table with each row in one line."""
-        rows = self._change_cells(lambda cell: cell.replace("\n", " "))
-        return replace(
-            self,
-            columns=tuple(
-                replace(column, heading=column.heading.replace("\n", " "))
-                for column in self.columns
-            ),
-            rows=rows,
-        )
-
-    def lined_up(self) -> Table:
-        """Return the table with numbers below each other, whether an interval follows them or not,
-        in columns to the right.
-        """
-        columns = []
-        for column, cells in zip(self.columns, zip(*self.rows, strict=True), strict=False):
-            if column.align == "right":
-                tails = [len(cell) - len(cell.partition(" [")[0]) for cell in cells]
-                longest = max(tails)
-                padded = zip(cells, tails, strict=True)
-                columns.append([cell and cell + " " * (longest - tail) for cell, tail in padded])
-            else:
-                columns.append(list(cells))
-        return replace(self, rows=tuple(zip(*columns, strict=True)))
+        """Put each row in one line."""
+        return self._change_text(lambda text: text.replace("\n", " "))
 
     def narrowed(self) -> Table:
-        """Return the table at most `NARROW` columns wide, if the names in its first column can be
-        shortened to that.
+        """Shorten the names in the first column, so that the table is at most `NARROW` columns wide
+        or, if that is not possible, fits when it is divided.
         """
         room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
-        # Without that room it is divided.
-        named = [row[0] for row in self.rows if not is_heading(row)]
-        short = dict(
-            zip(
-                named,
-                shorten_names(named, room if room >= MIN_WIDTH else DIVIDED_WIDTH),
-                strict=True,
-            )
-        )
+        names = [row[0] for row in self.rows if not is_heading(row)]
+        width = room if room >= MIN_WIDTH else DIVIDED_WIDTH
+        short = dict(zip(names, shorten_names(names, width), strict=True))
         return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
     def escaped(self) -> Table:
-        """Return the table without control characters; the lines of a cell stay."""
-        rows = self._change_cells(escape_controls)
-        columns = tuple(
-            replace(
-                column,
-                heading=escape_controls(column.heading),
-                group=escape_controls(column.group),
-            )
-            for column in self.columns
-        )
-        title, notes = escape_controls(self.title), tuple(map(escape_controls, self.notes))
-        return replace(self, columns=columns, rows=rows, title=title, notes=notes)
+        """Escape control characters; the lines of a cell stay."""
+        table = self._change_text(escape_controls)
+        notes = tuple(map(escape_controls, self.notes))
+        return replace(table, title=escape_controls(self.title), notes=notes)
 
     def column_widths(self) -> list[int]:
-        """Return how wide each column is if nothing is folded."""
+        """Measure how wide each column is if nothing is folded."""
         cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [
             max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
         ]
 
-    def _change_cells(self, change: Callable[[str], str]) -> tuple[tuple[str, ...], ...]:
-        return tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
+    def _change_text(self, change: Callable[[str], str]) -> Table:
+        """Change headings and cells."""
+        columns = tuple(
+            replace(column, heading=change(column.heading), group=change(column.group))
+            for column in self.columns
+        )
+        rows = tuple(tuple(change_text(cell, change) for cell in row) for row in self.rows)
+        return replace(self, columns=columns, rows=rows)
 
     def _select(self, indices: Sequence[int]) -> Table:
         rows = tuple(tuple(row[index] for index in indices) for row in self.rows)
@@ -275,42 +217,36 @@ def is_heading(row: Sequence[str]) -> bool:
 
 
 def total_width(widths: Sequence[int]) -> int:
-    """Return how wide a table with columns of these widths is."""
+    """Measure how wide a table with columns of these widths is."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def build_columns(
-    headings: Iterable[str],
-    right: Iterable[str] = (),
-    pictures: Collection[str] = (),
-    drawn: Collection[str] = (),
+    headings: Iterable[str], right: Collection[str] = (), drawn: Collection[str] = ()
 ) -> tuple[Column, ...]:
-    """Return a column for each heading; those in `right` are aligned to the right, those in
-    `pictures` are sketches.
+    """Build a column for each heading; those in `right` are aligned to the right, those in `drawn`
+    have intervals that a page draws.
     """
-    numbers = set(right)
-    return tuple(
-        Column(
-            name,
-            "right" if name in numbers else "left",
-            picture=name in pictures,
-            drawn=name in drawn,
-        )
-        for name in headings
-    )
+    columns = []
+    for name in headings:
+        align: Literal["left", "right"] = "right" if name in right else "left"
+        columns.append(Column(name, align, drawn=name in drawn))
+    return tuple(columns)
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Return dataclasses or mappings as a data frame, not rounded: an estimate has three columns, a
+    """Build a data frame of dataclasses or mappings, not rounded: an estimate has three columns, a
     missing field is null.
     """
     # Polars takes longer to import than a table to print.
     import polars as pl
 
-    rows = [
-        {name: cell for key, value in _fields(record) for name, cell in flatten(key, value).items()}
-        for record in records
-    ]
+    rows: list[dict[str, Any]] = []
+    for record in records:
+        row: dict[str, Any] = {}
+        for key, value in _fields(record).items():
+            row |= flatten(key, value)
+        rows.append(row)
     names = dict.fromkeys(name for row in rows for name in row)
     return pl.DataFrame(
         [{name: row.get(name) for name in names} for row in rows], infer_schema_length=None
@@ -318,58 +254,60 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
 
 
 def to_csv(records: Iterable[Any]) -> str:
-    """Return dataclasses or mappings of the same fields as CSV, as `build_frame` arranges them."""
+    """Convert dataclasses or mappings of the same fields to CSV, as `build_frame` arranges them."""
     frame = build_frame(records)
     return format_csv(frame.columns, frame.iter_rows(), "\n") if frame.columns else "\n"
 
 
 def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
-    """Return rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
+    """Write rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
     written here.
 
     Text that would be run as a formula begins with an apostrophe, and control characters are
     escaped. Numbers have all digits; None is an empty cell, and booleans are `true` and `false`.
     """
     text = io.StringIO()
+    # A long file repeats names of models and tasks.
+    escape = lru_cache(_escape_csv)
     csv.writer(text, lineterminator=end).writerows(
-        [_csv_cell(cell) for cell in row] for row in (headings, *rows)
+        [escape(cell) if isinstance(cell, str) else _csv_number(cell) for cell in row]
+        for row in (headings, *rows)
     )
     return text.getvalue()
 
 
-def _csv_cell(cell: Any) -> Any:
+def _csv_number(cell: Any) -> Any:
     if isinstance(cell, bool):
         return str(cell).lower()
-    if not isinstance(cell, str):
-        return "NaN" if cell != cell else cell
+    return "NaN" if cell != cell else cell
+
+
+def _escape_csv(cell: str) -> str:
     return f"'{escape_controls(cell)}" if FORMULA.match(cell) else escape_controls(cell)
 
 
 def to_json(document: object) -> str:
-    """Return a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes
+    """Build a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes
     `x` and `x_interval`.
     """
     return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
 
 
-def _fields(value: Any) -> Iterable[tuple[str, Any]]:
-    """Return names and values of a dataclass or a mapping."""
-    return (
-        [(field.name, getattr(value, field.name)) for field in fields(value)]
-        if is_dataclass(value)
-        else value.items()
-    )
+def _fields(value: Any) -> Mapping[str, Any]:
+    """List names and values of a dataclass or a mapping."""
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    return cast("Mapping[str, Any]", value)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Mapping) or (is_dataclass(value) and not isinstance(value, type)):
         plain: dict[str, Any] = {}
-        for key, field in _fields(value):
-            plain |= (
-                estimate_to_json(key, field)
-                if isinstance(field, Estimate)
-                else {key: _plain(field)}
-            )
+        for key, field in _fields(value).items():
+            if isinstance(field, Estimate):
+                plain |= estimate_to_json(key, field)
+            else:
+                plain[key] = _plain(field)
         return plain
     is_list = isinstance(value, Sequence) and not isinstance(value, str)
     return [_plain(item) for item in value] if is_list else value
@@ -381,23 +319,21 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
     A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is
     cut off.
     """
+    width = _picture_width(console)
     for table in map(Table.escaped, tables):
         for part in table.parts():
-            part = part.lined_up() if console.is_terminal else part
             part = part.narrowed() if part.is_narrow else part
-            if total_width(part.column_widths()) > _picture_width(console):
+            if total_width(part.column_widths()) > width:
                 part = part.without_pictures()
-            if total_width(part.flattened().column_widths()) <= _picture_width(console):
+            if total_width(part.flattened().column_widths()) <= width:
                 part = part.flattened()
-            elif console.is_terminal and total_width(part.column_widths()) > console.width:
-                part = part.with_common_cells()
             _print_title(console, part.title)
             if not console.is_terminal:
                 lines = (line.plain for line in _format_lines(part))
                 console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
                 continue
-            for divided in part.divided(console.width):
-                text = Text("\n").join(_format_lines(divided, console.width))
+            for divided in part.divided(width):
+                text = Text("\n").join(_format_lines(divided, width))
                 console.print(text, "\n", sep="", soft_wrap=True)
         for note in table.notes:
             print_paragraph(console, note, "dim")
@@ -428,19 +364,15 @@ def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0)
     console.print(printed, soft_wrap=True)
 
 
-def print_code(console: Console, code: str) -> None:
-    """Print code as it is, or commands with their comments, set off and indented; no line is
-    broken.
-    """
-    code = escape_controls(code.rstrip())
-    is_command = code.startswith(("posir ", "mteb ", "POSIR_", "# "))
-    printed = Text(f"\n{textwrap.indent(code, '  ')}", style="cyan") if is_command else Text(code)
+def print_commands(console: Console, code: str) -> None:
+    """Print commands with their comments, set off and indented; no line is broken."""
+    printed = Text(f"\n{textwrap.indent(escape_controls(code.rstrip()), '  ')}", style="cyan")
     printed.highlight_regex("(?m)  #.*", "dim default")
     console.print(printed, soft_wrap=True)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Return the lines of a paragraph, broken between words only, so that a path or a name can be
+    """Break a paragraph into lines between words only, so that a path or a name can be
     copied.
 
     A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`,
@@ -457,7 +389,7 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
     Its first column, or the words of a wider last one, are folded if it would exceed a limit.
     """
     widths = table.column_widths()
-    at = -1 if table.columns[-1].align == "left" and widths[-1] > widths[0] else 0
+    at = -1 if table.columns[-1].align == "left" and widths[-1] >= widths[0] else 0
     if limit:
         widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
     for row in (table.headings, *table.rows):
@@ -500,41 +432,40 @@ ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {
 
 
 def to_markdown(table: Table) -> str:
-    """Return a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
+    """Build a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
     table = table.escaped()
-    rule = ("---:" if column.align == "right" else "---" for column in table.columns)
-    rows = (
-        map(escape_markdown, table.headings),
-        rule,
-        *(map(escape_markdown, row) for row in table.rows),
-    )
-    lines = "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    rule = ["---:" if column.align == "right" else "---" for column in table.columns]
+    headings = list(map(escape_markdown, table.headings))
+    rows = [list(map(escape_markdown, row)) for row in table.rows]
+    lines = "\n".join(f"| {' | '.join(row)} |" for row in (headings, rule, *rows))
     title = " ".join(escape_prose(table.title).split())
-    return "\n\n".join(
-        [*([f"### {title}"] if title else []), lines, *map(escape_prose, table.notes)]
-    )
+    parts = [f"### {title}" if title else "", lines, *map(escape_prose, table.notes)]
+    return "\n\n".join(filter(None, parts))
 
 
 def escape_markdown(cell: str) -> str:
-    """Return text that stays in its cell of a Markdown table and is shown as it is; code between
-    backticks stays code.
+    """Escape text, so that it stays in its cell of a Markdown table and is shown as it is; code
+    between backticks stays code.
     """
     return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Return a paragraph for Markdown whose names are neither HTML nor links; code between
+    """Escape a paragraph for Markdown, so that names are neither HTML nor links; code between
     backticks stays code.
     """
     return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
 
 
 def _escape_outside_code(text: str, markup: re.Pattern[str]) -> str:
-    parts, end = [], 0
+    parts = []
+    end = 0
     for code in CODE_SPAN.finditer(text):
-        parts += [markup.sub(_escape_markup, text[end : code.start()]), code[0]]
+        parts.append(markup.sub(_escape_markup, text[end : code.start()]))
+        parts.append(code[0])
         end = code.end()
-    return "".join([*parts, markup.sub(_escape_markup, text[end:])])
+    parts.append(markup.sub(_escape_markup, text[end:]))
+    return "".join(parts)
 
 
 def _escape_markup(match: re.Match[str]) -> str:
@@ -542,76 +473,10 @@ def _escape_markup(match: re.Match[str]) -> str:
 
 
 def quote_code(code: str) -> str:
-    """Return a block of code in Markdown, which no line of the code can end."""
+    """Build a block of code in Markdown, which no line of the code can end."""
     longest = max(map(len, re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{code}\n{fence}"
-
-
-def to_latex(table: Table, *, label: str) -> str:
-    """Return a table for the packages booktabs and adjustbox, as wide as the text at most.
-
-    Title and notes are its caption. The first column is aligned to the left, the others are
-    centered. Of a cell with several lines the first is printed in the table's size and the others
-    below it, smaller.
-    """
-    table = table.escaped()
-    return "\n".join(
-        [
-            r"\begin{table*}",
-            r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
-            rf"\caption{{{escape_latex(' '.join([table.title, *table.notes]))}}}",
-            rf"\label{{{label}}}",
-            r"\begin{adjustbox}{max width=\textwidth}",
-            rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
-            r"\toprule",
-            *_latex_groups(table.columns),
-            _latex_row(map(escape_latex, table.headings)),
-            r"\midrule",
-            "\n\\addlinespace\n".join(map(_latex_rows, table.rows)),
-            r"\bottomrule",
-            r"\end{tabular}",
-            r"\end{adjustbox}",
-            r"\end{table*}",
-        ]
-    )
-
-
-def escape_latex(text: str) -> str:
-    """Return LaTeX that prints the text as it is."""
-    return "".join(LATEX_SPECIAL.get(character, character) for character in text)
-
-
-def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the line of the groups' headings and the rules below them."""
-    cells, rules, start = [], [], 1
-    for group, members in groupby(columns, key=lambda column: column.group):
-        size = len(list(members))
-        cells.append(
-            rf"\multicolumn{{{size}}}{{c}}{{{escape_latex(group)}}}"
-            if group
-            else " & ".join([""] * size)
-        )
-        rules += [rf"\cmidrule(lr){{{start}-{start + size - 1}}}"] if group else []
-        start += size
-    if rules:
-        yield from (_latex_row(cells), " ".join(rules))
-
-
-def _latex_rows(row: Sequence[str]) -> str:
-    """Return a row; the lines of its cells become rows below one another."""
-    cells = [cell.split("\n") for cell in row]
-    height = max(map(len, cells))
-    lines = [[cell[line] if line < len(cell) else "" for cell in cells] for line in range(height)]
-    first, *others = ([escape_latex(text) for text in line] for line in lines)
-    small = ([rf"\scriptsize {text}" if text else "" for text in line] for line in others)
-    # In braces: a name that starts with a bracket would be read as an argument of the line break
-    # before it.
-    return "\n".join([_latex_row([f"{{{first[0]}}}", *first[1:]]), *map(_latex_row, small)])
-
-
-def _latex_row(cells: Iterable[str]) -> str:
-    return " & ".join(cells) + r" \\"
 
 
 class Medium(StrEnum):
@@ -631,6 +496,10 @@ class DisplaySection:
     title: str = ""
     sentences: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()
+    anchor: str = ""
+    """Address of the section on a page, for the link of a `Label`."""
+    entry: str = ""
+    """Name of the section in the navigation of a page; empty for none."""
     draw: Callable[[], Sequence[Figure]] | None = None
     """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
     lengths: tuple[tuple[str, int, float], ...] = ()
@@ -639,6 +508,8 @@ class DisplaySection:
     """
     code: str = ""
     """Code to be pasted, shown as it is."""
+    is_command: bool = True
+    """Whether the code is commands of a shell, which a terminal indents."""
     folded: bool = False
     """Whether a page shows the title alone until it is opened or printed."""
     group: str = ""
@@ -657,8 +528,6 @@ class DisplaySection:
     """Pictures of the answer, below each other on one axis; a page and a notebook begin with
     them.
     """
-    said: tuple[str, ...] = ()
-    """Sentences before the others that a page does not have, as its card says them."""
     only: Medium | None = None
     """The medium that shows it alone; None for all."""
     detailed: bool = False
@@ -676,15 +545,17 @@ class DisplaySection:
     def print_on(self, console: Console) -> None:
         """Print title, sentences and tables."""
         _print_title(console, self.title)
-        if sentences := (*self.said, *self.sentences):
-            print_paragraph(console, " ".join(sentences))
+        if self.sentences:
+            print_paragraph(console, " ".join(self.sentences))
         if self.strips:
             for line in sketch_strips(self.strips, min(_picture_width(console), PROSE)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.strips), "dim")
-        if self.code:
-            print_code(console, self.code)
-        if self.tables and (sentences or self.strips):
+        if self.code and self.is_command:
+            print_commands(console, self.code)
+        elif self.code:
+            console.print(Text(escape_controls(self.code.rstrip())), soft_wrap=True)
+        if self.tables and (self.sentences or self.strips):
             console.print()
         print_tables(console, self.tables)
         if not self.tables or self.tables[-1].notes:
@@ -693,7 +564,7 @@ class DisplaySection:
     def to_markdown(self) -> str:
         """Return title, sentences and tables in GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
-        sentences = escape_prose(escape_controls(" ".join((*self.said, *self.sentences))))
+        sentences = escape_prose(escape_controls(" ".join(self.sentences)))
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
         sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
         picture = quote_code(sketches) if sketches else ""

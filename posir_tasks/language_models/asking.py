@@ -9,10 +9,9 @@ import gc
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel
@@ -30,6 +29,7 @@ from posir_tasks.language_models.chat_client import (
     parse_answer,
 )
 from posir_tasks.language_models.settings import LanguageModelSettings, compute_cost
+from posir_tasks.models.connection import submit
 
 AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
@@ -112,8 +112,7 @@ class LanguageModel:
             async with aclosing(ChatClient(self._settings)) as client:
 
                 async def reply(item: Item) -> Reply[AnswerT]:
-                    bound = partial(check, item) if check else None
-                    answered = await self._reply(client, prompt, build(item), bound)
+                    answered = await self._reply(client, prompt, item, build(item), check)
                     advance()
                     return answered
 
@@ -129,8 +128,9 @@ class LanguageModel:
         self,
         client: ChatClient,
         prompt: PromptTemplate[AnswerT],
+        item: Item,
         values: Mapping[str, str],
-        check: Callable[[AnswerT], object] | None,
+        check: Callable[[Item, AnswerT], object] | None,
     ) -> Reply[AnswerT]:
         reply = Reply[AnswerT](self.name, prompt.id, None)
         for attempt in range(self._settings.attempts):
@@ -139,7 +139,7 @@ class LanguageModel:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 answer = parse_answer(completion, prompt.answer)
                 if check:
-                    check(answer)
+                    check(item, answer)
                 return Reply(completion.served or self.name, prompt.id, answer)
             except UnusableAnswerError as error:
                 reply = replace(reply, fault=error.fault, detail=error.detail)
@@ -225,13 +225,7 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     """Run a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the
     program.
     """
-    future: Future[Result] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(asyncio.run(work))
-        except BaseException as error:
-            future.set_exception(error)
+    future = submit(work)
 
     def join() -> None:
         # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach
@@ -242,7 +236,6 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of
     # many requests.
     gc.freeze()
-    threading.Thread(target=run, daemon=True).start()
     try:
         join()
     except KeyboardInterrupt:

@@ -104,12 +104,23 @@ class ChatClient:
         untried = list(self._servers)
         while True:
             now = time.monotonic()
-            # A resting server is asked only if there is no other.
+            # A resting server gets a request only if there is no other.
             server = min(untried, key=lambda other: (other.resting_until > now, other.in_flight))
             untried.remove(server)
             server.in_flight += 1
+            name = f"{self._model}@{server.connection.address}"
             try:
-                return await self._send(server, request)
+                for _ in range(INVALID_ANSWERS + 1):
+                    text = await server.connection.send_async(
+                        f"{server.connection.address}/chat/completions",
+                        request.body,
+                        # Gateways that honor the key do not charge a request twice whose answer
+                        # was lost on the way.
+                        headers={"Idempotency-Key": request.key},
+                    )
+                    completion = read_completion(text, request.input_tokens)
+                    if completion is not None:
+                        return completion
             except RequestError as error:
                 if error.may_pass and untried:
                     server.resting_until = time.monotonic() + REST_SECONDS
@@ -117,27 +128,13 @@ class ChatClient:
                 reason = server.connection.explain(error, advice=ADVICE)
                 if error.refused:
                     raise RejectedError(reason) from None
-                address = server.connection.address
-                raise PosirError(
-                    f"{self._model}@{address}: {reason} Answers so far are saved."
-                ) from None
+                raise PosirError(f"{name}: {reason} Answers so far are saved.") from None
             finally:
                 server.in_flight -= 1
-
-    async def _send(self, server: _Server, request: ChatRequest) -> Completion:
-        # Gateways that honor the key do not charge a request twice whose answer was lost on the
-        # way.
-        headers = {"Idempotency-Key": request.key}
-        url = f"{server.connection.address}/chat/completions"
-        for _ in range(INVALID_ANSWERS + 1):
-            text = await server.connection.send_async(url, request.body, headers=headers)
-            completion = read_completion(text, request.input_tokens)
-            if completion is not None:
-                return completion
-        raise PosirError(
-            f"{self._model}@{server.connection.address}: the server's answer is not one of an "
-            f"OpenAI-compatible chat API ({quote_message(text)})."
-        )
+            raise PosirError(
+                f"{name}: the server's answer is not one of an OpenAI-compatible chat API "
+                f"({quote_message(text)})."
+            )
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
@@ -152,24 +149,20 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         content = message.get("content") or ""
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
         usage = answer.get("usage") or {}
+        counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
         served = answer.get("model")
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
         return None
-    if not (isinstance(content, str) and isinstance(finish, str) and isinstance(usage, dict)):
+    if not (isinstance(content, str) and isinstance(finish, str)):
         return None
     # It is stored, and a server may repeat the key.
     content = redact_collected(replace_surrogates(content))
-    return Completion(
-        content,
-        sanitized(finish),
-        _read_count(usage.get("prompt_tokens"), input_tokens),
-        _read_count(usage.get("completion_tokens"), estimate_tokens(content)),
-        sanitized(served) if isinstance(served, str) else "",
-    )
-
-
-def _read_count(value: Any, estimate: int) -> int:
-    return value if isinstance(value, int) and 0 <= value < MAX_COUNT else estimate
+    estimates = [input_tokens, estimate_tokens(content)]
+    for index, count in enumerate(counts):
+        if isinstance(count, int) and 0 <= count < MAX_COUNT:
+            estimates[index] = count
+    served = sanitized(served) if isinstance(served, str) else ""
+    return Completion(content, sanitized(finish), estimates[0], estimates[1], served)
 
 
 def replace_surrogates(text: str) -> str:
@@ -281,7 +274,7 @@ class UnusableAnswerError(Exception):
     """An answer that cannot be used."""
 
     def __init__(self, fault: str, detail: str = "") -> None:
-        super().__init__(f"{fault} ({detail})" if detail else fault)
+        super().__init__(fault, detail)
         self.fault = fault
         """An `AnswerFault`, or a reason of the caller's own."""
         self.detail = detail

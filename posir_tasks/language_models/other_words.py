@@ -1,4 +1,4 @@
-"""Questions about a sentence in other words: none of its words, and none of its text's, is in them.
+"""Questions about a sentence in other words: they share no word with the sentence or its text.
 
 Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the
 user's own texts that are near the meaning of a sentence, or a language model asks about it, and the
@@ -39,7 +39,12 @@ from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
 from posir_tasks.language_models.settings import LanguageModelSettings
-from posir_tasks.models.embeddings.encoding import Encoder, Vectors, unit_vectors
+from posir_tasks.models.embeddings.encoding import (
+    Encoder,
+    Vectors,
+    encode_distinct,
+    unit_vectors,
+)
 from posir_tasks.text.words import find_terms, is_unspaced
 
 #: Minimum and maximum number of words of a sentence to ask about: fewer are headings, more are
@@ -57,8 +62,6 @@ COMMON_SHARE = 0.2
 FEW_TEXTS = 2
 #: Maximum number of words of the vocabulary.
 MAX_VOCABULARY = 5_000
-#: Sentences that are embedded between two steps of the progress bar.
-BATCH = 256
 #: Between the parts of a term such as `well-known`.
 JOINT = re.compile(r"['’\-]")
 #: Attempts to get a question in other words.
@@ -121,18 +124,17 @@ def build_vocabulary(texts: Sequence[str]) -> list[str]:
     """List the words for questions: neither common nor in a single text, those in the most texts
     first.
     """
-    common = find_common_words(texts)
     counts = count_texts(texts)
+    candidates = counts.keys() - find_common_words(texts)
     suitable = [
         word
-        for word, count in counts.items()
-        if count >= FEW_TEXTS
-        and word not in common
+        for word in sorted(candidates)
+        if counts[word] >= FEW_TEXTS
         and len(word) >= SHORT_STEM
         and word.isalpha()
         and not is_unspaced(word)
     ]
-    return sorted(suitable, key=lambda word: (-counts[word], word))[:MAX_VOCABULARY]
+    return sorted(suitable, key=counts.__getitem__, reverse=True)[:MAX_VOCABULARY]
 
 
 @dataclass(frozen=True)
@@ -151,14 +153,8 @@ class EmbedderWriter:
 
     def embed(self, sentences: Sequence[str]) -> Vectors:
         """Embed sentences as unit vectors, shape (n, dimensions), each encoded once."""
-        distinct = list(dict.fromkeys(sentences))
-        batches = []
-        with track("Embedding sentences", len(distinct)) as advance:
-            for start in range(0, len(distinct), BATCH):
-                batches.append(self.encoder(distinct[start : start + BATCH], PromptType.document))
-                advance(len(batches[-1]))
-        rows = {sentence: row for row, sentence in enumerate(distinct)}
-        return unit_vectors(np.concatenate(batches)[[rows[sentence] for sentence in sentences]])
+        with track("Embedding sentences"):
+            return unit_vectors(encode_distinct(self.encoder, sentences).select(sentences))
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
         """Write a question about each sentence; None if fewer than `words` words of the vocabulary
@@ -181,12 +177,8 @@ class EmbedderWriter:
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
         """Find the rows of the words that share no stem with any word of texts."""
         stems = find_stems(*avoided)
-        rows = [
-            row
-            for row, word in enumerate(self.vocabulary)
-            if stems.isdisjoint(find_word_stems(word))
-        ]
-        return np.array(rows, np.int64)
+        is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
+        return np.flatnonzero(is_allowed)
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
@@ -223,7 +215,7 @@ OTHER_WORDS = load_prompt("other_words", OtherWordsQuestion)
 
 @dataclass(frozen=True)
 class LanguageModelWriter:
-    """Asks a language model for a question about each sentence."""
+    """Gets a question about each sentence from a language model."""
 
     model: LanguageModel
     common: frozenset[str]

@@ -63,7 +63,7 @@ RECORD = "posir_protocol"
 
 
 class ProtocolDifferenceError(PosirError):
-    """A loaded model is not, or cannot be made, what a row says."""
+    """A loaded model differs from its row, and cannot be changed to match it."""
 
 
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
@@ -73,26 +73,29 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     kind: Any = unwrap(loader) if callable(loader) else loader
     name = getattr(kind, "__name__", "")
     weights = {}
-    if dtype := protocol.find("dtype"):
+    dtype = protocol.find("dtype")
+    if dtype:
         weights[DTYPE] = getattr(torch, dtype)
-    if attention := protocol.find("attention"):
+    attention = protocol.find("attention")
+    if attention:
         weights["attn_implementation"] = attention
-    changed: dict[str, Any] = {}
+    options = {**meta.loader_kwargs}
     if name in FUNCTIONS or (isinstance(kind, type) and issubclass(kind, SENTENCE_TRANSFORMERS)):
         if weights:
-            changed["model_kwargs"] = {**meta.loader_kwargs.get("model_kwargs", {}), **weights}
+            options["model_kwargs"] = {**options.get("model_kwargs", {}), **weights}
     elif name == "Qwen3RerankerWrapper":
-        changed |= weights
+        options |= weights
     elif name == "JinaV4Wrapper":
-        changed |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
+        options |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
     elif name == "LlamaEmbedNemotron":
         named: Any = partial(_load_with, loader, weights)
         named.__name__ = loader.__name__
         loader = named
-    update: dict[str, Any] = {"loader": loader, "loader_kwargs": {**meta.loader_kwargs, **changed}}
+    update: dict[str, Any] = {"loader": loader, "loader_kwargs": options}
     # An API is asked for the dimensions of the metadata.
-    if (dimensions := protocol.find_number("dimensions")) and protocol.kind == "api":
-        update["embed_dim"] = dimensions
+    dimensions = protocol.find("dimensions")
+    if dimensions and protocol.kind == "api":
+        update["embed_dim"] = int(dimensions)
     return meta.model_copy(update=update)
 
 
@@ -124,8 +127,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
         setattr(model, RECORD, records[0])
         return
     if find_transformer(model) is not None:
-        _set_texts(model, type(model).__name__, protocol)
-        _set_end(model, find_inner_tokenizer(model), protocol.find("eos"))
+        _set_texts(model, protocol)
         _set_weights(model, protocol)
     loaded = read_loaded_model(model)
     for name, value in find_differences(model, protocol, loaded).items():
@@ -141,7 +143,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
 
 
 def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
-    """Return the fields of which a loaded model says nothing."""
+    """Find the fields that a loaded model does not report."""
     name = type(model).__name__
     prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
@@ -158,75 +160,67 @@ def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
     return fields
 
 
-def _set_texts(model: Any, name: str, protocol: Protocol) -> None:
-    """Set what is put before texts, and where they are cut."""
-    window = protocol.find_number("max_document_tokens")
+def _set_texts(model: Any, protocol: Protocol) -> None:
+    """Set what is put before and after texts, and where they are cut."""
+    name = type(model).__name__
+    window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
         instruct = type(model).format_instruction
         model.format_instruction = lambda _, query, document: instruct(
             protocol.find("rerank_instruction"), query, document
         )
     elif name == "JinaV4Wrapper" and window:
-        model.model.encode_text = partial(model.model.encode_text, max_length=window)
+        model.model.encode_text = partial(model.model.encode_text, max_length=int(window))
     elif name not in OWN_PROMPTS:
         replace_prompts(
             model, protocol.find("query_prompt") or "", protocol.find("document_prompt")
         )
     if window and name not in OWN_PROMPTS:
         # FlagEmbedding gives the question three quarters of it, as in the authors' call.
-        set_window(model, window)
-
-
-def _set_weights(model: Any, protocol: Protocol) -> None:
-    """Set padding, pooling, precision and attention, as far as the loader has not."""
-    transformer: Any = find_transformer(model)
+        set_window(model, int(window))
+    end = protocol.find("eos")
     tokenizer = find_inner_tokenizer(model)
-    pooling = find_pooling(model)
-    if side := protocol.find("padding_side"):
-        tokenizer.padding_side = side
-    elif type(model).__name__ == "_NVEmbedWrapper":
-        # mteb sets it after loading.
-        tokenizer.padding_side = tokenizer.init_kwargs.get(
-            "padding_side", type(tokenizer).padding_side
-        )
-    if pooling is not None and protocol.find("prompt_is_pooled"):
-        pooling.include_prompt = protocol.prompt_is_pooled == "true"
-    if (
-        pooling is not None
-        and protocol.pooling == "cls"
-        and type(model) is SentenceTransformerEncoderWrapper
-    ):
-        pooling.pooling_mode = "cls"
-    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its
-    # transformer.
-    if (dtype := protocol.find("dtype")) and next(transformer.parameters()).dtype == torch.float32:
-        (model.model if isinstance(model, MultiVectorWrapper) else transformer).to(
-            getattr(torch, dtype)
-        )
-    if attention := protocol.find("attention"):
-        transformer.set_attn_implementation(attention)
-
-
-def _set_end(model: Any, tokenizer: Any, end: str | None) -> None:
-    """Append a text to all texts instead of the tokenizer's end, or let the tokenizer append
-    none.
-    """
-    if end is None:
-        return
-    if hasattr(tokenizer, "add_eos_token"):
+    if end is not None and hasattr(tokenizer, "add_eos_token"):
         tokenizer.add_eos_token = False
-    if end != "none" and isinstance(model, InstructSentenceTransformerModel):
+    if end not in (None, "none") and isinstance(model, InstructSentenceTransformerModel):
         encode = model.model.encode
 
         def encode_with_end(sentences: list[str], **options: Any) -> Any:
-            return encode([sentence + end for sentence in sentences], **options)
+            return encode([f"{sentence}{end}" for sentence in sentences], **options)
 
         model.model.encode = encode_with_end
 
 
+def _set_weights(model: Any, protocol: Protocol) -> None:
+    """Set padding, pooling, precision and attention where the loader has not."""
+    transformer: Any = find_transformer(model)
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
+    side = protocol.find("padding_side")
+    if type(model).__name__ == "_NVEmbedWrapper" and not side:
+        # mteb sets it after loading.
+        side = tokenizer.init_kwargs.get("padding_side", type(tokenizer).padding_side)
+    if side:
+        tokenizer.padding_side = side
+    if pooling is not None and protocol.find("prompt_is_pooled"):
+        pooling.include_prompt = protocol.prompt_is_pooled == "true"
+    is_plain = type(model) is SentenceTransformerEncoderWrapper
+    if pooling is not None and protocol.pooling == "cls" and is_plain:
+        pooling.pooling_mode = "cls"
+    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its
+    # transformer.
+    dtype = protocol.find("dtype")
+    if dtype and next(transformer.parameters()).dtype == torch.float32:
+        whole = model.model if isinstance(model, MultiVectorWrapper) else transformer
+        whole.to(getattr(torch, dtype))
+    attention = protocol.find("attention")
+    if attention:
+        transformer.set_attn_implementation(attention)
+
+
 def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
-    """Return the fields in which a loaded model differs from a row, with what it has; None for what
-    it cannot be given.
+    """Compare a loaded model with a row: its value of each field that differs, None for a value
+    that its class does not have.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
@@ -240,47 +234,36 @@ def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dic
         wanted = protocol.find(name)
         if wanted is None or name in unsaid or name in COMPARED_APART:
             continue
-        if name in samples:
+        if name not in samples:
+            has = getattr(loaded, name, None)
+            if has is None or str(has) != wanted:
+                differences[name] = None if has is None else str(has)
+        elif protocol.kind != "reranker":
             text, sample = samples[name]
-            if protocol.kind != "reranker" and (
-                text is None or not text.is_made_of(tokenizer, wanted + sample + end)
-            ):
+            if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
                 differences[name] = text.core if text else None
-            continue
-        has = getattr(loaded, name, None)
-        if has is None or str(has) != wanted:
-            differences[name] = None if has is None else str(has)
-    differences |= _compare_ends(protocol, loaded, tokenizer)
+    read = loaded.document
+    if protocol.find("eos") is not None:
+        last_ids = read.ids[-2:] if read else ()
+        wanted_ends = int(protocol.eos != "none")
+        if read is None or last_ids.count(tokenizer.eos_token_id) != wanted_ends:
+            differences["eos"] = read.text if read else None
     return differences | _compare_pair(protocol, loaded, tokenizer)
 
 
-def _compare_ends(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Return whether texts end otherwise than in a row."""
-    wanted = protocol.find("eos")
-    text = loaded.document
-    if wanted is None:
-        return {}
-    if text is None:
-        return {"eos": None}
-    end = tokenizer.eos_token_id
-    ends = sum(1 for token in text.ids[-2:] if token == end)
-    return {} if ends == int(wanted != "none") else {"eos": text.text}
-
-
 def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Return whether a reranker gets question and text, or the instruction alone, otherwise than in
-    a row.
-    """
+    """Compare the template and the instruction that a reranker gets with those of a row."""
     template = protocol.find("rerank_template")
+    read = loaded.document
     if template is None:
         return {}
+    if read is None:
+        return {"rerank_template": None}
     template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
-    read = loaded.document
-    before, place, after = template.partition("{instruction}")
-    if read is None or read.is_made_of(
-        tokenizer, before + protocol.rerank_instruction * bool(place) + after
-    ):
-        return {"rerank_template": None} if read is None else {}
-    if place and read.text.startswith(before) and read.text.endswith(after):
+    before, mark, after = template.partition("{instruction}")
+    instruction = protocol.rerank_instruction if mark else ""
+    if read.is_made_of(tokenizer, before + instruction + after):
+        return {}
+    if mark and read.text.startswith(before) and read.text.endswith(after):
         return {"rerank_instruction": read.text.removeprefix(before).removesuffix(after)}
     return {"rerank_template": read.text}

@@ -45,18 +45,14 @@ def split_trigrams(text: str) -> list[str]:
     """Return the overlapping sequences of three characters of a text, without white space and
     invisible characters.
     """
-    letters = (
-        letter
-        for letter in unicodedata.normalize("NFKC", text).lower()
-        if unicodedata.category(letter)[0] not in "CZ"
-    )
-    joined = "".join(letters)
+    normalized = unicodedata.normalize("NFKC", text).lower()
+    joined = "".join(letter for letter in normalized if unicodedata.category(letter)[0] not in "CZ")
     return [joined[start : start + 3] for start in range(max(len(joined) - 2, 1))]
 
 
 def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
-    """Return mteb's BM25 baseline with trigrams as tokens for a script without spaces, and any
-    other model as it is.
+    """Give mteb's BM25 baseline trigrams as tokens for a script without spaces; return any other
+    model as it is.
 
     mteb's own tokens of Thai, Khmer, Lao, Burmese and Tibetan are single characters, which in an
     alphabet say little: on XQuAD in Arabic, German, Russian and Spanish with its spaces removed,
@@ -98,14 +94,7 @@ def search_bm25(
             model.index(texts, **task_arguments)
         except ValueError:
             # Without any token, bm25s raises an error about its empty vocabulary.
-            if any(
-                map(
-                    len,
-                    BM25_TOKENIZER.read(model)
-                    .transform([document["text"] for document in texts])
-                    .ids,
-                )
-            ):
+            if any(map(len, BM25_TOKENIZER.read(model).transform(corpus["text"][:]).ids)):
                 raise
             logger.warning(
                 "subset %r: BM25 finds no word in any document, only punctuation or stop words: "
@@ -114,9 +103,8 @@ def search_bm25(
                 task_arguments["hf_subset"],
             )
             shape = len(queries), min(top_k, len(ids))
-            return Hits(
-                np.broadcast_to(np.arange(shape[1]), shape), np.zeros(shape, np.float32), ids
-            )
+            rows = np.broadcast_to(np.arange(shape[1]), shape)
+            return Hits(rows, np.zeros(shape, np.float32), ids)
         tokens = BM25_TOKENIZER.read(model).transform(queries["text"][:])
     processes = min(num_proc or os.cpu_count() or 1, len(queries) // MIN_QUERIES_PER_PROCESS)
     batches = retrieve(model.retriever, tokens, k=min(top_k, len(ids)), processes=processes)

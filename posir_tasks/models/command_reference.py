@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.data.repository import DATA_VARIABLE
 from posir_tasks.models.folder import is_model_folder
-from posir_tasks.models.references import ENDPOINT_REFERENCE, RUN, model_origin, portable_name
+from posir_tasks.models.references import ENDPOINT_REFERENCE, model_origin, portable_name
 from posir_tasks.models.run_settings import SETTING_VARIABLES, VARIABLES
 from posir_tasks.values.result_schema import REFERENCE_KEY
 
@@ -43,25 +43,24 @@ class CommandReference:
 
     @classmethod
     def from_run(cls, model: str, task: str, run: Mapping[str, Any]) -> CommandReference:
-        """Return the reference of a result: its full name of a model, its task, and what it records
+        """Read the reference of a result: its full name of a model, its task, and what it records
         of its run.
         """
         record = run.get(REFERENCE_KEY)
         stored: Mapping[str, Any] = record if isinstance(record, dict) else {}
         variables = stored.get("variables")
-        known = variables if isinstance(variables, dict) else {}
-        kept = {
-            name: str(value) for name, value in known.items() if name in SETTING_VARIABLES.values()
-        }
+        variables = variables if isinstance(variables, dict) else {}
+        kept = {name: str(value) for name, value in variables.items() if name in VARIABLES}
         # A task of a local folder; where the variable is set, commands have it anyway.
-        folder = known.get(DATA_VARIABLE)
-        if isinstance(folder, str) and Path(folder).is_dir() and not _is_set(folder):
-            kept[DATA_VARIABLE] = shorten_path(folder)
-        return cls(
-            _locate_model(str(stored.get("model", model))),
-            _locate_data(str(stored.get("data", task))),
-            kept,
-        )
+        folder = variables.get(DATA_VARIABLE)
+        if isinstance(folder, str) and Path(folder).is_dir():
+            present = os.environ.get(DATA_VARIABLE)
+            if not present or Path(present).expanduser().absolute() != Path(folder):
+                kept[DATA_VARIABLE] = shorten_path(folder)
+        data = str(stored.get("data", task))
+        if Path(data).is_absolute():
+            data = shorten_path(data) if Path(data).exists() else ""
+        return cls(_locate_model(str(stored.get("model", model))), data, kept)
 
     def for_others(self) -> CommandReference:
         """Return the reference for a public page: without what only this machine has, a folder or
@@ -70,16 +69,17 @@ class CommandReference:
         # Reports need neither the registry nor a client of the Hub until they print a command.
         from posir_tasks.models.registry import split_reference
 
+        paths = ("/", "./")
         is_private = any(
-            _is_path(part) or ENDPOINT_REFERENCE.fullmatch(part)
+            part.startswith(paths) or ENDPOINT_REFERENCE.fullmatch(part)
             for part in split_reference(self.model)
         )
         variables = {name: value for name, value in self.variables.items() if name != DATA_VARIABLE}
-        model = "" if is_private else self.model
-        return CommandReference(model, "" if _is_path(self.data) else self.data, variables)
+        data = "" if self.data.startswith(paths) else self.data
+        return CommandReference("" if is_private else self.model, data, variables)
 
     def write(self, *words: str) -> str:
-        """Return a command, given its words without quotes, with the settings of the run before
+        """Write a command, given its words without quotes, with the settings of the run before
         it.
         """
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
@@ -93,10 +93,10 @@ def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
     return CommandReference(model, data, _find_variables(meta))
 
 
-def refer_as_given(model: str, data: str = "") -> CommandReference:
+def refer_as_given(model: str) -> CommandReference:
     """Return the reference to a model as a user gave it, with the settings of this process."""
-    present = {name: value for name in VARIABLES if (value := os.environ.get(name))}
-    return CommandReference(model, data, present)
+    present = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
+    return CommandReference(model, variables=present)
 
 
 def _find_variables(meta: ModelMeta) -> dict[str, str]:
@@ -115,25 +115,19 @@ NO_REFERENCE = CommandReference("")
 
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
     """Return the record of the reference to a loaded model in a result; empty if a command takes
-    its full name alone.
+    its full name.
     """
-    reference = portable_name(meta)
+    record: dict[str, Any] = {}
+    if portable_name(meta) != meta.name:
+        record["model"] = portable_name(meta)
     variables = _find_variables(meta)
-    record: dict[str, Any] = {} if reference == meta.name else {"model": reference}
-    return record | ({"variables": variables} if variables else {})
-
-
-def _is_path(reference: str) -> bool:
-    return reference.startswith(("/", "./"))
-
-
-def _is_set(folder: str) -> bool:
-    present = os.environ.get(DATA_VARIABLE)
-    return bool(present) and Path(str(present)).expanduser().absolute() == Path(folder)
+    if variables:
+        record["variables"] = variables
+    return record
 
 
 def shorten_path(path: str) -> str:
-    """Return a path as it is written here: relative to the working folder if it is below that."""
+    """Write a path relative to the working folder if it is below that."""
     absolute = Path(path).expanduser().absolute()
     here = Path.cwd()
     if absolute == here or not absolute.is_relative_to(here):
@@ -149,18 +143,9 @@ def _locate_model(reference: str) -> str:
         return reference
     from posir_tasks.models.registry import split_reference
 
-    others = [part for part in split_reference(reference) if not is_model_folder(Path(part))]
-    if any(Path(part).is_absolute() or model_origin(part) is not None for part in others):
-        return ""
-    if model_origin(reference) == RUN:
-        return ""
-    if Path(reference).is_absolute() and is_model_folder(Path(reference)):
-        return shorten_path(reference)
-    return reference
-
-
-def _locate_data(reference: str) -> str:
-    """Return a reference to data as a command takes it here; empty for a path that is missing."""
-    if not Path(reference).is_absolute():
-        return reference
-    return shorten_path(reference) if Path(reference).exists() else ""
+    for part in split_reference(reference):
+        is_local = Path(part).is_absolute() or model_origin(part) is not None
+        if is_local and not is_model_folder(Path(part)):
+            return ""
+    is_folder = Path(reference).is_absolute() and is_model_folder(Path(reference))
+    return shorten_path(reference) if is_folder else reference

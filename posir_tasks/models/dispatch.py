@@ -145,9 +145,7 @@ def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
 
 
 def drop_unfound(results: Results) -> SearchResults:
-    """Return results without those whose score is minus infinity: of a text without an embedding,
-    nothing is found.
-    """
+    """Drop results whose score is minus infinity, which texts without an embedding have."""
     return {
         query: {name: score for name, score in scores.items() if score != -np.inf}
         for query, scores in results.items()
@@ -155,8 +153,8 @@ def drop_unfound(results: Results) -> SearchResults:
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search and rank the relevant documents, as this model needs least memory for; raise
-    ScoreError if it returned NaN.
+    """Search and rank the relevant documents in the way that takes least memory for this model;
+    raise ScoreError if it returned NaN.
     """
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
@@ -168,37 +166,32 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     return results, rank_results(results, request.positives)
 
 
-def as_results(hits: Hits | SearchResults, request: SearchRequest) -> Results:
-    """Return hits in the form of mteb's results."""
-    return by_query(hits, request) if isinstance(hits, Hits) else hits
-
-
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
-    """Search; return the best documents as arrays, or as mteb's evaluator does where there is no
-    faster way for this model.
+    """Search; return the best documents as arrays, or in mteb's form if the model has no faster
+    search.
     """
     context = request.context
-    texts = (request.corpus, request.queries)
-    if (
-        request.top_ranked is None
-        and isinstance(model, BM25Search)
-        and not BM25_TOKENIZER.is_missing()
-    ):
+    if request.top_ranked is not None:
+        return search_results(model, request)
+    if isinstance(model, BM25Search) and not BM25_TOKENIZER.is_missing():
         with request.timer("Searching corpus", split=context.hf_split, subset=context.hf_subset):
-            arguments = {**context.task_arguments, "encode_kwargs": context.encode_kwargs}
             return search_bm25(
-                model, *texts, top_k=request.top_k, num_proc=context.num_proc, **arguments
+                model,
+                request.corpus,
+                request.queries,
+                top_k=request.top_k,
+                num_proc=context.num_proc,
+                encode_kwargs=context.encode_kwargs,
+                **context.task_arguments,
             )
-    if (
-        request.top_ranked is None
-        and isinstance(model, EncoderProtocol)
-        and not isinstance(model, SearchProtocol)
-    ):
-        hits = search_dense(model, *texts, context, top_k=request.top_k, timer=request.timer)
-        if np.isneginf(hits.scores).any():
-            return drop_unfound(by_query(hits, request))
-        return hits
-    return search_results(model, request)
+    if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
+        return search_results(model, request)
+    hits = search_dense(
+        model, request.corpus, request.queries, context, top_k=request.top_k, timer=request.timer
+    )
+    if np.isneginf(hits.scores).any():
+        return drop_unfound(by_query(hits, request))
+    return hits
 
 
 def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, list[str]]:
@@ -233,8 +226,8 @@ def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 class HybridSearch:
-    """One of mteb's search models: the fused rankings of others, of each as many documents as are
-    wanted.
+    """One of mteb's search models: the fused rankings of several models, each as deep as the
+    result.
     """
 
     mteb_model_meta: ModelMeta
@@ -265,18 +258,18 @@ class HybridSearch:
         request = SearchRequest(
             self._corpus, queries, {}, top_ranked, top_k + 1, context, TimingStack()
         )
-        fitted = [
-            fit_to_script(with_cache(model), context.corpus_language) for model in self.models
-        ]
-        hits = [search_hits(model, request) for model in fitted]
-        self.searched = [
-            (model, as_results(batch, request)) for model, batch in zip(fitted, hits, strict=True)
-        ]
-        rankings = [order_hits(batch, request) for batch in hits]
+        rankings = []
+        self.searched = []
+        for model in self.models:
+            fitted = fit_to_script(with_cache(model), context.corpus_language)
+            hits = search_hits(fitted, request)
+            rankings.append(order_hits(hits, request))
+            results = by_query(hits, request) if isinstance(hits, Hits) else hits
+            self.searched.append((fitted, results))
         self._corpus = None
-        results = {}
+        fused_results = {}
         for query in queries["id"]:
             fused = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
             best = sorted(fused.items(), key=lambda item: (item[1], item[0]), reverse=True)
-            results[query] = dict(best[:top_k])
-        return results
+            fused_results[query] = dict(best[:top_k])
+        return fused_results

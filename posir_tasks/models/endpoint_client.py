@@ -7,30 +7,30 @@ PyTorch is imported.
 from __future__ import annotations
 
 import base64
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from functools import reduce
-from operator import getitem
-from typing import Any, TypeAlias, TypeVar
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.models import connection
-from posir_tasks.models.connection import Connection, RequestError, shorten
+from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
+from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
-Item = TypeVar("Item")
 #: Documents, each as its chunks.
 Documents: TypeAlias = Sequence[Sequence[str]]
 
@@ -71,19 +71,15 @@ MANY_TEXTS = re.compile(
 )
 
 
-@dataclass(frozen=True)
-class CountedTokens:
-    """The count of a server, and the time that it took."""
-
-    limit: int | None = None
-    """Tokens that it says it reads of a text, or states in refusing one; None if it does not
-    say.
+def find_request_fields() -> RequestFields:
+    """Read the fields of the run for requests to an endpoint; raise PosirError if one is not
+    `KEY=VALUE`.
     """
-    refuses: bool = False
-    """Whether it refuses longer texts."""
-    seconds_per_word: float = 0.0
-    is_other: bool = False
-    """Whether it counts nothing, or something else, such as characters."""
+    fields = []
+    for kind in ("query", "passage"):
+        lines = os.environ.get(f"POSIR_{kind.upper()}_FIELD", "").splitlines()
+        fields.append(read_overrides([line for line in lines if line.strip()], f"--{kind}-field"))
+    return RequestFields(*fields)
 
 
 class EndpointModel:
@@ -91,13 +87,26 @@ class EndpointModel:
 
     advice = f"{ADVICE}."
     """The remedy for a request that is refused."""
+    max_length: int | None = None
+    """Tokens of an input, special ones included, that are sent; None for all."""
+    tokenizer: Any = None
+    """Counts them; None if they are estimated, or counted by the server."""
+    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
-        usual = connection.RETRIES
         self._endpoint = endpoint
-        self._connection = Connection(
-            endpoint.address, retries=min(usual, retries or usual), retries_of_limits=usual
-        )
+        self._connection = Connection(endpoint.address)
+        if retries is not None:
+            self._connection.retries = min(retries, self._connection.retries)
+
+    def use_tokenizer(self, name: str) -> None:
+        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
+        loaded.
+        """
+        self.tokenizer = ModelTokenizer.load(name).tokenizer
+        # Texts are cut at their end, whatever the tokenizer would do.
+        self.tokenizer.truncation_side = "right"
+        self.tokenizer_name = name
 
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
@@ -110,12 +119,12 @@ class EndpointModel:
             kind = NotFiniteError if error.is_not_finite else PosirError
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
-    def _failed(self, error: RequestError, tried: str = "") -> PosirError:
+    def _failed(self, error: RequestError, details: str = "") -> PosirError:
         kind = NoAnswerError if error.is_timeout else PosirError
-        failure = kind(
-            f"{self._endpoint}: {self._connection.explain(error, advice=self.advice)}{tried}"
-        )
-        failure.reason = connection.quote_message(error.reason) if error.refused else ""
+        explained = self._connection.explain(error, advice=self.advice)
+        failure = kind(f"{self._endpoint}: {explained}{details}")
+        if error.is_of_text:
+            failure.reason = quote_message(error.reason)
         return failure
 
     def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
@@ -133,7 +142,7 @@ class NotFiniteError(NoVectorError):
 
 
 class EmbeddingClient(EndpointModel):
-    """Asks a server for embeddings, and finds out of which kind it is."""
+    """Requests embeddings from a server, and detects of which kind it is."""
 
     skips_failed = False
     """Whether texts that the server cannot embed are left out."""
@@ -147,105 +156,92 @@ class EmbeddingClient(EndpointModel):
         With a number of `retries`, the first answer must begin within `FIRST_SECONDS`.
         """
         super().__init__(endpoint, retries)
-        seconds = self._connection.seconds
-        if retries is not None:
-            self._connection.seconds = min(FIRST_SECONDS, seconds)
         self.fields = fields or RequestFields()
         self.is_measured = False
-        """Whether it is found out, more exactly than otherwise, which texts are cut."""
+        """Whether the texts that are cut are being measured, so that no warning is needed."""
         self._format: Fields = {}
         self._dimensions: int | None = None
-        self._most_documents: int | None = None
+        self._max_documents: int | None = None
         self._sends_alone = False
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
-        self.kind, answer = self._find_kind(documents)
-        if answer:
-            first, second = self._read(self.kind, documents, answer)
-        else:
-            first, second = self._embed(self.kind, documents)
+        with self._answer_soon() if retries is not None else nullcontext():
+            self.kind, answer = self._find_kind(documents)
+            if answer is None:
+                first, second = self._embed(self.kind, documents)
+            else:
+                first, second = self._read(self.kind, documents, answer)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
                 f"{shorten(first)}"
             )
         self._dimensions = len(first)
-        self._connection.seconds = seconds
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
-        """Return the kind that reference or host name, or else the first that the server has a
-        route of; and its answer.
-
-        There is none if the server takes fewer documents at a time.
+        """Find the kind that reference or host name, or else the first that the server has a route
+        of; return it with its answer, None if the server takes fewer documents at a time.
         """
         endpoint = self._endpoint
+        kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
         if endpoint.kind:
-            candidates = [KINDS[endpoint.kind]]
-        else:
-            candidates = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
-        tried = candidates or [KINDS[name] for name in TRIED]
+            kinds = [KINDS[endpoint.kind]]
         failures = list[RequestError]()
-        for kind in tried:
-            chosen = kind
+        tried = list[str]()
+        for kind in kinds or [KINDS[name] for name in TRIED]:
             nested = kind.in_context
             if nested and nested.nests:
-                # Models that read chunks in context have no other route, and others do not have
-                # this one.
+                # Models that read chunks in context have only this route, and others do not have
+                # it.
                 if "context" in endpoint.model:
-                    chosen = replace(nested, in_context=nested)
+                    kind = replace(nested, in_context=nested)
                 else:
-                    chosen = replace(kind, in_context=None)
+                    kind = replace(kind, in_context=None)
             try:
-                return chosen, self._request(chosen, documents, query=False)
+                return kind, self._request(kind, documents)
             except RequestError as error:
                 if _refuses_number(error):
-                    self._most_documents = 1
-                    return chosen, None
+                    self._max_documents = 1
+                    return kind, None
                 failures.append(error)
+                tried.append(f"{kind.name} ({kind.address(endpoint)})")
                 if error.status not in NO_ROUTE:
                     break
         has_route = failures[-1].status not in NO_ROUTE
-        failure = failures[-1] if has_route else failures[0]
-        advice = ""
-        if len(failures) > 1:
-            routes = ", ".join(f"{kind.name} ({kind.route})" for kind in tried[: len(failures)])
-            advice = (
-                f" Tried: {routes}. Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
-            )
-        if candidates and chosen.route != "/embeddings":
-            self._connection.address_advice = (
-                f"Check both: {chosen.name} is asked at {chosen.address(endpoint)}."
-            )
-        raise self._failed(failure, advice) from None
+        advice = f" Tried: {', '.join(tried)}."
+        if len(tried) > 1:
+            advice += f" Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
+        raise self._failed(failures[-1 if has_route else 0], advice) from None
 
     def _request(
         self,
         kind: EndpointKind,
         documents: Documents,
         *,
-        query: bool,
+        query: bool = False,
         retries: int | None = None,
     ) -> Any:
         """Return the answer to a request; a server that refuses the format of the vectors is asked
-        in its own.
+        without it.
         """
-        body = dict[str, Any]()
+        user_fields = self.fields.query if query else self.fields.passage
+        fields = {
+            **kind.fields,
+            **(kind.query_fields if query else kind.passage_fields),
+            **self._format,
+            **user_fields,
+        }
+        body = {name: value for name, value in fields.items() if value is not None}
+        body[kind.texts] = list(map(list, documents)) if kind.nests else [*chain(*documents)]
         if kind.names_model:
             body["model"] = self._endpoint.model
-        body[kind.texts] = list(map(list, documents)) if kind.nests else _flatten(documents)
-        user_fields = self.fields.query if query else self.fields.passage
-        body |= {**kind.fields, **(kind.query_fields if query else kind.passage_fields)}
-        body |= {**self._format, **user_fields}
-        body = {name: value for name, value in body.items() if value is not None}
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            if (
-                not (error.refused and FORMAT in error.reason and FORMAT in body)
-                or FORMAT in user_fields
-            ):
+            is_refused = error.refused and FORMAT in error.reason and FORMAT in body
+            if not is_refused or FORMAT in user_fields:
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)
@@ -275,42 +271,37 @@ class EmbeddingClient(EndpointModel):
         self, kind: EndpointKind, documents: Documents, *, query: bool = False
     ) -> Embeddings:
         number = len(documents)
-        max_documents = 1 if self._sends_alone else self._most_documents
-        if max_documents and max_documents < number:
-            return self._embed_parts(kind, documents, max_documents, query=query)
-        try:
-            return self._read(kind, documents, self._request_texts(kind, documents, query=query))
-        except RequestError as error:
-            if number > 1 and _refuses_number(error):
-                numbers = _find_numbers(error.reason, below=number)
-                self._most_documents = max(numbers, default=number // 2)
-                return self._embed(kind, documents, query=query)
-            if not error.is_of_text or (number > 1 and self._is_probing):
-                raise self._failed(error) from None
-            if number > 1:
-                return self._embed_parts(kind, documents, number // 2, query=query)
+        size = 1 if self._sends_alone else min(self._max_documents or number, number)
+        failure: PosirError
+        if size == number:
+            try:
+                answer = self._request_texts(kind, documents, query=query)
+                return self._read(kind, documents, answer)
+            except RequestError as error:
+                failure = self._failed(error)
+                if number > 1 and _refuses_number(error):
+                    numbers = _find_numbers(error.reason, below=number)
+                    size = self._max_documents = max(numbers, default=number // 2)
+                elif not error.is_of_text or (number > 1 and self._is_probing):
+                    raise failure from None
+                else:
+                    size = number // 2
+            except NoVectorError as error:
+                failure = error
+                may_skip = self.skips_failed or isinstance(error, NotFiniteError)
+                if number > 1 and (self._is_probing or not may_skip):
+                    raise
+                size = number // 2
+        if not size:
             # A limit of texts was perhaps one of their length.
-            self._most_documents = None
-            failure = self._describe_failure(error, " ".join(documents[0]))
+            self._max_documents = None
             return self._leave_out(documents[0], failure, query=query)
-        except NoVectorError as failure:
-            if number == 1:
-                named = PosirError(f"{failure}{_describe_text(' '.join(documents[0]))}")
-                return self._leave_out(documents[0], named, query=query)
-            if self._is_probing or not (self.skips_failed or isinstance(failure, NotFiniteError)):
-                raise
-            return self._embed_parts(kind, documents, number // 2, query=query)
-
-    def _embed_parts(
-        self, kind: EndpointKind, documents: Documents, size: int, *, query: bool
-    ) -> Embeddings:
-        """Return the embeddings of documents from requests with at most `size` of them each."""
         parts = split_batches(documents, size)
         return np.concatenate([self._embed(kind, part, query=query) for part in parts])
 
     def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
-        """Return the answer to a request; a server that fails for any text is waited for, and not
-        one text.
+        """Return the answer to a request. A server that fails for every text is waited for; a
+        server that fails for one text is not.
 
         Raises:
             RequestError: The server does not answer the request. If its status is 500, it answers
@@ -332,34 +323,30 @@ class EmbeddingClient(EndpointModel):
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
         """Return substitutes for the vectors of a document that has none, shape (chunks,
-        dimensions); raise the failure.
+        dimensions), or raise the failure with the document's length and beginning.
         """
-        raise failure
-
-    def _describe_failure(self, error: RequestError, text: str) -> PosirError:
-        """Return the error for a text that the server cannot embed, with its length and its
-        beginning.
-        """
-        failure = self._failed(error, _describe_text(text))
-        failure.reason = connection.quote_message(error.reason)
-        return failure
+        text = " ".join(chunks)
+        named = PosirError(
+            f"{failure} The text has {len(text):,} characters (about {estimate_tokens(text):,} "
+            f"tokens) and begins {sanitized(text[:SHOWN_TEXT])!r}."
+        )
+        named.reason = failure.reason
+        raise named
 
     def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
-        texts = _flatten(documents)
+        texts = [*chain(*documents)]
         try:
-            rows = reduce(getitem, filter(None, kind.vectors.split(".")), answer)
+            rows = answer
+            for key in filter(None, kind.vectors.split(".")):
+                rows = rows[key]
+            rows = self._order(rows, len(documents) if kind.nests else len(texts))
             if kind.nests:
-                answers = list[Any]()
-                for row, chunks in zip(self._order(rows, len(documents)), documents, strict=True):
-                    answers += self._order(row["data"], len(chunks))
-            else:
-                answers = self._order(rows, len(texts))
-            vectors = self._decode(
-                kind, [row["embedding"] if isinstance(row, dict) else row for row in answers]
-            )
-            lengths = set(map(len, vectors))
-            if self._dimensions:
-                lengths.add(self._dimensions)
+                chunks = zip(rows, documents, strict=True)
+                rows = [*chain(*(self._order(row["data"], len(part)) for row, part in chunks))]
+            vectors = [row["embedding"] if isinstance(row, dict) else row for row in rows]
+            if all(isinstance(vector, str) for vector in vectors):
+                vectors = self._decode(vectors)
+            lengths = set(map(len, vectors)) | {self._dimensions or len(vectors[0])}
         except (TypeError, ValueError, KeyError):
             raise self._invalid(
                 f"is not one of an embeddings API of the kind {kind.name}"
@@ -367,13 +354,14 @@ class EmbeddingClient(EndpointModel):
         if len(lengths) != 1 or 0 in lengths:
             reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
             raise self._invalid(reason, NoVectorError)
-        entries = _flatten(vector for vector in vectors if isinstance(vector, list))
-        wrong = [entry for entry in entries if type(entry) not in (int, float)]
-        if wrong:
-            raise self._invalid(
-                f"has vectors with entries that are not numbers, such as {sanitized(wrong[0])}"
-            )
-        return self._check(np.array(vectors, np.float32), texts)
+        for entry in chain(*(vector for vector in vectors if isinstance(vector, list))):
+            if type(entry) not in (int, float):
+                raise self._invalid(
+                    f"has vectors with entries that are not numbers, such as {sanitized(entry)}"
+                )
+        embeddings = np.array(vectors, np.float32)
+        self._check(embeddings, texts)
+        return embeddings
 
     def _order(self, rows: Any, number: int) -> list[Any]:
         """Return the rows of an answer in the order of the texts, which is theirs if they state no
@@ -395,28 +383,21 @@ class EmbeddingClient(EndpointModel):
             raise self._invalid(reason, NoVectorError)
         return ordered
 
-    def _decode(self, kind: EndpointKind, vectors: list[Any]) -> list[Any]:
-        """Return the vectors of an answer, of which base64 has the entries as float32 or int8."""
-        if not all(isinstance(vector, str) for vector in vectors):
-            return vectors
+    def _decode(self, vectors: Sequence[str]) -> list[NDArray[Any]]:
+        """Decode vectors in base64, whose entries are float32 or int8."""
         contents = [base64.b64decode(vector, validate=True) for vector in vectors]
+        is_float = not any(len(content) % 4 for content in contents)
         if self._dimensions:
             is_float = len(contents[0]) == 4 * self._dimensions
-        elif is_float := not any(len(content) % 4 for content in contents):
-            vector_format = {**kind.fields, **self._format, **self.fields.passage}.get(FORMAT)
-            largest = [
-                np.abs(np.frombuffer(content, "<f4")).max(initial=0.0) for content in contents
-            ]
-            is_usual = all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
-            is_float = is_usual and "int8" not in str(vector_format)
+        elif is_float:
+            floats = [np.frombuffer(content, "<f4") for content in contents]
+            largest = [np.abs(entries).max(initial=0.0) for entries in floats]
+            is_float = all(1 / MAX_ENTRY < entry < MAX_ENTRY for entry in largest)
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
-    def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> Embeddings:
-        """Return the embeddings of texts; raise PosirError if they are not finite, zero, or the
-        same for all.
-        """
-        finite = np.isfinite(embeddings).all(axis=1)
-        if not finite.all():
+    def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
+        """Raise PosirError if the embeddings of texts are not finite, zero, or the same for all."""
+        if not np.isfinite(embeddings).all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
         # A text without content may have a vector of zeros, and so may a few others.
         with_content = [bool(text.strip()) for text in texts]
@@ -430,24 +411,24 @@ class EmbeddingClient(EndpointModel):
             raise self._invalid(
                 f"has the same vector for {distinct:,} different texts: {shorten(embeddings[0])}"
             )
-        return embeddings
 
     def read_limit(self) -> tuple[int | None, bool]:
         """Return how many tokens of a text the server says that it reads, special ones included,
-        and that it refuses others.
+        and whether it refuses longer texts.
 
         None where it does not say how many.
         """
-        if not self.kind.limit_route:
+        kind = self.kind
+        if not kind.limit_route:
             return None, False
-        body = {"model": self._endpoint.model} if self.kind.names_model else None
+        body = {"model": self._endpoint.model} if kind.names_model else None
         try:
-            answer = self._ask(self.kind.address(self._endpoint, self.kind.limit_route), body)
+            answer = self._ask(kind.address(self._endpoint, kind.limit_route), body)
         except (RequestError, PosirError):
             return None, False
-        self._most_documents = self._most_documents or _find_count(answer, "max_client_batch_size")
+        self._max_documents = self._max_documents or _find_count(answer, "max_client_batch_size")
         refuses = isinstance(answer, Mapping) and answer.get("auto_truncate") is False
-        return _find_count(answer, self.kind.limit), refuses
+        return _find_count(answer, kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the tokens that the server
@@ -459,86 +440,70 @@ class EmbeddingClient(EndpointModel):
         answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
         return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
 
-    def count_read(self, texts: Iterable[str]) -> CountedTokens:
-        """Return how many tokens the server says that it read, asked about longer and longer texts
-        of words.
+    def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
+        """Find the limit that the server states about longer and longer texts of words, by its
+        count of their tokens or in refusing one.
 
-        It is asked no more once it states a limit, its counts are of something else, or a text is
-        expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if it does not answer
-        a text within `FIRST_SECONDS`.
+        Returns the limit, whether longer texts are refused, and seconds per word. No text is sent
+        that is expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if the server
+        does not answer a text within `FIRST_SECONDS`.
         """
-        total = CountedTokens()
+        speed = 0.0
+        for text in texts:
+            words = len(text.split())
+            if speed * words > MAX_COUNT_SECONDS:
+                break
+            start = time.perf_counter()
+            with self._answer_soon():
+                try:
+                    answer = self._request(self.kind, [[text]])
+                except RequestError as error:
+                    if error.is_timeout:
+                        details = f" It was asked for a text of {words:,} words, after short ones."
+                        raise self._failed(error, details) from None
+                    limit = max(_find_numbers(error.reason, below=words), default=None)
+                    return limit, error.refused, speed
+            speed = max(speed, (time.perf_counter() - start) / words)
+            counted = _find_count(answer, self.kind.tokens)
+            # A count of words that are all there is no limit.
+            if counted and counted < words:
+                return counted, False, speed
+            # Neither is one of characters.
+            if self.kind.tokens and (counted is None or counted > 2 * words):
+                break
+        return None, False, speed
+
+    @contextmanager
+    def _answer_soon(self) -> Iterator[None]:
+        """Expect the beginning of an answer within `FIRST_SECONDS`."""
         usual = self._connection.seconds
         self._connection.seconds = min(FIRST_SECONDS, usual)
         try:
-            for text in texts:
-                words = len(text.split())
-                if total.seconds_per_word * words > MAX_COUNT_SECONDS:
-                    break
-                counted = self._count_words(text, words)
-                seconds = max(counted.seconds_per_word, total.seconds_per_word)
-                total = replace(counted, seconds_per_word=seconds)
-                if total.limit or total.refuses or total.is_other:
-                    break
+            yield
         finally:
             self._connection.seconds = usual
-        return total
-
-    def _count_words(self, text: str, words: int) -> CountedTokens:
-        start = time.perf_counter()
-        try:
-            counted = _find_count(self._request(self.kind, [[text]], query=False), self.kind.tokens)
-        except RequestError as error:
-            if error.is_timeout:
-                raise self._failed(
-                    error, f" It was asked for a text of {words:,} words, after short ones."
-                ) from None
-            return CountedTokens(
-                max(_find_numbers(error.reason, below=words), default=None), refuses=error.refused
-            )
-        seconds = (time.perf_counter() - start) / words
-        # A count of words that are all there is no limit, and neither are characters or 0.
-        is_other = bool(self.kind.tokens) and (counted is None or counted > 2 * words)
-        return CountedTokens(
-            counted if counted and counted < words else None,
-            seconds_per_word=seconds,
-            is_other=is_other,
-        )
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
         """Repeat a failed request at most `retries` times while the context is open, if given; wait
-        for limits as ever.
+        for limits as usual.
 
         A server may fail for a text that is too long.
         """
-        usual = self._connection.retries
-        was_measured = self.is_measured
-        was_probing = self._is_probing
-        self._connection.retries = usual if retries is None else retries
+        usual = self._connection.retries, self.is_measured, self._is_probing
         self.is_measured = True
         self._is_probing = retries is not None
+        if retries is not None:
+            self._connection.retries = retries
         try:
             yield
         finally:
-            self._connection.retries = usual
-            self.is_measured = was_measured
-            self._is_probing = was_probing
-
-
-def _flatten(parts: Iterable[Iterable[Item]]) -> list[Item]:
-    return [item for part in parts for item in part]
-
-
-def _describe_text(text: str) -> str:
-    """Return the length and the beginning of a text that has no embedding, as a sentence."""
-    length = f"{len(text):,} characters (about {estimate_tokens(text):,} tokens)"
-    return f" The text has {length} and begins {sanitized(text[:SHOWN_TEXT])!r}."
+            self._connection.retries, self.is_measured, self._is_probing = usual
 
 
 def _find_count(answer: Any, keys: str) -> int | None:
-    """Return a positive number in an answer, by keys of which a server may have longer ones; None
-    if there is none.
+    """Find a positive number in an answer by keys, each of which may be the end of the server's;
+    None without one.
     """
     for key in keys.split("."):
         if not isinstance(answer, Mapping):
@@ -553,6 +518,6 @@ def _refuses_number(error: RequestError) -> bool:
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:
-    """Return the positive numbers below another in a server's message."""
+    """Find the positive numbers below another in a server's message."""
     numbers = (int(number.replace(",", "")) for number in NUMBER.findall(message))
     return [number for number in numbers if 0 < number < below]

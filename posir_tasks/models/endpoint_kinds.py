@@ -42,7 +42,7 @@ class EndpointKind:
     billed.
     """
     hosts: tuple[str, ...] = ()
-    """Services that are of this kind."""
+    """Ends of the hosts of services of this kind."""
     limit_route: str = ""
     """The path at which the server says how many tokens it reads of a text; empty if there is
     none.
@@ -67,7 +67,7 @@ class EndpointKind:
 
     def serves(self, host: str) -> bool:
         """Return whether a service is of this kind."""
-        return any(host == known or host.endswith(f".{known}") for known in self.hosts)
+        return f".{host}".endswith(self.hosts)
 
 
 CONTEXTUALIZED = "/v1/contextualizedembeddings"
@@ -101,7 +101,7 @@ COHERE = EndpointKind(
     "cohere",
     "/v2/embed",
     texts="texts",
-    hosts=("cohere.com", "cohere.ai"),
+    hosts=(".cohere.com", ".cohere.ai"),
     fields={"embedding_types": ["float"]},
     query_fields={"input_type": "search_query"},
     passage_fields={"input_type": "search_document"},
@@ -111,18 +111,18 @@ COHERE = EndpointKind(
 PERPLEXITY = EndpointKind(
     "perplexity",
     "/v1/embeddings",
-    hosts=("perplexity.ai",),
+    hosts=(".perplexity.ai",),
     fields={FORMAT: "base64_int8"},
     tokens="usage.prompt_tokens",
 )
 VOYAGE = EndpointKind(
     "voyage",
     "/v1/embeddings",
-    hosts=("voyageai.com",),
+    hosts=(".voyageai.com",),
     truncation="--passage-field truncation=true",
 )
 JINA = EndpointKind(
-    "jina", "/v1/embeddings", hosts=("jina.ai",), truncation="--passage-field truncate=true"
+    "jina", "/v1/embeddings", hosts=(".jina.ai",), truncation="--passage-field truncate=true"
 )
 #: In the order in which they are tried where neither the reference nor the host says which it is.
 KINDS: Mapping[str, EndpointKind] = {

@@ -10,10 +10,10 @@ from __future__ import annotations
 import logging
 import math
 import shlex
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -39,7 +39,7 @@ from posir_tasks.models.endpoint_client import (
 )
 from posir_tasks.models.reading_probe import SHORT_WORDS
 from posir_tasks.models.references import RERANK, Endpoint, RequestFields
-from posir_tasks.models.text_cutting import CountedBy, CountedText, cut_all, cut_by_count
+from posir_tasks.models.text_cutting import cut_all, cut_text, cut_to_estimate
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
@@ -49,13 +49,11 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
-    from transformers import PreTrainedTokenizerBase
 
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
-Scores = Floats
 
 #: A query and texts that the server must score before any data is read.
 FIRST_QUERY = "position"
@@ -80,46 +78,17 @@ SHOWN = 80
 #: characters; and the most tokens that it counts of them, special ones included.
 COUNTED = " ".join(SHORT_WORDS.split()[:64])
 MAX_COUNTED = 96
-#: Statuses of a request that lacks a field: Text Embeddings Inference has `texts` for `documents`.
+#: A text that is cut by the server's count is sent at most so often, until the count is within this
+#: share of the window.
+MAX_CUTS = 6
+MAX_SHARE_MISSED = 0.02
+#: Statuses of a request that lacks a field.
 OTHER_FIELDS = (400, 422)
-
-
-@dataclass
-class LeftOutTexts:
-    """The texts of a subset that a server cannot embed, with the reasons, and the number of all
-    texts that it was sent.
-    """
-
-    subset: tuple[str, str] = ("", "")
-    """Names of the task and of its subset."""
-    reasons: dict[bool, dict[str, str]] = field(default_factory=lambda: {True: {}, False: {}})
-    """Reason by text, of queries (True) and of documents."""
-    sent: dict[bool, int] = field(default_factory=lambda: {True: 0, False: 0})
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the numbers of queries and documents, with the beginnings of some, as results
-        store them.
-        """
-        record = dict[str, Any]()
-        for name, query in (("queries", True), ("documents", False)):
-            reasons = self.reasons[query]
-            if reasons:
-                named = [
-                    {"begins": text[:SHOWN], "reason": reason}
-                    for text, reason in list(reasons.items())[:MAX_NAMED]
-                ]
-                record[name] = {"texts": len(reasons), "named": named}
-        return record
 
 
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
     """Encodes texts by requests to a server, several at a time."""
 
-    max_length: int | None = None
-    """Tokens of a text, special ones included, that are sent; None for all."""
-    tokenizer: PreTrainedTokenizerBase | None = None
-    """Counts them; None if that is the server's part, or estimated."""
-    tokenizer_name: str | None = None
     read_part: ReadPart | None = None
     """`unknown` if the server reads less than it is sent; None if nothing is known of that."""
 
@@ -134,15 +103,17 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         self.model_prompts = model_prompts or {}
         self.advice += " --skip-failed leaves out what cannot be embedded."
         self._longest_checked = 0
-        self._checked_batch = {True: 1, False: 1}
+        self._checked_batch = 1
         self._batch_cosine: float | None = None
-        self._left_out = LeftOutTexts()
+        # Of the subset, a task with its subset: the texts that are left out with their reasons, and
+        # the number of all texts.
+        self._subset = ("", "")
+        self._left_out: dict[str, dict[str, str]] = {}
+        self._sent: Counter[str] = Counter()
 
     @property
     def caches_itself(self) -> bool:
-        """Whether embeddings are kept from the cache, since those of texts that are left out are
-        none.
-        """
+        """Whether embeddings are kept from the cache, since texts that are left out have none."""
         return self.skips_failed
 
     @property
@@ -152,37 +123,37 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         record: dict[str, Any] = {}
         if self.max_length is not None:
-            record["window_counted_by"] = self._counts_by.value
+            record["window_counted_by"] = self._counts_by
         if self._batch_cosine is not None:
             record["cosine_within_batch"] = round(self._batch_cosine, 4)
-        if left_out := self._left_out.to_json():
-            record["left_out"] = left_out
+        if self._left_out:
+            record["left_out"] = {
+                side: {
+                    "texts": len(reasons),
+                    "named": [
+                        {"begins": text[:SHOWN], "reason": reason}
+                        for text, reason in list(reasons.items())[:MAX_NAMED]
+                    ],
+                }
+                for side, reasons in self._left_out.items()
+            }
         return record or None
 
-    def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
-        loaded.
-        """
-        loaded = ModelTokenizer.load(name)
-        # Texts are cut at their end, whatever the tokenizer would do.
-        loaded.tokenizer.truncation_side = "right"
-        self.tokenizer = loaded.tokenizer
-        self.tokenizer_name = name
-
     @cached_property
-    def _counts_by(self) -> CountedBy:
+    def _counts_by(self) -> str:
+        """What counts the tokens of texts that are cut: `tokenizer`, `server` or `estimate`."""
         if self.tokenizer is not None:
-            return CountedBy.TOKENIZER
+            return "tokenizer"
         with suppress(RequestError, PosirError):
             _, counted = self.count_tokens(COUNTED)
             if counted and len(COUNTED.split()) <= counted <= MAX_COUNTED:
-                return CountedBy.SERVER
+                return "server"
         logger.warning(
             f"{self.reference}: neither a tokenizer is given nor does the server count tokens; "
             "the window is estimated, a "
             "token for every four bytes. Give --tokenizer NAME (POSIR_TOKENIZER) to count them."
         )
-        return CountedBy.ESTIMATE
+        return "estimate"
 
     def encode(
         self,
@@ -198,48 +169,59 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
         query = prompt_type is PromptType.query
+        side = _name_side(query=query)
         subset = (task_metadata.name, str(kwargs.get("hf_subset")))
-        if subset != self._left_out.subset:
-            self._left_out = LeftOutTexts(subset)
-        self._left_out.sent[query] += len(texts)
+        if subset != self._subset:
+            self._subset = subset
+            self._left_out = {}
+            self._sent.clear()
+        self._sent[side] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
         size = kwargs.get("batch_size", 32)
         window = self.max_length
-        if window is not None and self._counts_by is CountedBy.SERVER:
-            texts, embeddings = self._embed_cut(texts, window, size, description, query=query)
+        if window is not None and self._counts_by == "server":
+            embeddings = self._embed_cut(texts, window, size, description, query=query)
         else:
             if window is not None:
                 tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
-                texts = cut_all(texts, _subtract_special(window, tokenizer), tokenizer)
+                special = tokenizer.special_tokens if tokenizer else 0
+                texts = cut_all(texts, window - special, tokenizer)
             embeddings = self._embed_batches(texts, size, description, query=query)
-        self._report_left_out(query=query)
-        left_out = self._left_out.reasons[query]
-        embedded = (text for text in texts if text not in left_out)
-        self._warn_if_truncated(max(embedded, key=len, default=""))
+        reasons = self._left_out.get(side, {})
+        if reasons:
+            text, reason = next(iter(reasons.items()))
+            logger.warning(
+                f"{self.reference}: the server cannot embed {len(reasons):,} of "
+                f"{self._sent[side]:,} {side}, which are left out and not found. The "
+                f"first begins {sanitized(text[:SHOWN])!r}: {reason}"
+            )
+        self._warn_if_truncated(
+            max((text for text in texts if text not in reasons), key=len, default="")
+        )
         return embeddings
 
     def _embed_batches(
         self, texts: Sequence[str], size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Return the embeddings of texts in batches, of which the first is compared with single
-        texts.
+        """Return the embeddings of texts in batches. Texts are sent one at a time if the first
+        batch shows that their vectors depend on the rest of a batch.
         """
         batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
-        if len(batches[0]) > self._checked_batch[query]:
-            first.append(self._embed_checked(batches[0], query=query))
+        if len(batches[0]) > self._checked_batch:
+            self._checked_batch = len(batches[0])
+            first = [embed(batches[0])]
+            if not self._sends_alone and not self._is_probing:
+                self._compare_alone(batches[0], first[0], query=query)
+                if self._sends_alone:
+                    first = [embed(batches[0])]
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
-    def _embed_checked(self, batch: Sequence[str], *, query: bool) -> Embeddings:
-        """Return the embeddings of a batch; send texts one at a time from here on if they depend on
-        the rest of the batch.
+    def _compare_alone(self, batch: Sequence[str], together: Embeddings, *, query: bool) -> None:
+        """Compare the embeddings of the shortest and the longest text with those of the text
+        alone; padding changes the shortest most.
         """
-        self._checked_batch[query] = len(batch)
-        together = self.embed(batch, query=query)
-        if self._sends_alone or self._is_probing:
-            return together
-        # Padding changes the shortest text most.
         rows = np.flatnonzero(together.any(axis=1)).tolist()
         rows.sort(key=lambda row: len(batch[row]))
         for row in dict.fromkeys([*rows[:1], *rows[-1:]]):
@@ -247,104 +229,99 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             cosine = _compare(alone, together[row])
             if cosine >= MIN_SAME_IN_BATCH:
                 continue
-            (again,) = self.embed([batch[row]], query=query)
             self._batch_cosine = cosine
-            if _compare(alone, again) < MIN_SAME_IN_BATCH:
-                logger.warning(
-                    f"{self.reference}: the same text gets another vector in each answer (cosine "
-                    f"{cosine:.3f}), so that scores "
-                    "differ from run to run. Check the server and its model."
-                )
-                return together
-            logger.warning(
-                f"{self.reference}: the vector of a text depends on the texts that it is sent "
-                f"with (cosine {cosine:.3f} with that of the text alone, {MIN_SAME_IN_BATCH} is "
-                "tolerated). Texts are sent one at a time, which is slower. Check how the server "
-                "pads and pools batches."
+            (again,) = self.embed([batch[row]], query=query)
+            self._sends_alone = _compare(alone, again) >= MIN_SAME_IN_BATCH
+            problem = (
+                f"the same text gets another vector in each answer (cosine {cosine:.3f}), so that "
+                "scores differ from run to run. Check the server and its model."
             )
-            self._sends_alone = True
-            return self.embed(batch, query=query)
-        return together
+            if self._sends_alone:
+                problem = (
+                    "the vector of a text depends on the texts that it is sent with (cosine "
+                    f"{cosine:.3f} with that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). "
+                    "Texts are sent one at a time, which is slower. Check how the server pads and "
+                    "pools batches."
+                )
+            logger.warning(f"{self.reference}: {problem}")
+            return
 
     def _embed_cut(
-        self, texts: Sequence[str], window: int, size: int, description: str | None, *, query: bool
-    ) -> tuple[list[str], Embeddings]:
-        """Return the first tokens of texts by the server's count, and their embeddings.
+        self, texts: list[str], window: int, size: int, description: str | None, *, query: bool
+    ) -> Embeddings:
+        """Cut texts, in place, to a window by the server's count; return their embeddings.
 
         Those that may be too long are sent one at a time, since the server counts the tokens of a
         request.
         """
-        long = [row for row, text in enumerate(texts) if 2 * estimate_tokens(text) > window]
-        short = sorted({*range(len(texts))}.difference(long))
-        sent = list(texts)
+        is_long = np.array([2 * estimate_tokens(text) > window for text in texts])
         embeddings = np.zeros((len(texts), self._dimensions or 0), np.float32)
+        short = [text for text, long in zip(texts, is_long, strict=True) if not long]
         if short:
-            short_texts = [texts[row] for row in short]
-            embeddings[short] = self._embed_batches(short_texts, size, description, query=query)
-        cut_text = partial(self._cut, window=window, query=query)
-        cut = send_in_flight(cut_text, [texts[row] for row in long], description)
-        for row, counted in zip(long, cut, strict=True):
-            sent[row] = counted.text
-            embeddings[row] = counted.vectors[0]
-        return sent, embeddings
+            embeddings[~is_long] = self._embed_batches(short, size, description, query=query)
+        rows = np.flatnonzero(is_long).tolist()
+        embed = partial(self._embed_beginning, window=window, query=query)
+        answers = send_in_flight(embed, [texts[row] for row in rows], description)
+        for row, (beginning, vectors) in zip(rows, answers, strict=True):
+            texts[row] = beginning
+            embeddings[row] = vectors[0]
+        return embeddings
 
-    def _cut(self, text: str, *, window: int, query: bool) -> CountedText:
-        """Return the first tokens of a text by the server's count, with their embedding, shape (1,
-        dimensions).
+    def _embed_beginning(self, text: str, *, window: int, query: bool) -> tuple[str, Embeddings]:
+        """Find the beginning of a text that the server counts as at most `window` tokens, and
+        nearly so many if it is cut; return it with its embedding, shape (1, dimensions).
         """
-        failures = list[PosirError]()
-
-        def test(head: str) -> CountedText | None:
+        longest: tuple[str, Embeddings] | None = None
+        failure: PosirError | None = None
+        size = len(cut_to_estimate(text, window))
+        low = 0
+        high = len(text) + 1
+        for _ in range(MAX_CUTS):
+            head = cut_text(text, size)
+            count = 2 * window
             try:
-                vectors, tokens = self.count_tokens(head, query=query)
+                vectors, counted = self.count_tokens(head, query=query)
+                count = counted or estimate_tokens(head)
             except RequestError as error:
+                failure = self._failed(error)
                 if not error.is_of_text:
-                    raise self._failed(error) from None
-                failures.append(self._describe_failure(error, head))
-                return None
+                    raise failure from None
             except NoVectorError as error:
-                failures.append(error)
-                return None
-            return CountedText(head, vectors, tokens or estimate_tokens(head))
-
-        cut = cut_by_count(text, window, test)
-        if cut:
-            return cut
-        if not failures:
+                failure = error
+            if count > window:
+                high = size
+            else:
+                longest = (head, vectors)
+                low = size
+                if size == len(text) or count >= window * (1 - MAX_SHARE_MISSED):
+                    break
+            if high - low <= 1:
+                break
+            size = min(max(size * window // count, low + 1), high - 1)
+        if longest:
+            return longest
+        if failure is None:
             raise PosirError(
                 f"{self.reference}: window {window}: the server counts more tokens in any text. "
                 "Give a larger one."
             )
-        return CountedText(text, self._leave_out([text], failures[-1], query=query), 0)
+        return text, self._leave_out([text], failure, query=query)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
         """Return vectors of zeros for a text, if it may be left out; raise the failure, or
         PosirError if too many are.
         """
         if not self.skips_failed:
-            raise failure
-        left_out = self._left_out
-        reasons = left_out.reasons[query]
-        sent = left_out.sent[query]
+            return super()._leave_out(chunks, failure, query=query)
+        side = _name_side(query=query)
+        reasons = self._left_out.setdefault(side, {})
         reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
-        if len(reasons) > MAX_FAILED * sent:
-            kind = "queries" if query else "documents"
+        if len(reasons) > MAX_FAILED * self._sent[side]:
             raise PosirError(
-                f"{failure} So do others: {len(reasons):,} of {sent:,} {kind} would be left out, "
-                f"and at most {MAX_FAILED:.0%} may be."
+                f"{failure} So do others: {len(reasons):,} of {self._sent[side]:,} {side} would be "
+                f"left out, and at most {MAX_FAILED:.0%} may be."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
-
-    def _report_left_out(self, *, query: bool) -> None:
-        reasons = self._left_out.reasons[query]
-        kind = "queries" if query else "documents"
-        if reasons:
-            text, reason = next(iter(reasons.items()))
-            logger.warning(
-                f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._left_out.sent[query]:,} {kind}, which are left out and not found. The "
-                f"first begins {sanitized(text[:SHOWN])!r}: {reason}"
-            )
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
         """Return the cosine of queries and documents, shape (queries, documents); minus infinity
@@ -352,10 +329,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
         if self.skips_failed:
-            queries = torch.as_tensor(embeddings1)
-            documents = torch.as_tensor(embeddings2)
-            scores[~queries.any(dim=-1)] = -math.inf
-            scores[..., ~documents.any(dim=-1)] = -math.inf
+            scores[~torch.as_tensor(embeddings1).any(dim=-1)] = -math.inf
+            scores[..., ~torch.as_tensor(embeddings2).any(dim=-1)] = -math.inf
         return scores
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
@@ -371,12 +346,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     def _warn_if_truncated(self, text: str) -> None:
         """Warn if the server ignores the end of a text, which it may do without saying so."""
-        if (
-            self.is_measured
-            or not text
-            or len(text) <= self._longest_checked
-            or estimate_tokens(text) < MIN_CHECKED_TOKENS
-        ):
+        tokens = estimate_tokens(text)
+        if self.is_measured or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
             return
         self._longest_checked = len(text)
         complete, beginning = self.embed([text, text[: round(CHECKED_SHARE * len(text))]])
@@ -386,7 +357,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             self.read_part = UNKNOWN
         logger.warning(
             f"{self.reference}: the server ignores the end of a text of {len(text):,} characters "
-            f"({estimate_tokens(text):,} tokens, estimated) and does not report it. Scores of "
+            f"({tokens:,} tokens, estimated) and does not report it. Scores of "
             "longer texts show truncation as well as position bias. Measure its window: "
             f"posir window {shlex.quote(self.reference)}"
         )
@@ -398,59 +369,40 @@ class RerankEndpoint(EndpointModel):
     """
 
     mteb_model_meta: ModelMeta
-    max_length: int | None = None
-    """Tokens of a query and a text together that are sent, special ones included; None for all."""
-    tokenizer: PreTrainedTokenizerBase | None = None
-    """Counts them; None if they are estimated."""
-    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
-        self._texts_field = ""
+        # Text Embeddings Inference has `texts` for `documents`.
+        self._fields = ["documents", "texts"]
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
 
     def predict(
         self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any
-    ) -> Scores:
+    ) -> Floats:
         """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
         pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
         return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
 
-    def _rerank_cut(self, request: tuple[str, list[str]]) -> Scores:
+    def _rerank_cut(self, request: tuple[str, Sequence[str]]) -> Floats:
+        """Return the scores of texts that are cut to what the query leaves of the window."""
         query, texts = request
-        return self.rerank(query, self._cut(query, texts))
-
-    def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
-        loaded.
-        """
-        self.tokenizer = ModelTokenizer.load(name).tokenizer
-        self.tokenizer_name = name
-
-    def _cut(self, query: str, texts: Sequence[str]) -> Sequence[str]:
-        """Return the first tokens of texts that are left of the window after the query."""
         if self.max_length is None:
-            return texts
-        tokenizer = ModelTokenizer(self.tokenizer) if self.tokenizer is not None else None
-        if tokenizer:
-            special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
-            left = self.max_length - special - tokenizer.count(query)
-        else:
-            left = self.max_length - estimate_tokens(query)
-        if left < 1:
-            raise PosirError(
-                f"window {self.max_length}: the query that begins {query[:SHOWN]!r} leaves no "
-                "token for a text. Give a larger one."
-            )
-        return cut_all(texts, left, tokenizer)
+            return self.rerank(query, texts)
+        tokenizer = None
+        taken = estimate_tokens(query)
+        if self.tokenizer is not None:
+            tokenizer = ModelTokenizer(self.tokenizer)
+            special = self.tokenizer.num_special_tokens_to_add(pair=True)
+            taken = special + tokenizer.count(query)
+        return self.rerank(query, cut_all(texts, self.max_length - taken, tokenizer))
 
-    def rerank(self, query: str, texts: Sequence[str]) -> Scores:
+    def rerank(self, query: str, texts: Sequence[str]) -> Floats:
         """Return the score of each text from one request, shape (n,); raise PosirError if not all
         are finite numbers.
         """
-        answer = self._ask_either(query, texts)
+        answer = self._request(query, texts)
         try:
             rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
@@ -466,20 +418,20 @@ class RerankEndpoint(EndpointModel):
             raise self._invalid("has a score that is not a finite number")
         return np.array(values, np.float64)
 
-    def _ask_either(self, query: str, texts: Sequence[str]) -> Any:
-        """Return the answer to the form of request that has been answered before, or else to the
-        first that is answered.
+    def _request(self, query: str, texts: Sequence[str]) -> Any:
+        """Return the answer to the form of request that was answered before, or else to the first
+        that is.
         """
-        forms: dict[str, dict[str, Any]] = {
-            "documents": {"top_n": len(texts)},
-            "texts": {"truncate": True},
-        }
-        model = self._endpoint.model.removesuffix(f":{RERANK}")
-        if model != RERANK:
-            forms["documents"]["model"] = model
         failures = list[RequestError]()
-        for name in [self._texts_field] if self._texts_field else forms:
-            body = {"query": query, name: list(texts), **forms[name]}
+        for name in self._fields:
+            body: dict[str, Any] = {"query": query, name: list(texts)}
+            if name == "texts":
+                body["truncate"] = True
+            else:
+                body["top_n"] = len(texts)
+                model = self._endpoint.model.removesuffix(f":{RERANK}")
+                if model != RERANK:
+                    body["model"] = model
             try:
                 answer = self._ask(f"{self._endpoint.address}/rerank", body)
             except RequestError as error:
@@ -487,18 +439,24 @@ class RerankEndpoint(EndpointModel):
                 if error.status not in OTHER_FIELDS:
                     break
             else:
-                self._texts_field = name
+                self._fields = [name]
                 return answer
         raise self._failed(failures[0]) from None
 
 
-def split_requests(pairs: Sequence[tuple[str, str]], size: int) -> Iterator[tuple[str, list[str]]]:
+def split_requests(
+    pairs: Sequence[tuple[str, str]], size: int
+) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the query and the texts of each request, in order: consecutive pairs of one query, at
     most `size`.
     """
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
         for texts in split_batches([text for _, text in group], size):
-            yield query, list(texts)
+            yield query, texts
+
+
+def _name_side(*, query: bool) -> str:
+    return "queries" if query else "documents"
 
 
 def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
@@ -509,14 +467,6 @@ def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
     """Return the cosine of two vectors; 1 if one has no direction."""
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norms if norms else 1.0
-
-
-def _subtract_special(window: int, tokenizer: ModelTokenizer | None) -> int:
-    """Return the tokens of a text in a window; raise PosirError if special tokens fill it."""
-    left = window - (tokenizer.special_tokens if tokenizer else 0)
-    if left < 1:
-        raise PosirError(f"window {window}: special tokens alone fill it. Give a larger one.")
-    return left
 
 
 def send_in_flight(

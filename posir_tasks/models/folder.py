@@ -12,7 +12,6 @@ import, unpickle or download code is refused before anything of it is loaded.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -23,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest_files
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.base.files import read_decompressed
+from posir_tasks.base.files import find_files, read_decompressed
 from posir_tasks.base.private_names import RESOLVE_LOADER
 from posir_tasks.base.wording import sanitized
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
@@ -45,20 +44,6 @@ KIND_SETTINGS = (
     "sentence_bert_config.json",
     MODULES_FILE,
     CONFIG_FILE,
-)
-#: Endings of the files of weights, by any library.
-WEIGHTS = (
-    ".safetensors",
-    ".bin",
-    ".pt",
-    ".pth",
-    ".ckpt",
-    ".h5",
-    ".msgpack",
-    ".onnx",
-    ".xml",
-    ".gguf",
-    ".npz",
 )
 #: Packages of the classes that a model may have as modules. For those of PyLate
 #: sentence-transformers has its own.
@@ -146,22 +131,14 @@ def _load_folder(
     """Load a model; raise PosirError if it would run code, cannot be loaded, or changed since its
     revision was found.
     """
-
-    def check_revision() -> None:
-        if digest_folder(folder) != revision:
-            raise PosirError(
-                f"{folder}: {name} changed while it was loaded. Run again when it is no longer "
-                "written to."
-            )
-
     if options.get("trust_remote_code"):
         raise PosirError(f"{folder}: {NO_CODE} Load it without trust_remote_code.")
-    check_revision()
-    check_folder(folder, str(revision))
     try:
+        _require_revision(folder, name, revision)
         check_module_classes(folder)
         with require_weights(folder):
             model = wrapper(str(folder), **options)
+        _require_revision(folder, name, revision)
     except PosirError as error:
         raise PosirError(f"{folder}: {error}") from error
     except Exception as error:
@@ -169,7 +146,6 @@ def _load_folder(
         raise PosirError(
             f"{folder}: the model cannot be loaded ({summarize_error(error)})."
         ) from error
-    check_revision()
     # If its files are missing, transformers makes up a tokenizer to which every text is unknown.
     tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
@@ -182,36 +158,37 @@ def _load_folder(
     return model
 
 
-@lru_cache(maxsize=64)
-def check_folder(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
-    """Check that no settings file of a model asks a library to run code; raise PosirError if one
-    does, or is not JSON.
+def _require_revision(folder: Path, name: str, revision: str | None) -> None:
+    if check_folder(folder) != revision:
+        raise PosirError(
+            f"{name} changed while it was loaded. Run again when it is no longer written to."
+        )
+
+
+def check_folder(folder: Path) -> str:
+    """Return the revision of a model, after checking that no settings file asks a library to run
+    code; raise PosirError if one does, or is not JSON.
     """
+    revision = digest_folder(folder)
+    _check_files(folder, revision)
+    return revision
+
+
+@lru_cache(maxsize=64)
+def _check_files(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
     needed = set(find_model_files(folder))
     for file in sorted(needed | set(folder.rglob("*.json"))):
         if file.suffix != ".json" or not file.is_file():
             continue
         try:
-            settings = _read_settings(file.parent, file.name)
+            settings = _read_settings(file)
         except PosirError:
             if file in needed:
                 raise
             continue  # a file that no library reads, such as a result that is being written
         _check_settings(file, settings)
-        if isinstance(settings, dict):
-            if file.name == KIND_SETTINGS[0] and file in needed:
-                _check_prompts(file, settings.get("prompts"))
-            if file.name == ADAPTER_FILE:
-                _check_base(file, settings.get("base_model_name_or_path"))
-
-
-def _check_prompts(file: Path, prompts: Any) -> None:
-    for name, text in prompts.items() if isinstance(prompts, dict) else ():
-        if not isinstance(text, str | None):
-            raise PosirError(
-                f"{file}: field 'prompts.{sanitized(name)}': must be a text or null. Save the "
-                "model again."
-            )
+        if file.name == ADAPTER_FILE and isinstance(settings, dict):
+            _check_base(file, settings.get("base_model_name_or_path"))
 
 
 def _check_base(file: Path, base: Any) -> None:
@@ -223,7 +200,7 @@ def _check_base(file: Path, base: Any) -> None:
         adapter = file.parent.resolve()
         if folder in (adapter, *adapter.parents):
             raise PosirError(f"{file}: the base model of the adapter is the adapter itself.")
-        check_folder(folder, digest_folder(folder))
+        check_folder(folder)
 
 
 def _check_settings(file: Path, settings: Any) -> None:
@@ -232,12 +209,8 @@ def _check_settings(file: Path, settings: Any) -> None:
             raise PosirError(
                 f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}"
             )
-        if (
-            file.name == CONFIG_FILE
-            and LAYERS.fullmatch(key)
-            and isinstance(value, int)
-            and not 0 <= value <= MAX_LAYERS
-        ):
+        is_number = isinstance(value, int) and file.name == CONFIG_FILE and LAYERS.fullmatch(key)
+        if is_number and not 0 <= value <= MAX_LAYERS:
             raise PosirError(
                 f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}."
             )
@@ -280,19 +253,17 @@ def check_module_classes(folder: Path) -> None:
     references = set[str]()
     for file in find_model_files(folder):
         if file.name in STRUCTURE_FILES:
-            references |= {*_find_references(file.name, _read_settings(file.parent, file.name))}
+            references.update(_find_references(file.name, _read_settings(file)))
     for reference in sorted(references):
         if not reference.startswith(MODULE_PACKAGES[0]):
             continue
-        try:
+        module_class = None
+        with suppress(ImportError):
             module_class = import_from_string(reference)
-        except ImportError as error:
-            raise PosirError(
-                f"{MODULES_FILE}: the installed sentence-transformers has no module {reference}."
-            ) from error
         if not (isinstance(module_class, type) and issubclass(module_class, nn.Module)):
             raise PosirError(
-                f"{MODULES_FILE}: {reference} is not a module of sentence-transformers."
+                f"{MODULES_FILE}: {reference} is not a module of the installed "
+                "sentence-transformers."
             )
 
 
@@ -304,11 +275,12 @@ def require_weights(folder: Path) -> Iterator[None]:
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
-    files = [file for file in find_model_files(folder) if file.suffix == ".json"]
     # Models without a head of their own are read at their last layer, and many are saved without
     # the pooler after it.
     has_pooler = any(
-        "pooler_output" in _find_texts(_read_settings(file.parent, file.name)) for file in files
+        "pooler_output" in _find_texts(_read_settings(file))
+        for file in find_model_files(folder)
+        if file.suffix == ".json"
     )
     unused = () if has_pooler else ("pooler.",)
 
@@ -317,14 +289,16 @@ def require_weights(folder: Path) -> Iterator[None]:
     ) -> Any:
         options["ignore_mismatched_sizes"] = True
         model, info = original.__func__(cls, *arguments, output_loading_info=True, **options)
-        keys = {str(key if isinstance(key, str) else key[0]) for key in info["mismatched_keys"]}
-        keys |= {*info["missing_keys"]}
-        lacking = sorted(key for key in keys if not key.startswith(unused))
+        # A mismatched key comes with both shapes.
+        keys = {key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]}
+        lacking = sorted(
+            key for key in keys | {*info["missing_keys"]} if not key.startswith(unused)
+        )
         if lacking:
-            more = f" and {len(lacking) - MAX_NAMED:,} more" if len(lacking) > MAX_NAMED else ""
             raise PosirError(
-                f"the weights do not fit {CONFIG_FILE}: {', '.join(lacking[:MAX_NAMED])}{more} "
-                "are missing or have another shape, and would be random. Save the model again."
+                f"the weights do not fit {CONFIG_FILE}: {len(lacking):,} are missing or have "
+                f"another shape, and would be random: {', '.join(lacking[:MAX_NAMED])}. Save the "
+                "model again."
             )
         return (model, info) if output_loading_info else model
 
@@ -356,29 +330,10 @@ def find_model_folder(name: str) -> Path | None:
             f"{name}: no such folder. Give the folder of a model, or the name of one that mteb or "
             "the Hub knows."
         )
-    inside = [str(path) for path in sorted(folder.iterdir()) if is_model_folder(path)]
-    advice = f"Did you mean {' or '.join(inside)}?"
-    if not inside:
-        advice = "Save the model with its `save_pretrained`."
     raise PosirError(
-        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}. {advice}"
+        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}. Save the model "
+        "with its `save_pretrained`."
     )
-
-
-def refuse_folder(folder: Path) -> None:
-    """Raise PosirError for a folder that asks a library to run code, or has a transformer's
-    settings without weights.
-
-    Neither mteb nor PyTorch is imported.
-    """
-    folder = folder.resolve()
-    check_folder(folder, digest_folder(folder))
-    names = [file.name for file in find_model_files(folder)]
-    if (folder / CONFIG_FILE).is_file() and not any(name.endswith(WEIGHTS) for name in names):
-        raise PosirError(
-            f"{folder}: no weights, such as model.safetensors, next to {CONFIG_FILE}. Save the "
-            "model again."
-        )
 
 
 def is_model_folder(folder: Path) -> bool:
@@ -393,20 +348,18 @@ def describe_folder(folder: Path) -> ModelMeta:
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"
-    revision = digest_folder(folder)
-    check_folder(folder, revision)
-    settings = [_read_settings(folder, file) for file in KIND_SETTINGS]
+    revision = check_folder(folder)
+    settings = [_read_settings(folder / file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
-    window_settings = [
-        (_read_settings(folder, file) or {}).get(setting)
-        for file, setting in WINDOW_SETTINGS.items()
-    ]
-    limits = [limit for limit in window_settings if isinstance(limit, int) and limit > 0]
+    limits = []
+    for file, setting in WINDOW_SETTINGS.items():
+        limit = (_read_settings(folder / file) or {}).get(setting)
+        if isinstance(limit, int) and limit > 0:
+            limits.append(limit)
+    load = partial(_load_folder, folder, wrapper)
     return ModelMeta.create_empty(
         {
-            "loader": ModelLoader(
-                wrapper.__name__, str(folder), partial(_load_folder, folder, wrapper)
-            ),
+            "loader": ModelLoader(wrapper.__name__, str(folder), load),
             "name": name,
             "revision": revision,
             "model_type": [kind],
@@ -417,8 +370,8 @@ def describe_folder(folder: Path) -> ModelMeta:
     )
 
 
-def _read_settings(folder: Path, file: str) -> Any:
-    path = folder / file
+def _read_settings(path: Path) -> Any:
+    """Read a settings file; None if there is none."""
     try:
         return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:
@@ -431,13 +384,11 @@ def name_folder(folder: Path) -> str:
     """Return the name in the metadata of the model card; if there is none, the folder's name."""
     from huggingface_hub import ModelCard
 
-    card = folder / "README.md"
     card_name = None
     # A card is written by hand, and a mistake in it is no reason not to run the model.
     with suppress(Exception):
-        if card.is_file():
-            data = ModelCard.load(card, ignore_metadata_errors=True).data
-            card_name = data.get("model_name")
+        card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
+        card_name = card.data.get("model_name")
     if isinstance(card_name, str) and not DEFAULT_CARD_NAME.fullmatch(card_name):
         return legible_name(card_name)
     parts = folder.parts[-2:] if CHECKPOINT.fullmatch(folder.name) else folder.parts[-1:]
@@ -460,13 +411,13 @@ def find_model_files(folder: Path) -> Iterator[Path]:
     """
     parts = {TEMPLATES}
     for file in STRUCTURE_FILES:
-        for value in _find_texts(_read_settings(folder, file)):
+        for value in _find_texts(_read_settings(folder / file)):
             parts.update(Path(value).parts[:1])
     for path in sorted(folder.iterdir()):
         if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
             yield path
         elif path.is_dir() and path.name in parts:
-            yield from _walk(path)
+            yield from find_files(path, "")
 
 
 def _find_texts(settings: Any) -> Iterator[str]:
@@ -476,16 +427,3 @@ def _find_texts(settings: Any) -> Iterator[str]:
         for part in value if isinstance(value, list) else [value]:
             if isinstance(part, str):
                 yield part
-
-
-def _walk(folder: Path) -> Iterator[Path]:
-    """Yield the files in a folder and below, through links, each folder once."""
-    visited = set[str]()
-    for parent, folders, files in os.walk(folder, followlinks=True):
-        if (real := os.path.realpath(parent)) in visited:
-            folders.clear()
-            continue
-        visited.add(real)
-        folders.sort()
-        paths = [Path(parent) / file for file in sorted(files)]
-        yield from filter(Path.is_file, paths)

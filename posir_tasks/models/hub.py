@@ -43,11 +43,9 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 
 @contextmanager
-def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
-    """Use the cache alone if the Hub does not answer; if that is not enough, raise PosirError with
+def explain_missing_hub(failure: str) -> Iterator[None]:
+    """Use only the cache if the Hub does not answer; if that is not enough, raise PosirError with
     `failure`, a clause.
-
-    A `suggestion` is the first line, instead of what to do without the Hub.
     """
     problem = find_hub_problem()
     if problem is None:
@@ -59,25 +57,19 @@ def explain_missing_hub(failure: str, suggestion: str = "") -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if (
-            error.errno is not None
-        ):  # of the operating system, such as a full disk; the libraries' own errors have none
+        # Of the operating system, such as a full disk; the libraries' own errors have none.
+        if error.errno is not None:
             raise
-        raise missing_hub(failure, problem, suggestion) from error
+        raise missing_hub(failure, problem) from error
     finally:
         constants.HF_HUB_OFFLINE = online
 
 
-def missing_hub(failure: str, problem: str, suggestion: str = "") -> PosirError:
+def missing_hub(failure: str, problem: str) -> PosirError:
     """Return the error for what the Hub would have: a clause, why the Hub does not answer, and what
     to do.
     """
-    lines = (
-        [suggestion, f"{failure} ({problem})."]
-        if suggestion
-        else [f"{failure} ({problem}).", ALTERNATIVES]
-    )
-    return PosirError("\n".join(lines))
+    return PosirError(f"{failure} ({problem}).\n{ALTERNATIVES}")
 
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:

@@ -8,13 +8,12 @@ compute: so reading them takes a call of the tokenizer, whatever the class does 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Any
 
-from datasets import Dataset, disable_progress_bars, enable_progress_bars, is_progress_bar_enabled
+from datasets import Dataset, disable_progress_bars
 from mteb.models import CrossEncoderProtocol, EncoderProtocol
 from mteb.models.sentence_transformer_wrapper import MultiVectorWrapper
 from mteb.types import PromptType
@@ -49,9 +48,11 @@ class TextRead:
 
     def is_made_of(self, tokenizer: Any, text: str) -> bool:
         """Return whether it is a text with the special tokens of the tokenizer, or with none."""
-        options = ({"add_special_tokens": True}, {"add_special_tokens": False})
-        made = (tuple(tokenizer(text, verbose=False, **option)["input_ids"]) for option in options)
-        return text in (self.text, self.core) or self.ids in made
+        for special in (True, False):
+            ids = tokenizer(text, verbose=False, add_special_tokens=special)["input_ids"]
+            if tuple(ids) == self.ids:
+                return True
+        return text in (self.text, self.core)
 
 
 @dataclass(frozen=True)
@@ -73,13 +74,13 @@ class LoadedModel:
 
     def to_json(self) -> dict[str, Any]:
         """Return the values that are not None, as results store them."""
-        values: dict[str, Any] = {
-            "query_text": self.query and self.query.text,
-            "document_text": self.document and self.document.text,
-            **vars(self),
-        }
-        del values["query"], values["document"]
-        return {name: value for name, value in values.items() if value is not None}
+        values: dict[str, Any] = {}
+        for name, value in vars(self).items():
+            if isinstance(value, TextRead):
+                values[f"{name}_text"] = value.text
+            elif value is not None:
+                values[name] = value
+        return values
 
 
 def list_inner_models(model: object) -> Iterator[Any]:
@@ -156,8 +157,8 @@ def read_ids(
             return forward(*arguments, **options)
         ids: Any = options.get("input_ids", arguments[0] if arguments else None)
         mask: Any = options.get("attention_mask")
-        first = ids[0] if mask is None else ids[0][mask[0].bool()]
-        raise _InputsReadError(first.tolist())
+        read = ids[0] if mask is None else ids[0][mask[0].bool()]
+        raise _InputsReadError(read.tolist())
 
     if context is None:
         metadata = build_metadata(
@@ -194,74 +195,53 @@ def read_ids(
     return None
 
 
-@contextmanager
-def without_progress() -> Iterator[None]:
-    """Let datasets show no progress, which it would of each text."""
-    was_enabled = is_progress_bar_enabled()
-    disable_progress_bars()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            enable_progress_bars()
-
-
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Describe a loaded model; its prompts may be those of the task of a
-    context.
-    """
-    with without_progress():
-        return _read(model, context)
-
-
-def _read(model: MTEBModels, context: EncodingContext | None) -> LoadedModel:
+    """Describe a loaded model; its prompts may be those of the task of a context."""
     transformer = find_transformer(model)
-    tokenizer = find_inner_tokenizer(model)
-    pooling = find_pooling(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
         window = meta.max_tokens and int(meta.max_tokens)
         return LoadedModel(
             max_query_tokens=window, max_document_tokens=window, dimensions=meta.embed_dim
         )
-    sizes = (getattr(inner, "get_embedding_dimension", None) for inner in list_inner_models(model))
-    size = next(
-        (size for size in sizes if callable(size)),
-        lambda: getattr(transformer.config, "hidden_size", None),
-    )
-    loaded = LoadedModel(
-        dimensions=size() if isinstance(model, ENCODERS) else None,
+    is_encoder = isinstance(model, ENCODERS)
+    dimensions = None
+    if is_encoder:
+        dimensions = getattr(transformer.config, "hidden_size", None)
+        for inner in list_inner_models(model):
+            if callable(getattr(inner, "get_embedding_dimension", None)):
+                dimensions = inner.get_embedding_dimension()
+                break
+    tokenizer = find_inner_tokenizer(model)
+    pooling = find_pooling(model)
+    mode = getattr(pooling, "pooling_mode", None)
+    texts: dict[str, Any] = {}
+    if tokenizer is not None:
+        query, document = build_texts([QUERY]), build_texts([DOCUMENT])
+        texts = _read_pair(model, tokenizer, query, document, context)
+        texts["max_document_tokens"] = _find_window(model, tokenizer, query)
+        if is_encoder:
+            texts["max_query_tokens"] = _find_window(model, tokenizer, None)
+    return LoadedModel(
+        dimensions=dimensions,
         dtype=str(next(transformer.parameters()).dtype).removeprefix("torch."),
         attention=getattr(transformer.config, "_attn_implementation", None),
         padding_side=getattr(tokenizer, "padding_side", None),
-        pooling=pooling.pooling_mode
-        if pooling is not None and isinstance(pooling.pooling_mode, str)
-        else None,
+        pooling=mode if isinstance(mode, str) else None,
         prompt_is_pooled=None if pooling is None else str(pooling.include_prompt).lower(),
+        **texts,
     )
-    if tokenizer is None:
-        return loaded
-    return replace(loaded, **_read_texts(model, tokenizer, context))
 
 
-def _read_texts(
-    model: MTEBModels, tokenizer: Any, context: EncodingContext | None
-) -> dict[str, Any]:
-    """Return the fields on texts, and on where they are cut."""
-    is_encoder = isinstance(model, ENCODERS)
+def _find_window(model: MTEBModels, tokenizer: Any, query: Dataset | None) -> int | None:
+    """Find where a model cuts a long document with a query or, without one, a long query."""
     words = " ".join(["the"] * MANY_WORDS)
-    query, document, long = (build_texts([text]) for text in (QUERY, DOCUMENT, words))
+    long = build_texts([words])
+    is_encoder = isinstance(model, ENCODERS)
+    texts = (long, None) if query is None else (None if is_encoder else query, long)
+    ids = read_ids(model, *texts)
     count = len(tokenizer(words, verbose=False)["input_ids"])
-    cuts = [(long, None), (None, long)] if is_encoder else [(query, long)]
-    windows = [
-        len(ids) if (ids := read_ids(model, *texts)) and len(ids) < count else None
-        for texts in cuts
-    ]
-    return {
-        **_read_pair(model, tokenizer, query, document, context),
-        "max_query_tokens": windows[0] if is_encoder else None,
-        "max_document_tokens": windows[-1],
-    }
+    return len(ids) if ids and len(ids) < count else None
 
 
 def _read_pair(
@@ -271,26 +251,28 @@ def _read_pair(
     document: Dataset,
     context: EncodingContext | None,
 ) -> dict[str, Any]:
-    is_encoder = isinstance(model, ENCODERS)
-    query_read = _decode(tokenizer, read_ids(model, query, None, context)) if is_encoder else None
-    document_read = _decode(
-        tokenizer, read_ids(model, None if is_encoder else query, document, context)
-    )
-    last_token = tokenizer.decode([document_read.ids[-1]]) if document_read else None
-    return {"query": query_read, "document": document_read, "last_token": last_token}
+    """Read a query and a document, of a reranker together, and the last token."""
+    disable_progress_bars()
+    query_read = None
+    pair_query: Dataset | None = query
+    if isinstance(model, ENCODERS):
+        query_read = _decode(tokenizer, read_ids(model, query, None, context))
+        pair_query = None
+    read = _decode(tokenizer, read_ids(model, pair_query, document, context))
+    last_token = tokenizer.decode([read.ids[-1]]) if read else None
+    return {"query": query_read, "document": read, "last_token": last_token}
 
 
 def read_example(
     model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext
 ) -> dict[str, Any]:
-    """Return a query and a document of data as the weights get them, as results name them; {} if
+    """Read a query and a document of data as the weights get them, as results name them; {} if
     they are not here.
     """
     tokenizer = find_inner_tokenizer(model)
     if tokenizer is None:
         return {}
-    with without_progress():
-        return LoadedModel(**_read_pair(model, tokenizer, query, document, context)).to_json()
+    return LoadedModel(**_read_pair(model, tokenizer, query, document, context)).to_json()
 
 
 def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:

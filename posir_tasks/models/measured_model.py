@@ -1,21 +1,22 @@
-"""Models by what they read: a model whose reading length is measured, and the embedder of a system
-by name.
+"""Models whose window is measured.
+
+Of an endpoint, neither mteb nor PyTorch is imported.
 """
 
 from __future__ import annotations
 
-import logging
-import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import format_seconds, track
-from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient
+from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient, find_request_fields
 from posir_tasks.models.measured_windows import keep_measured, read_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
@@ -28,7 +29,6 @@ from posir_tasks.models.reading_probe import (
     MAX_REQUESTS,
     DocumentEncoder,
     ModelProbe,
-    RememberingEncoder,
     TextSource,
     TokenCounter,
 )
@@ -38,7 +38,6 @@ from posir_tasks.models.references import (
     ModelReference,
     find_endpoint,
 )
-from posir_tasks.models.request_fields import find_request_fields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import count_words
 from posir_tasks.values.read_part import ReadPart
@@ -46,12 +45,8 @@ from posir_tasks.values.read_part import ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-logger = logging.getLogger(__name__)
-
 #: Maximum number of special tokens of a text.
 MAX_SPECIAL = 3
-#: What claims the limit that a server states.
-SERVER = "the server"
 #: Words beyond the longest window, by which a text is certainly cut.
 BEYOND = 64
 #: Most requests about a limit that is where the server says; texts in a request, of which two are
@@ -61,8 +56,37 @@ TEXTS = CHANGES + 2
 
 
 @dataclass(frozen=True)
+class RememberingEncoder:
+    """Encodes documents, and keeps the answers to single texts: none is sent again, nor what begins
+    with a refused one.
+    """
+
+    encode: DocumentEncoder
+    answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
+        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was
+        refused.
+        """
+        for known_text, answer in self.answers.items():
+            if not isinstance(answer, Exception):
+                if texts == [known_text]:
+                    return answer
+            elif any(text.startswith(known_text) for text in texts):
+                raise answer
+        try:
+            vectors = self.encode(texts)
+        except Exception as error:
+            if len(texts) == 1:
+                self.answers[texts[0]] = error
+            raise
+        self.answers[texts[0]] = vectors[:1]
+        return vectors
+
+
+@dataclass(frozen=True)
 class MeasuredModel:
-    """A model whose reading length is measured: what encodes, and what is known of it before."""
+    """A model under measurement: its encoder and the limits that it claims."""
 
     name: str
     revision: str | None
@@ -92,36 +116,34 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Return a model behind an endpoint, with the limit that its server states and what the
-        tokens of a text show of it.
+        """Connect to a model behind an endpoint, and find the limit that its server states and what
+        the tokens of a text show of it.
 
-        Neither mteb nor PyTorch is imported. Failed requests are repeated `retries` times, by
-        default as ever.
+        Failed requests are repeated `retries` times, by default as usual.
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
-        count, special = (tokenizer.count, tokenizer.special_tokens) if tokenizer else (None, None)
-        encode = RememberingEncoder(client.embed)
         measuring = partial(client.measure, retries=0)
+        encode = RememberingEncoder(client.embed)
+        speed = 0.0
         with measuring():
-            stated, refuses = client.read_limit()
-            limit = stated
-            speed = 0.0
-            if client.kind.tokens or stated is None:
-                sizes = [*(words for words in COUNTED_WORDS if words < longest), longest + BEYOND]
+            claimed, refuses = client.read_limit()
+            limit = claimed
+            if client.kind.tokens or limit is None:
+                sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted = client.count_read(source.build(words, 0).prefix(words) for words in sizes)
-                limit = counted.limit or stated
-                refuses = counted.refuses
-                speed = counted.seconds_per_word
-            start = time.perf_counter()
-            verified = find_special_tokens(encode, limit, refuses=refuses) if limit else None
-            if limit and not speed:
-                speed = (time.perf_counter() - start) / (TEXTS * limit)
-            claimed = limit if verified is not None else stated
-            if verified is not None and tokenizer is None:
-                # Frequent words are a token each if the limit is where the server says.
-                count = count_words
-                special = verified
+                counted, refuses, speed = client.count_read(
+                    source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
+                )
+                limit = counted or limit
+            special = find_special_tokens(encode, limit, refuses=refuses) if limit else None
+        count: TokenCounter | None = None
+        if special is not None:
+            # Frequent words are a token each if the limit is where the server says.
+            claimed = limit
+            count = count_words
+        if tokenizer:
+            count = tokenizer.count
+            special = tokenizer.special_tokens
         return cls(
             endpoint.name,
             endpoint.revision,
@@ -129,10 +151,9 @@ class MeasuredModel:
             measuring,
             count,
             special,
-            0,
-            claimed,
-            SERVER,
-            tokenizer,
+            claimed_tokens=claimed,
+            claimed_by="the server",
+            tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
             seconds_per_word=speed,
         )
@@ -152,10 +173,13 @@ class MeasuredModel:
         the tokens that are required are tried, at most `max_tokens`: by default a quarter more than
         the model claims, at most 32,768.
         """
-        description = (
-            "Finding how far the model "
-            f"reads{self._estimate_cost(max(required, max_tokens or MAX_TOKENS))}"
-        )
+        description = "Finding how far the model reads"
+        if self.seconds_per_word:
+            is_verified = self.claimed_tokens is not None and self.count_tokens is not None
+            requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
+            words = TEXTS * (self.claimed_tokens or max(required, max_tokens or MAX_TOKENS))
+            seconds = format_seconds(requests * words * self.seconds_per_word)
+            description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
         with self.measuring(), track(description) as advance:
             try:
                 reading = measure_reading_length(
@@ -180,17 +204,6 @@ class MeasuredModel:
             keep_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
         return reading
 
-    def _estimate_cost(self, longest: int) -> str:
-        """Return the most requests to a server, and the time that they take with texts of the
-        claimed or longest length.
-        """
-        if not self.seconds_per_word:
-            return ""
-        is_verified = self.claimed_tokens is not None and self.count_tokens is not None
-        requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
-        seconds = requests * TEXTS * (self.claimed_tokens or longest) * self.seconds_per_word
-        return f" (at most {MAX_REQUESTS} requests, up to about {format_seconds(seconds)})"
-
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
     """Load a model; of an endpoint, return what it reads, which is measured unless that is known of
@@ -202,7 +215,8 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    if measured := read_measured(endpoint.name, endpoint.revision):
+    measured = read_measured(endpoint.name, endpoint.revision)
+    if measured:
         return measured
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
@@ -211,8 +225,8 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 def find_special_tokens(
     encode: DocumentEncoder, limit: int, *, refuses: bool = False
 ) -> int | None:
-    """Return the special tokens of a text if the limit is true, and frequent words are a token
-    each; None if it is not so.
+    """Find the special tokens of a text if the limit is true, and frequent words are a token each;
+    None otherwise.
 
     The last words of the text before the limit change the embedding, and what follows does not; of
     a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
@@ -226,11 +240,9 @@ def find_special_tokens(
         return None
     if not refuses:
         with suppress(PosirError):
-            read = [
-                ratio > 1
-                for ratio in probe.compare(document, [(cut, size) for cut in cuts], variants=1)
-            ]
-            return read.index(True) - 1 if True in read[1:] and not read[0] else None
+            ratios = probe.compare(document, [(cut, size) for cut in cuts], variants=1)
+            first = next((number for number, ratio in enumerate(ratios) if ratio > 1), 0)
+            return first - 1 if first else None
     tried = range(limit + 1, cuts[-1], -1)
-    place = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
-    return place - 1 if 0 < place < len(tried) else None
+    first = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return first - 1 if 0 < first < len(tried) else None

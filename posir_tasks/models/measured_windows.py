@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Return the part that `posir window` measured for this revision of a model, or None."""
+    """Read the part that `posir window` measured for this revision of a model, or None."""
     file = _find_file(model, revision)
     try:
         return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
@@ -32,20 +32,18 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
     A shorter text that was read as a whole says nothing new, and what is kept then stays.
     """
     earlier = read_measured(model, revision)
-    known_tokens = (earlier.tokens or earlier.least_tokens) if earlier else None
-    if (
-        part.least_tokens is not None
-        and known_tokens is not None
-        and part.least_tokens <= known_tokens
-    ):
-        return
-    if file := _find_file(model, revision):
-        with atomic_write(file) as partial:
-            partial.write_text(json.dumps(part.to_json()), "utf-8")
+    if earlier and part.least_tokens:
+        earlier_tokens = earlier.tokens or earlier.least_tokens
+        if earlier_tokens and part.least_tokens <= earlier_tokens:
+            return
+    file = _find_file(model, revision)
+    if file:
+        with atomic_write(file) as partial_file:
+            partial_file.write_text(json.dumps(part.to_json()), "utf-8")
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:
-    """Return the file of a measurement; None without a revision, whose weights may be others
+    """Find the file of a measurement; None without a revision, whose weights may be others
     tomorrow.
     """
     if revision in MISSING_REVISIONS:

@@ -61,24 +61,19 @@ def is_packaged(name: str) -> bool:
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata with a loader of the installed package where neither the Hub nor its cache
-    has the model.
+    """Return metadata that loads a model from its installed package where neither the Hub nor its
+    cache has the model.
     """
-    packaged = PACKAGES.get(str(meta.name))
-    if (
-        packaged is None
-        or packaged.revision != meta.revision
-        or is_in_cache(str(meta.name), meta.revision)
-    ):
+    name = str(meta.name)
+    packaged = PACKAGES.get(name)
+    if not packaged or packaged.revision != meta.revision or is_in_cache(name, meta.revision):
         return meta
     folder = packaged.locate()
     if folder is None or find_hub_problem() is None:
         return meta
     if digest_folder(folder) != packaged.digest:
         logger.warning(
-            "The package %s is not used: its files are not those of %s.",
-            packaged.package,
-            meta.name,
+            "The package %s is not used: its files are not those of %s.", packaged.package, name
         )
         return meta
     loader: Any = meta.loader

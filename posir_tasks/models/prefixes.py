@@ -7,14 +7,13 @@ from __future__ import annotations
 import logging
 import re
 import shlex
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import summarize_error
-from posir_tasks.models.references import find_endpoint, portable_name
+from posir_tasks.models.references import bare_name, find_endpoint, portable_name
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -36,15 +35,6 @@ class PrefixFamily:
     query: str
     document: str
     """Empty if documents have none."""
-
-    def is_stated_in(self, card: str) -> bool:
-        """Return whether a model card has the texts of the family; one of documents alone tells
-        families apart.
-        """
-        return (
-            bool(self.document)
-            and re.search(rf"(?<![\w]){re.escape(self.document)}", card) is not None
-        )
 
 
 #: The cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and
@@ -74,12 +64,12 @@ def hint_prefixes(model: MTEBModels) -> None:
     none there.
     """
     try:
-        family = None if applies_prompts(model) else find_family(model)
+        family = find_family(model)
     except Exception as error:  # a hint is no reason not to run a model
         logger.debug("no hint on prompts: %s", summarize_error(error))
-        return
-    if family:
-        _warn_once(str(model.mteb_model_meta.name), family)
+    else:
+        if family:
+            _warn_once(str(model.mteb_model_meta.name), family)
 
 
 @cache
@@ -88,62 +78,46 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:
-    """Return which texts a model expects, and the options that put them there."""
-    prompts = {"query": family.query, "document": family.document}
-    texts = {kind: text for kind, text in prompts.items() if text}
-    expected = " and ".join(
-        f"{text!r} before {'queries' if kind == 'query' else 'documents'}"
-        for kind, text in texts.items()
-    )
-    variables = " ".join(
-        f"POSIR_{kind.upper()}_PROMPT={shlex.quote(text)}" for kind, text in texts.items()
-    )
-    options = " ".join(f"--{kind}-prompt {shlex.quote(text)}" for kind, text in texts.items())
+    """Describe the texts that a model expects, and the variables that set them."""
+    expected = f"{family.query!r} before queries"
+    variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
+    if family.document:
+        expected += f" and {family.document!r} before documents"
+        variables += f" POSIR_DOCUMENT_PROMPT={shlex.quote(family.document)}"
     return (
         f"{name}: models of this family were trained with {expected}, and no prompt is "
-        f"configured. Set {variables}, or give {options}; set an empty one to run without."
+        f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty one "
+        "to run without."
     )
 
 
-def applies_prompts(model: Any) -> bool:
-    """Return whether a loaded model puts any text before texts, by its settings or in its class, or
-    a run set its prompts.
+def find_family(model: Any) -> PrefixFamily | None:
+    """Find the family of a model that puts no text before texts: by its name, its folder, its name
+    behind an endpoint, or the card in its folder.
     """
     # It imports torch.
     from posir_tasks.models.prompts import REPLACED, has_model_prompts
 
     # Other classes may have texts of their own.
     if hasattr(model, REPLACED) or not has_model_prompts(model):
-        return True
-    settings: Mapping[str, str | None] = (
-        getattr(getattr(model, "model", None), "prompts", None) or {}
-    )
-    return any([*(model.model_prompts or {}).values(), *settings.values()])
-
-
-def find_family(model: MTEBModels) -> PrefixFamily | None:
-    """Return the family of a model by its name, its folder, its name behind an endpoint, or the
-    card in its folder.
-    """
-    names = [name.lower() for name in _list_names(model)]
-    for family in FAMILIES:
-        if any(family.name.fullmatch(name) for name in names):
-            return family
-    card = _read_card(Path(portable_name(model.mteb_model_meta)))
-    return next((family for family in FAMILIES if family.is_stated_in(card)), None)
-
-
-def _list_names(model: MTEBModels) -> Iterator[str]:
-    """Yield the names of a model without organization or path."""
-    reference = portable_name(model.mteb_model_meta)
+        return None
+    settings = getattr(getattr(model, "model", None), "prompts", None) or {}
+    if any([*(model.model_prompts or {}).values(), *settings.values()]):
+        return None
+    meta = model.mteb_model_meta
+    reference = portable_name(meta)
     endpoint = find_endpoint(reference)
-    for name in (str(model.mteb_model_meta.name), endpoint.model if endpoint else reference):
-        yield name.rstrip("/").rpartition("/")[2]
-
-
-def _read_card(folder: Path) -> str:
-    card = folder / "README.md"
-    if not card.is_file():
-        return ""
-    with card.open(encoding="utf-8", errors="replace") as file:
-        return file.read(MAX_CARD)
+    for name in (str(meta.name), endpoint.model if endpoint else reference):
+        plain = bare_name(name.rstrip("/")).lower()
+        for family in FAMILIES:
+            if family.name.fullmatch(plain):
+                return family
+    card = Path(reference) / "README.md"
+    if card.is_file():
+        with card.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(MAX_CARD)
+        # A text before documents tells families apart.
+        for family in FAMILIES:
+            if family.document and re.search(rf"(?<![\w]){re.escape(family.document)}", text):
+                return family
+    return None

@@ -47,8 +47,8 @@ class PromptText:
 
 
 def find_encode(model: Any) -> Any:
-    """Return the function that encodes texts of a loaded model, without what is around it; None if
-    it has none.
+    """Return the function that encodes texts of a loaded model, without its wrappers; None if it
+    has none.
     """
     # A method around another one, of `functools.wraps`, calls it with the same texts and task.
     encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
@@ -93,7 +93,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
 
 def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
-    """Let a model of any other class of mteb be given texts when it asks for prompts.
+    """Answer with texts when a model of any other class of mteb asks for its prompts.
 
     Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
     """
@@ -139,22 +139,19 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
     The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to
     `document`.
     """
-    kinds = (PromptType.query.value, PromptType.document.value)
-    kept = next((kind for kind in kinds if kind not in replaced), None)
-    if kept is None:
-        return {}
-    other = next(kind for kind in kinds if kind != kept)
-    of_kind = {name: text for name, text in prompts.items() if name.split("-")[-1] == kept}
-    of_both = {
-        f"{name}-{kept}": text
-        for name, text in prompts.items()
-        if name.split("-")[-1] not in (kept, other)
-    }
-    return of_both | of_kind
+    kept_prompts: dict[str, str] = {}
+    for kept in {PromptType.query.value, PromptType.document.value}.difference(replaced):
+        for name, text in prompts.items():
+            kind = name.split("-")[-1]
+            if kind == kept:
+                kept_prompts[name] = text
+            elif kind not in replaced:
+                kept_prompts.setdefault(f"{name}-{kept}", text)
+    return kept_prompts
 
 
 def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
-    """Return a template of instructions that is a fixed text for queries, or for documents, too."""
+    """Build a template of instructions with a fixed text for queries, documents, or both."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
         if prompt_type is not None and prompt_type.value in prompts:
@@ -198,8 +195,8 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
-    """Return the tensors that a model of sentence-transformers makes of its inputs; before 5.4 it
-    calls this `tokenize`.
+    """Make the tensors of inputs as a model of sentence-transformers does; before 5.4 it calls
+    this `tokenize`.
     """
     has_preprocess = hasattr(model, "preprocess")
     features: Mapping[str, Any] = (

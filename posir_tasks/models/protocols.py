@@ -108,11 +108,6 @@ class Protocol:
         )
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
-    def find_number(self, name: str) -> int | None:
-        """Return the value of a field as a number; None as for `find`."""
-        value = self.find(name)
-        return None if value is None else int(value)
-
     def find_first_stage(self, task: str) -> str | None:
         """Return the model whose documents the authors reranked on a task; None if they ran nothing
         on it.
@@ -121,7 +116,7 @@ class Protocol:
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
     def asked(self) -> dict[str, str]:
-        """Return all that the row sets or says is unknown, by field."""
+        """Return every field that the row sets or declares unknown."""
         values = {
             name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
@@ -163,8 +158,8 @@ def find_protocol(paper: str, model: str) -> Protocol:
 
 
 def describe_difference(paper: str, model: str) -> str:
-    """Return in which settings mteb runs a model otherwise than a paper's authors, as far as is
-    known; "" if in none.
+    """Describe the settings in which mteb is known to differ from how a paper's authors ran a
+    model; "" if there are none.
     """
     name = _plain_name(model)
     row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
@@ -184,8 +179,8 @@ def describe_difference(paper: str, model: str) -> str:
 
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each way in which mteb runs models otherwise than the authors of a figure
-    that stands next to them.
+    """Return a line for each difference between mteb's settings and those of the authors whose
+    figures are shown next to the models.
 
     Runs are pairs of a paper, or a task that it has figures on, and a model.
     """
@@ -200,12 +195,12 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _plain_name(model: str) -> str:
-    """Return a name as results and papers have it in common."""
+    """Reduce a name to the form that results and papers share."""
     return bare_name(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:
-    """Return a value of a row as sentences print it."""
+    """Format a value of a row for a sentence."""
     if value.isdecimal():
         return f"{int(value):,}"
     quoted = value != value.strip() or " " in value or not value

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from posir_tasks.base.errors import NoAnswerError, PosirError, summarize_error
@@ -29,14 +29,15 @@ from posir_tasks.models.reading_probe import (
     MANY_REQUESTS,
     MAX_DOCUMENTS,
     MAX_REQUESTS,
+    Block,
     Cut,
-    CutSearch,
     DocumentEncoder,
     ModelProbe,
     ProbedText,
     TextSource,
     TokenCounter,
     divide,
+    search_cut,
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
@@ -119,7 +120,7 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added: int = 0) -> ReadPart:
-        """Return the part that is read as results store it, by the upper bounds, with so many
+        """Return the part that is read as results store it, by the upper bounds, with `added`
         tokens of prompt and special ones.
         """
         if self.part is None:
@@ -170,8 +171,8 @@ def measure_reading_length(
     max_tokens: int | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ReadingLength:
-    """Measure how far a model reads, with synthetic documents or of texts; errors of a model that
-    encodes none are its own.
+    """Measure how far a model reads, in synthetic documents or in documents made of texts.
+    Errors of a model that encodes no text are its own.
 
     Args:
         encode: The model; its prompt for documents is part of what it reads, and not counted.
@@ -199,138 +200,190 @@ def measure_reading_length(
         return _measure_refusal(probe, source, refusal, claimed)
 
 
+@dataclass
+class _RefusedError(Exception):
+    """A model raises an error for a document of so many pieces."""
+
+    pieces: int
+    accepted: int
+    error: Exception
+
+
 def _measure_part(
     probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
 ) -> ReadingLength:
-    """Measure what a model reads that accepts texts of any length; raise _RefusedError if it
-    refuses one.
+    """Measure the part that a model reads if it accepts texts of any length; raise _RefusedError
+    if it refuses one.
 
     The longest text that is tried has `limit` tokens; what the model claims to read is None without
     a tokenizer.
     """
-    survey = _find_size(probe, source, limit, claimed)
-    document = survey.document
-    size = survey.size
-    gap = survey.find_gap()
-    if gap is None:
+    document, ratios, read = _find_unread(probe, source, limit, claimed)
+    size = document.size
+    unread = sorted(block for block, ratio in read.items() if ratio <= 1)
+    if not unread:
         return _summarize(source, [Cut(document, size)])
-    start, end = gap
-    reads_tail = survey.tail_read
-    if end == size or (start == 0 and reads_tail):
-        from_end = start == 0 and reads_tail
-        edges = [_EdgeSearch(probe, source, end=from_end, stop=size, claimed=claimed or 0)]
-    elif start and reads_tail:
-        edges = [
-            _EdgeSearch(probe, source, end=False, stop=end),
-            _EdgeSearch(probe, source, end=True, stop=size - start),
-        ]
+    start, end = next((block for block in unread if block[1] == size), unread[0])
+    reads_tail = read[max(read)] > 1
+    if start and reads_tail and end < size:
+        head_cuts = _find_edge(probe, source, document, end)
+        tail_cuts = _find_edge(probe, source, document, size - start, from_end=True)
+        cuts = {False: head_cuts, True: tail_cuts}
+    elif end == size or reads_tail:
+        from_end = end != size
+        found = {} if from_end else ratios
+        edge = _find_edge(probe, source, document, size, claimed or 0, found, from_end=from_end)
+        cuts = {from_end: edge}
     else:
-        return _measure_samples(survey, source)
-    cuts = [edge.find(document, survey.known if end == size else {}) for edge in edges]
-    if _has_gaps(probe, document, edges, [cut[0] for cut in cuts]):
-        return _measure_samples(survey, source)
-    if len(edges) == 1:
-        return _summarize(source, cuts[0], Part.LAST if edges[0].end else Part.FIRST)
-    head = _summarize(source, cuts[0], Part.FIRST)
-    tail = _summarize(source, cuts[1], Part.LAST)
+        return _measure_samples(probe, source, document)
+    if _has_gaps(probe, document, {from_end: found[0] for from_end, found in cuts.items()}):
+        return _measure_samples(probe, source, document)
+    parts = {False: Part.FIRST, True: Part.LAST}
+    lengths = [_summarize(source, found, parts[end]) for end, found in cuts.items()]
+    if len(lengths) == 1:
+        return lengths[0]
+    head, tail = lengths
     counts: dict[str, Any] = {
         unit: getattr(head, unit) + getattr(tail, unit) for unit in source.counters
     }
-    unit = head.unit if head.unit == tail.unit else "words"
     return replace(
         head,
         part=Part.ENDS,
-        unit=unit,
+        unit=head.unit if head.unit == tail.unit else "words",
         documents=min(head.documents, tail.documents),
         at_start=head,
         **counts,
     )
 
 
-@dataclass
-class _EdgeSearch:
-    """The search for the edge of what is read, from the start or the end of the text on, in several
+def _find_unread(
+    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
+    """Look at the ends and the middle of longer and longer documents, up to one in which something
+    is not read, or of `limit` tokens; raise _RefusedError if one is refused.
+
+    Returns the document, and the distances of the embeddings for cuts and for blocks.
+    """
+    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
+    accepted = ACCEPTED_PIECES
+    guess = claimed
+    while True:
+        document = source.build(size, 0)
+        tokens = source.count(document.prefix(size))
+        is_last = tokens >= limit
+        if is_last:
+            size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
+            document = document.shorten(size)
+        ratios: dict[int, float] = {}
+        blocks = [
+            (size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS
+        ]
+        try:
+            if guess and guess < size:
+                cuts = [cut for cut in (guess - 1, guess) if cut]
+                distances = probe.compare(document, [(cut, size) for cut in cuts])
+                ratios = dict(zip(cuts, distances, strict=True))
+                if ratios[guess] <= 1:
+                    return document, ratios, {(guess, size): 0.0}
+            read = probe.find_read(document, blocks)
+            if is_last and min(read.values()) > 1:
+                read |= probe.find_read(document, [(0, 1), (size - 1, size)])
+            if is_last and min(read.values()) > 1:
+                read |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
+        except NoAnswerError:
+            raise
+        except Exception as error:
+            raise _RefusedError(size, accepted, error) from error
+        if is_last or min(read.values()) <= 1:
+            ends = {start: ratio for (start, end), ratio in read.items() if end == size}
+            return document, ratios | ends, read
+        guess = None
+        accepted = size
+        size *= GROWTH
+
+
+def _find_edge(
+    probe: ModelProbe,
+    source: TextSource,
+    document: ProbedText,
+    stop: int,
+    claimed: int = 0,
+    ratios: dict[int, float] | None = None,
+    *,
+    from_end: bool = False,
+) -> list[Cut]:
+    """Find the edge of what is read, from the start or the end of the text on, in several
     documents.
+
+    Args:
+        probe: Asks the model.
+        source: Builds further documents.
+        document: The first document.
+        stop: Position beyond the edge.
+        claimed: Tokens that the model claims to read; 0 if it claims nothing.
+        ratios: Distances by cut that are known of the first document.
+        from_end: Whether it is read from the end on.
     """
-
-    probe: ModelProbe
-    source: TextSource
-    end: bool
-    """Whether it is read from the end on."""
-    stop: int
-    """Position beyond the edge."""
-    claimed: int = 0
-    """Tokens that the model claims to read; 0 if it claims nothing."""
-
-    def find(self, document: ProbedText, known: dict[int, float]) -> list[Cut]:
-        """Find the edge in several documents; of the first, some cuts may be known."""
-        search = CutSearch(self.probe, document.seen_from(end=self.end, stop=self.stop), known)
-        if self.end and 0 < self.claimed < self.stop:
-            search.test_near(self.claimed, exactly=True)
-        cuts: list[Cut] = []
-        for number in range(MAX_DOCUMENTS):
-            if number:
-                other = self.source.build(len(document.pieces), number).seen_from(
-                    end=self.end, stop=self.stop
-                )
-                search = CutSearch(self.probe, other)
-                search.test_near(cuts[-1].pieces, exactly=not self.source.texts)
-            cuts.append(search.finish())
-            length = _summarize(self.source, cuts, Part.FIRST)
-            # Words that reach the claim to the token are no coincidence.
-            is_claim = not self.source.texts and length.tokens == Bounds(self.claimed, self.claimed)
-            enough = 1 if is_claim else self.source.min_documents
-            done = length.bounds.exact or cuts[-1].slack
-            if (len(cuts) >= enough and done) or self.probe.requests >= MANY_REQUESTS:
-                break
-        return cuts
+    cuts: list[Cut] = []
+    guess = claimed if from_end and claimed < stop else 0
+    exactly = guess > 0
+    for number in range(MAX_DOCUMENTS):
+        if number:
+            document = source.build(document.size, number)
+            ratios = None
+        seen = document.seen_from(end=from_end)
+        cuts.append(search_cut(probe, seen, stop, ratios, guess, exactly=exactly))
+        guess = cuts[-1].pieces
+        exactly = not source.texts
+        length = _summarize(source, cuts, Part.FIRST)
+        # Words that reach the claim to the token are no coincidence.
+        is_claim = not source.texts and length.tokens == Bounds(claimed, claimed)
+        enough = len(cuts) >= (1 if is_claim else source.min_documents)
+        is_done = length.bounds.exact or cuts[-1].slack > 0
+        if (enough and is_done) or probe.requests >= MANY_REQUESTS:
+            break
+    return cuts
 
 
-def _has_gaps(
-    probe: ModelProbe, document: ProbedText, edges: Sequence[_EdgeSearch], cuts: Sequence[Cut]
-) -> bool:
+def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) -> bool:
     """Return whether something within the edges is not read, or the edges are elsewhere in a
-    shorter document.
+    shorter document; cuts from the start (False) and from the end (True).
     """
-    for edge, cut in zip(edges, cuts, strict=True):
+    for from_end, cut in cuts.items():
         read = cut.pieces - 1
         blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
-        seen = document.seen_from(end=edge.end, stop=edge.stop)
-        if any(ratio <= 1 for ratio in probe.find_read(seen, blocks).values()):
+        if min(probe.find_read(document.seen_from(end=from_end), blocks).values(), default=2) <= 1:
             return True
-    if not any(edge.end for edge in edges):
+    if True not in cuts:
         return False
     # Samples at equal distances are elsewhere in a text of another length; the last words are not.
-    widths = [cut.pieces + cut.slack for cut in cuts]
-    shorter = document.shorten((len(document.pieces) + sum(widths) + 1) // 2)
-    tail = len(shorter.pieces) - widths[-1]
+    widths = {from_end: cut.pieces + cut.slack for from_end, cut in cuts.items()}
+    shorter = document.shorten((document.size + sum(widths.values()) + 1) // 2)
+    tail = shorter.size - widths[True]
     # So many pieces are told from the noise.
-    visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts))
-    within = (tail, min(tail + visible, len(shorter.pieces)))
-    between = (widths[0] if len(widths) > 1 else 0, tail)
-    ratio_within, ratio_between = probe.compare(shorter, [within, between], variants=2)
+    visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts.values()))
+    within = (tail, min(tail + visible, shorter.size))
+    between = (widths.get(False, 0), tail)
+    ratio_within, ratio_between = probe.compare(shorter, [within, between])
     return ratio_within <= 1 or ratio_between > 1
 
 
-def _measure_samples(survey: _Survey, source: TextSource) -> ReadingLength:
-    """Return bounds of what a model reads in pieces from all over a document, and how far it reads
+def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText) -> ReadingLength:
+    """Measure bounds of what a model reads in pieces from all over a document, and how far it reads
     from the start on.
     """
-    probe = survey.probe
-    document = survey.document
-    read = probe.find_read(document, divide(0, survey.size, SAMPLED_BLOCKS))
+    read = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
     unread = [block for block, ratio in read.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
-        search = CutSearch(probe, document.seen_from(end=False, stop=unread[0][1]))
-        at_start = _summarize(source, [search.finish()], Part.FIRST)
+        at_start = _summarize(source, [search_cut(probe, document, unread[0][1])], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
         # A block next to one that is not read holds an edge, mostly.
         ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
         edges = [
             block
             for block, ratio in read.items()
-            if ratio > 1 and block[1] - block[0] >= FEW_PIECES and ends & set(block)
+            if ratio > 1 and block[1] - block[0] >= FEW_PIECES and not ends.isdisjoint(block)
         ]
         if not edges:
             break
@@ -361,11 +414,10 @@ def _measure_refusal(
     """
     cuts: list[Cut] = []
     message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
+    guess = claimed
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
-        accepted = _find_accepted(
-            probe, document, refusal, cuts[-1].pieces - 1 if cuts else claimed
-        )
+        accepted = _find_accepted(probe, document, refusal, guess)
         if not cuts:
             whole = document.shorten(accepted)
             if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
@@ -374,108 +426,23 @@ def _measure_refusal(
         cuts.append(Cut(document, accepted + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
         # Words that are refused beyond the claim to the token are no coincidence.
-        enough = 1 if accepted == claimed else source.min_documents
-        if (len(cuts) >= enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
+        enough = len(cuts) >= (1 if accepted == claimed else source.min_documents)
+        if (enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
             break
+        guess = accepted
     return length
-
-
-class _RefusedError(Exception):
-    """A model raises an error for a document of so many pieces."""
-
-    def __init__(self, pieces: int, accepted: int, error: Exception) -> None:
-        super().__init__(pieces, accepted, error)
-        self.pieces = pieces
-        self.accepted = accepted
-        self.error = error
-
-
-@dataclass
-class _Survey:
-    """The knowledge of a document after a first look at its ends and its middle."""
-
-    probe: ModelProbe
-    document: ProbedText
-    known: dict[int, float]
-    """Distance by cut, for the search from the start."""
-    read: dict[tuple[int, int], float] = field(default_factory=dict)
-
-    @property
-    def size(self) -> int:
-        return len(self.document.pieces)
-
-    @property
-    def tail_read(self) -> bool:
-        return self.read[max(self.read)] > 1
-
-    def find_gap(self) -> tuple[int, int] | None:
-        """Return a block that is not read: at the end if possible, else the first; None if there is
-        none.
-        """
-        unread = sorted(block for block, ratio in self.read.items() if ratio <= 1)
-        return next((block for block in unread if block[1] == self.size), next(iter(unread), None))
-
-    def look(self, blocks: Sequence[tuple[int, int]]) -> bool:
-        """Test blocks of the document; return whether all blocks tested so far are read."""
-        self.read |= self.probe.find_read(self.document, blocks)
-        self.known |= {
-            start: ratio for (start, end), ratio in self.read.items() if end == self.size
-        }
-        return self.find_gap() is None
-
-
-def _find_size(probe: ModelProbe, source: TextSource, limit: int, claimed: int | None) -> _Survey:
-    """Return a survey of a document in which something is not read, or of `limit` tokens, or raise
-    _RefusedError.
-    """
-    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
-    accepted = ACCEPTED_PIECES
-    known: dict[int, float] = {}
-    guess = claimed
-    while True:
-        document = source.build(size, 0)
-        if last := (tokens := source.count(document.prefix(size))) >= limit:
-            size = max(ACCEPTED_PIECES, math.ceil(size * limit / tokens))
-            document = document.shorten(size)
-        # Documents of all sizes begin in the same way.
-        search = CutSearch(
-            probe, document, {cut: ratio for cut, ratio in known.items() if ratio > 1}
-        )
-        survey = _Survey(probe, document, search.known)
-        try:
-            if guess and guess < size:
-                search.test_at([cut for cut in (guess - 1, guess) if cut], variants=2)
-                if search.low < guess:
-                    survey.read = {(guess, size): 0.0}
-                    return survey
-            complete = survey.look(
-                [(size * block // BLOCKS, size * (block + 1) // BLOCKS) for block in CHANGED_BLOCKS]
-            )
-            if last and complete:
-                complete = survey.look([(0, 1), (size - 1, size)]) and survey.look(
-                    divide(0, size, LONGEST_BLOCKS)
-                )
-        except NoAnswerError:
-            raise
-        except Exception as error:
-            raise _RefusedError(size, accepted, error) from error
-        if last or not complete:
-            return survey
-        known = survey.known
-        guess = None
-        accepted = size
-        size *= GROWTH
 
 
 def _find_accepted(
     probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None
 ) -> int:
-    """Return how many pieces of a document a model accepts; raise its error if it refuses short
+    """Find how many pieces of a document a model accepts; raise its error if it refuses short
     documents, or several texts.
     """
-    low = ACCEPTED_PIECES if guess else refusal.accepted
+    low = ACCEPTED_PIECES
     high = refusal.pieces
     if guess is None:
+        low = refusal.accepted
         if not probe.accepts(document.prefix(ACCEPTED_PIECES)):
             raise refusal.error
         if probe.accepts(document.prefix(high)):
@@ -485,10 +452,14 @@ def _find_accepted(
             )
     elif probe.accepts(document.prefix(guess)):
         low = guess
-        high = high if probe.accepts(document.prefix(guess + 1)) else guess + 1
+        if not probe.accepts(document.prefix(guess + 1)):
+            return guess
     while high - low > 1 and probe.requests < MAX_REQUESTS:
         middle = (low + high) // 2
-        low, high = (middle, high) if probe.accepts(document.prefix(middle)) else (low, middle)
+        if probe.accepts(document.prefix(middle)):
+            low = middle
+        else:
+            high = middle
     return low
 
 
@@ -498,23 +469,22 @@ def _summarize(
     """Combine the cuts in several documents: where they agree in a unit, what all
     of them allow.
     """
-    complete = part is None
-    shorter = [cut.document.prefix(cut.pieces - (not complete)) for cut in cuts]
-    longer = [cut.document.prefix(cut.pieces + cut.slack) for cut in cuts]
     # The text without its last piece is accepted and read; of the piece, at least one token, word
     # or character is read if the model cuts the text there, and at least one is too many if the
     # model refuses it.
-    more, less = (0, 1) if refusal else (int(not complete), 0)
+    is_cut = part is not None
+    more = int(is_cut and not refusal)
+    less = int(bool(refusal))
+    # That a text is read so far is certain; that it is read no further is so where nothing is
+    # lost in the noise.
+    is_hidden = all(cut.slack for cut in cuts) or any(cut.slack and cut.noisy for cut in cuts)
     agreed: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
-        lows = [count(text) + more for text in shorter]
-        highs = [count(text) - less for text in longer]
-        # That a text is read so far is certain; that it is read no further is so where nothing is
-        # lost in the noise.
+        lows = [count(cut.document.prefix(cut.pieces - is_cut)) + more for cut in cuts]
+        highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - less for cut in cuts]
         certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
-        hidden = not certain or any(cut.slack and cut.noisy for cut in cuts)
-        highest = max(highs) if hidden else min(certain)
+        highest = max(highs) if is_hidden else min(certain)
         if max(lows) <= highest:
             agreed.append(unit)
             bounds[unit] = Bounds(max(lows), highest)

@@ -1,5 +1,5 @@
 """Texts that differ in known places, and the search for the edge of what a model reads of them,
-from its embeddings alone.
+only from its embeddings.
 """
 
 from __future__ import annotations
@@ -7,8 +7,8 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,8 +33,8 @@ NOISY = 1e-5
 CHANGES = 6
 #: Cuts that are tried at the same time, with two variants each.
 CUTS = CHANGES // 2
-#: Distance between two cuts from which the changed tokens are few enough to be changed in two ways:
-#: in one way, two tokens may happen to have the same vector.
+#: Size of a block from which it is changed in one way only: in one way, two tokens may happen to
+#: have the same vector.
 FEW_PIECES = 16
 #: Documents in which the cut is sought: at least and at most, until the length is known to the
 #: token.
@@ -67,6 +67,8 @@ minister network private produced project record special station student western
 DocumentEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[Any]]
 #: Returns the number of tokens of a text as the model's tokenizer does, without special ones.
 TokenCounter: TypeAlias = Callable[[str], int]
+#: A range of the pieces of a text: its first position and its end.
+Block: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -79,34 +81,34 @@ class ProbedText:
 
     pieces: tuple[str, ...]
     others: tuple[tuple[str, ...], ...]
-    stop: int
-    """Position from which on nothing is changed: it is known that what follows is read, or that it
-    is not.
-    """
     mirrored: bool = False
+
+    @property
+    def size(self) -> int:
+        """Number of pieces."""
+        return len(self.pieces)
 
     def prefix(self, cut: int) -> str:
         """Return the pieces before a position."""
-        size = len(self.pieces)
-        return "".join(self.pieces[size - cut :] if self.mirrored else self.pieces[:cut]).strip()
+        return self.join([(self.size - cut, self.size) if self.mirrored else (0, cut)])
 
-    def join(self, spans: Iterable[tuple[int, int]]) -> str:
-        """Return the pieces of some spans, which count from the start."""
-        return "".join(piece for start, end in spans for piece in self.pieces[start:end]).strip()
+    def join(self, blocks: Iterable[Block]) -> str:
+        """Return the pieces of some blocks, which count from the start."""
+        return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
         """Return the text with other pieces from a position to another."""
         if self.mirrored:
-            start, end = len(self.pieces) - end, len(self.pieces) - start
+            start, end = self.size - end, self.size - start
         return "".join(self.pieces[:start] + self.others[variant][start:end] + self.pieces[end:])
 
     def shorten(self, size: int) -> ProbedText:
         """Return the first pieces as a text of their own."""
-        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.others), size)
+        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.others))
 
-    def seen_from(self, *, end: bool, stop: int) -> ProbedText:
-        """Return the document with positions from its start or end."""
-        return replace(self, mirrored=end, stop=stop)
+    def seen_from(self, *, end: bool) -> ProbedText:
+        """Return the text with positions from its start or end."""
+        return replace(self, mirrored=end)
 
 
 @dataclass(frozen=True)
@@ -117,35 +119,45 @@ class TextSource:
     count_tokens: TokenCounter | None
 
     def build(self, size: int, number: int) -> ProbedText:
-        """Return a document of `size` pieces in a random order, which depends on the number
-        alone.
-        """
+        """Build a document of `size` pieces in a random order, which depends only on the number."""
         rng = random.Random(SEED + number)
-        if not self.texts:
+        pieces: list[str] = []
+        if self.texts:
+            order = list(self.texts)
+            while len(pieces) < size:
+                rng.shuffle(order)
+                for text in order:
+                    pieces += split_words(text.strip() + "\n")
+                    if len(pieces) >= size:
+                        break
+            del pieces[size:]
+            pools = [sorted(set(pieces))] * 2
+        else:
             words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
             count = self.count_tokens
-            # Those that the tokenizer has as a token each; all if it has few of them, or is
-            # unknown.
-            single_tokens = [
-                word for word in words if count is None or count(f"{word} {word} {word}") == 3
-            ]
-            if len(single_tokens) >= MIN_VOCABULARY:
-                words = single_tokens
+            # Those that the tokenizer has as a token each; all if it has few of them.
+            if count:
+                single_tokens = [word for word in words if count(f"{word} {word} {word}") == 3]
+                if len(single_tokens) >= MIN_VOCABULARY:
+                    words = single_tokens
             words = [f"{word} " for word in words]
             # The changed endings have other words, so that the mean of all words' vectors changes
             # with every one of them.
-            first, *pools = (words[part::3] for part in range(3))
-            return _change(tuple(rng.choices(first, k=size)), pools, rng)
-        pieces: list[str] = []
-        order = list(self.texts)
-        while len(pieces) < size:
-            rng.shuffle(order)
-            for text in order:
-                pieces += split_words(text.strip() + "\n")
-                if len(pieces) >= size:
-                    break
-        pool = sorted(set(pieces[:size]))
-        return _change(tuple(pieces[:size]), [pool, pool], rng)
+            pieces = rng.choices(words[::3], k=size)
+            pools = [words[1::3], words[2::3]]
+
+        def differ(piece: str, pool: Sequence[str]) -> str:
+            """Choose a piece that begins with another character, so that its first token is
+            another one, too.
+            """
+            for _ in range(20):
+                other = rng.choice(pool)
+                if other[:1].casefold() != piece[:1].casefold():
+                    return other
+            return "x " if piece[:1].casefold() != "x" else "y "
+
+        others = tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools)
+        return ProbedText(tuple(pieces), others)
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
@@ -159,7 +171,7 @@ class TextSource:
         }
 
     def count(self, text: str) -> int:
-        """Return the number of tokens of a text, estimated if the tokenizer is unknown."""
+        """Count the tokens of a text, estimated if the tokenizer is unknown."""
         return (self.count_tokens or self.counters["estimated_tokens"])(text)
 
     @property
@@ -168,6 +180,106 @@ class TextSource:
         different lengths.
         """
         return MIN_DOCUMENTS if self.texts else 2
+
+
+def _measure_distances(
+    vectors: NDArray[np.float64], originals: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Measure the distances of vectors from others, relative to the length of the latter."""
+    lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
+    distances: NDArray[np.float64] = np.linalg.norm(vectors - originals, axis=1) / lengths
+    return distances
+
+
+@dataclass
+class ModelProbe:
+    """Finds out whether a model reads what differs between texts."""
+
+    encode: DocumentEncoder
+    advance: Callable[[], object]
+    requests: int = 0
+    noise: float = 0.0
+    """Largest relative distance of two embeddings of the same input so far."""
+
+    def _request(self, texts: Sequence[str]) -> NDArray[np.float64]:
+        self.requests += 1
+        try:
+            return self.encode(texts).astype(np.float64)
+        finally:
+            self.advance()
+
+    def compare(
+        self, document: ProbedText, changes: Sequence[Block], variants: int = 2
+    ) -> list[float]:
+        """Return the distance of the embeddings for every change, from a position to another; at
+        least 1 if it is not noise.
+        """
+        same = document.change(0, 0)
+        changed = [
+            document.change(*change, variant) for change in changes for variant in range(variants)
+        ]
+        # Twice, at both ends of the batch: the distance of the two is rounding.
+        vectors = self._request([same, *changed, same])
+        distances = _measure_distances(vectors[1:], vectors[:1])
+        self.noise = max(self.noise, float(distances[-1]))
+        ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
+        largest: list[float] = ratios.reshape(len(changes), variants).max(axis=1).tolist()
+        return largest
+
+    def find_read(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
+        """Return the distance of the embeddings for a change of every block; above 1 if
+        something of the block is read.
+
+        So is a block that is too small for its change to be told from the noise, as far as is
+        known.
+        """
+        few = min((end - start for start, end in blocks), default=0) < FEW_PIECES
+        number = CUTS if few else CHANGES
+        ratios: list[float] = []
+        for first in range(0, len(blocks), number):
+            ratios += self.compare(document, blocks[first : first + number], 2 if few else 1)
+        sizes = np.array([end - start for start, end in blocks])
+        distances = np.array(ratios)
+        seen = distances > 1
+        if seen.any():
+            smallest = CLEAR_FACTOR / np.median(distances[seen] / sizes[seen])
+            distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)
+        return dict(zip(blocks, distances.tolist(), strict=True))
+
+    def find_cut_texts(self, texts: Sequence[str], place: float = 1.0) -> list[bool]:
+        """Return for each text whether the model refuses it, or does not read the word at a place
+        in [0, 1], its last one.
+        """
+        changed: list[str] = []
+        for text in texts:
+            words = split_words(text)
+            index = round(place * (len(words) - 1))
+            # Another word that begins with another letter: its first token is another one, too.
+            words[index] = "box " if words[index][:1].casefold() != "b" else "yes "
+            changed.append("".join(words))
+        try:
+            vectors = self._request([*texts, *changed, texts[0]])
+        except NoAnswerError:
+            raise
+        except Exception:
+            if len(texts) == 1:
+                return [True]
+            return [cut for text in texts for cut in self.find_cut_texts([text], place)]
+        originals = vectors[[*range(len(texts)), 0]]
+        *distances, noise = _measure_distances(vectors[len(texts) :], originals).tolist()
+        return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]
+
+    def accepts(self, text: str) -> bool:
+        """Return whether the model encodes a text without an error; raise NoAnswerError if a server
+        is only too slow.
+        """
+        try:
+            self._request([text])
+        except NoAnswerError:
+            raise
+        except Exception:
+            return False
+        return True
 
 
 @dataclass(frozen=True)
@@ -182,229 +294,63 @@ class Cut:
     """Whether noise may hide the same pieces of several documents."""
 
 
-def _change(
-    pieces: tuple[str, ...], pools: Sequence[Sequence[str]], rng: random.Random
-) -> ProbedText:
-    """Return a document with a changed piece from each pool for every piece."""
+def search_cut(
+    probe: ModelProbe,
+    document: ProbedText,
+    stop: int,
+    ratios: Mapping[int, float] | None = None,
+    guess: int = 0,
+    *,
+    exactly: bool = False,
+) -> Cut:
+    """Find the first cut in a document after which nothing is read, by bisection.
 
-    def differ(piece: str, pool: Sequence[str]) -> str:
-        """Return a piece of the pool that begins with another character, so that its first token is
-        another one, too.
-        """
-        for _ in range(20):
-            if (other := rng.choice(pool))[:1].casefold() != piece[:1].casefold():
-                return other
-        return "x " if piece[:1].casefold() != "x" else "y "
-
-    return ProbedText(
-        pieces, tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools), len(pieces)
-    )
-
-
-@dataclass(frozen=True)
-class RememberingEncoder:
-    """Encodes documents, and keeps what is known of single texts: none is sent again, nor what
-    begins with a refused one.
+    Args:
+        probe: The model.
+        document: The document.
+        stop: Position from which on nothing is changed: it is known that what follows is read, or
+            that it is not.
+        ratios: Distances by cut that are known, from `ModelProbe.compare`.
+        guess: The cut in another document, near which this one is sought first; 0 for none.
+        exactly: Whether it is likely to be this very cut.
     """
+    known_ratios = dict(ratios or {})
 
-    encode: DocumentEncoder
-    answers: dict[str, NDArray[Any]] = field(default_factory=dict)
-    refusals: dict[str, Exception] = field(default_factory=dict)
+    def test(cuts: Sequence[int]) -> None:
+        distances = probe.compare(document, [(cut, stop) for cut in cuts])
+        known_ratios.update(zip(cuts, distances, strict=True))
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was
-        refused.
+    def find_bounds() -> tuple[int, int]:
+        """Find the last cut after which something is read, and the next that was tested. A changed
+        embedding is a proof, an unchanged one is not.
         """
-        for refused, error in self.refusals.items():
-            if any(text.startswith(refused) for text in texts):
-                raise error
-        if len(texts) == 1 and texts[0] in self.answers:
-            return self.answers[texts[0]]
-        try:
-            vectors = self.encode(texts)
-        except Exception as error:
-            if len(texts) == 1:
-                self.refusals[texts[0]] = error
-            raise
-        self.answers[texts[0]] = vectors[:1]
-        return vectors
+        low = max((cut for cut, ratio in known_ratios.items() if ratio > 1), default=0)
+        return low, min((cut for cut in known_ratios if cut > low), default=stop)
+
+    if exactly:
+        test([cut for cut in (guess - 1, guess) if 0 < cut < stop])
+    low, high = find_bounds()
+    if guess and high - low > 1:
+        margin = max(8, guess // 16)
+        test([cut for cut in (guess - margin, guess + margin) if low < cut < high] or [guess])
+        low, high = find_bounds()
+    while high - low > 1 and probe.requests < MAX_REQUESTS:
+        edges = np.linspace(low, high, CUTS + 2)[1:-1].astype(int).tolist()
+        test(sorted({max(low + 1, cut) for cut in edges}))
+        low, high = find_bounds()
+    # The distance of the embeddings is taken to be proportional to the number of changed pieces
+    # that are read (as with mean pooling), from the nearest cut on that is clearly read. Nothing is
+    # lost if the last piece is clearly read.
+    clear_cuts = [cut for cut, ratio in known_ratios.items() if ratio >= CLEAR_FACTOR]
+    clear = max(clear_cuts, default=low)
+    slack = high - low - 1
+    if 0 < clear < low:
+        slack = max(slack, math.ceil((high - clear) / (known_ratios[clear] - 1)))
+    return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
 
 
-@dataclass
-class ModelProbe:
-    """Asks the model whether it reads what differs between texts."""
-
-    encode: DocumentEncoder
-    advance: Callable[[], object]
-    requests: int = 0
-    noise: float = 0.0
-    """Largest relative distance of two embeddings of the same input so far."""
-
-    def compare(
-        self, document: ProbedText, changes: Sequence[tuple[int, int]], variants: int
-    ) -> list[float]:
-        """Return for every change, from a position to another, the distance of the embeddings; from
-        1 on, it is no noise.
-        """
-        same = document.change(0, 0)
-        changed = [
-            document.change(*change, variant) for change in changes for variant in range(variants)
-        ]
-        self.requests += 1
-        # Twice, at both ends of the batch: the distance of the two is rounding, as the input is the
-        # same.
-        vectors = self.encode([same, *changed, same]).astype(np.float64)
-        self.advance()
-        length = max(np.linalg.norm(vectors[0]), 1e-30)
-        distances = np.linalg.norm(vectors[1:] - vectors[0], axis=1) / length
-        self.noise = max(self.noise, float(distances[-1]))
-        ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
-        return [float(ratio) for ratio in ratios.reshape(len(changes), variants).max(axis=1)]
-
-    def find_read(
-        self, document: ProbedText, blocks: Sequence[tuple[int, int]]
-    ) -> dict[tuple[int, int], float]:
-        """Return for every block the distance of the embeddings if it is changed; above 1,
-        something of it is read.
-
-        So is a block that is too small for its change to be told from the noise, as far as is
-        known.
-        """
-        if not blocks:
-            return {}
-        few = min(end - start for start, end in blocks) < FEW_PIECES
-        number = CUTS if few else CHANGES
-        ratios = list[float]()
-        for first in range(0, len(blocks), number):
-            ratios += self.compare(document, blocks[first : first + number], 2 if few else 1)
-        sizes = np.array([end - start for start, end in blocks])
-        distances = np.array(ratios)
-        seen = distances > 1
-        smallest = CLEAR_FACTOR / np.median(distances[seen] / sizes[seen]) if seen.any() else 0.0
-        distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)
-        return dict(zip(blocks, distances.tolist(), strict=True))
-
-    def find_cut_texts(self, texts: Sequence[str], place: float = 1.0) -> list[bool]:
-        """Return for each text whether the model refuses it, or does not read the word at a place
-        in [0, 1], its last one.
-        """
-        pieces = [split_words(text) for text in texts]
-        places = [round(place * (len(words) - 1)) for words in pieces]
-        # Other words that begin with another letter: their first token is another one, too.
-        others = [
-            "box " if words[at][:1].casefold() != "b" else "yes "
-            for words, at in zip(pieces, places, strict=True)
-        ]
-        changed = [
-            "".join([*words[:at], other, *words[at + 1 :]])
-            for words, at, other in zip(pieces, places, others, strict=True)
-        ]
-        self.requests += 1
-        try:
-            vectors = self.encode([*texts, *changed, texts[0]]).astype(np.float64)
-        except NoAnswerError:
-            raise
-        except Exception:
-            if len(texts) == 1:
-                return [True]
-            return [cut for text in texts for cut in self.find_cut_texts([text], place)]
-        finally:
-            self.advance()
-        originals = vectors[: len(texts)]
-        lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
-        distances = np.linalg.norm(vectors[len(texts) : -1] - originals, axis=1) / lengths
-        noise = np.linalg.norm(vectors[-1] - vectors[0]) / lengths[0]
-        cut: list[bool] = (distances <= max(MIN_DISTANCE, NOISE_FACTOR * noise)).tolist()
-        return cut
-
-    def accepts(self, text: str) -> bool:
-        """Return whether the model encodes a text without an error; raise NoAnswerError if a server
-        is only too slow.
-        """
-        self.requests += 1
-        try:
-            self.encode([text])
-        except NoAnswerError:
-            raise
-        except Exception:
-            return False
-        finally:
-            self.advance()
-        return True
-
-
-@dataclass
-class CutSearch:
-    """The search for the first cut in a document after which nothing is read."""
-
-    probe: ModelProbe
-    document: ProbedText
-    known: dict[int, float] = field(default_factory=dict)
-    """Distance by cut, from `ModelProbe.compare`."""
-    coarse: set[int] = field(default_factory=set)
-    """Cuts after which the text was changed in one way only."""
-
-    @property
-    def low(self) -> int:
-        """The last cut after which something is read: a changed embedding is a proof, an unchanged
-        one is not.
-        """
-        return max((cut for cut, ratio in self.known.items() if ratio > 1), default=0)
-
-    @property
-    def high(self) -> int:
-        """The first cut beyond `low` after which nothing is read, as far as is known."""
-        return min((cut for cut in self.known if cut > self.low), default=self.document.stop)
-
-    def test_at(self, cuts: Sequence[int], variants: int = 1) -> None:
-        """Ask the model about cuts in one request."""
-        changes = [(cut, self.document.stop) for cut in cuts]
-        ratios = self.probe.compare(self.document, changes, variants)
-        self.known |= zip(cuts, ratios, strict=True)
-        self.coarse -= set(cuts)
-        if variants == 1:
-            self.coarse |= set(cuts)
-
-    def test_near(self, guess: int, *, exactly: bool) -> None:
-        """Ask about cuts near one that holds in another document; about this one first if it is
-        likely to hold `exactly`.
-        """
-        if exactly:
-            likely = [cut for cut in (guess - 1, guess) if 0 < cut < self.document.stop]
-            self.test_at(likely, variants=2)
-        if self.high - self.low > 1:
-            margin = max(8, guess // 16)
-            around = (guess - margin, guess + margin)
-            self.test_at([cut for cut in around if self.low < cut < self.high] or [guess])
-
-    def finish(self) -> Cut:
-        """Find the cut by bisection."""
-        while self.probe.requests < MAX_REQUESTS:
-            low = self.low
-            high = self.high
-            gap = high - low
-            if gap <= 1 and high not in self.coarse:
-                break
-            few = gap <= FEW_PIECES
-            again = [high] if few and high in self.coarse else []
-            parts = CUTS - len(again)
-            cuts = {low + max(1, gap * part // (parts + 1)) for part in range(1, parts + 1)}
-            self.test_at([*sorted(cuts - {high}), *again], variants=2 if few else 1)
-        # The distance of the embeddings is taken to be proportional to the number of changed pieces
-        # that are read (as with mean pooling), from the nearest cut on that is clearly read.
-        # Nothing is lost if the last piece alone is clearly read.
-        low = self.low
-        clear_cuts = [cut for cut, ratio in self.known.items() if ratio >= CLEAR_FACTOR]
-        clear = max(clear_cuts, default=low)
-        slack = self.high - low - 1
-        if 0 < clear < low:
-            slack = max(slack, math.ceil((self.high - clear) / (self.known[clear] - 1)))
-        slack = min(slack, self.document.stop - low - 1)
-        return Cut(self.document, low + 1, slack, self.probe.noise > NOISY)
-
-
-def divide(start: int, end: int, parts: int) -> list[tuple[int, int]]:
-    """Return a range in parts of nearly the same size."""
+def divide(start: int, end: int, parts: int) -> list[Block]:
+    """Divide a range into parts of nearly the same size."""
     if end <= start:
         return []
     edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)

@@ -7,12 +7,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import suggest_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -65,8 +65,8 @@ class ModelLoader:
     """
 
     def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
-        """Take what mteb records as the loader, the reference to the model, and a function of name,
-        revision and options.
+        """Make a loader from the name that mteb records, the reference to the model, and a
+        function of name, revision and options.
         """
         self.__name__ = name
         self.reference = reference
@@ -111,25 +111,18 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     return registered[full_names[0]] if len(full_names) == 1 else None
 
 
+def describe_unknown(name: str, registered: Collection[str]) -> str:
+    """Write a clause: mteb registers no model of this name, and which name is most similar."""
+    names = {full if "/" in name else bare_name(full) for full in registered}
+    return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
+
+
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
-    """Return the error for a name that no model has, with the most similar registered names."""
-    unknown = suggest_names(name, registered) or f"no model '{name}'."
-    kinds = (
-        "A model can also be a folder (./my-model) or an endpoint "
-        "(bge-m3@http://localhost:8000/v1)."
+    """Return the error for a name that no model has."""
+    return PosirError(
+        f"{describe_unknown(name, registered)}, and {reason}. A model can also be a folder "
+        "(./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
     )
-    return PosirError(f"{unknown}\nIt is not registered with mteb, and {reason}. {kinds}")
-
-
-def suggest_names(name: str, registered: Collection[str]) -> str:
-    """Return that there is no model of a name, and the registered names that are most similar;
-    empty if there are none.
-    """
-    *others, last = get_close_matches(
-        name, {full if "/" in name else bare_name(full) for full in registered}
-    ) or [""]
-    similar = " or ".join(filter(None, (", ".join(others), last)))
-    return f"no model '{name}'. Did you mean {similar}?" if similar else ""
 
 
 def bare_name(full_name: str) -> str:
@@ -169,7 +162,8 @@ class Endpoint:
     """Kind of the server, such as `tei`; empty if that is found out."""
 
     def __str__(self) -> str:
-        kind, revision = self.kind and f"{self.kind}+", f"#{self.revision}" if self.revision else ""
+        kind = self.kind and f"{self.kind}+"
+        revision = f"#{self.revision}" if self.revision else ""
         return f"{self.model}@{kind}{self.address}{revision}"
 
     @property
@@ -186,15 +180,13 @@ class Endpoint:
         kind and address is: no two endpoints have one name.
         """
         parts = urlsplit(self.address)
+        model = _replace_signs(self.model)
         server = _replace_signs(parts.netloc + parts.path.removesuffix("/v1"))
-        name = f"{ENDPOINT}/{_replace_signs(self.model)} ({server}"
+        name = f"{ENDPOINT}/{model} ({server}"
         matched = USUAL_SERVER.fullmatch(parts.netloc)
         scheme = "https" if matched and matched["host"] else "http"
         is_usual = matched and not self.kind and self.address == f"{scheme}://{parts.netloc}/v1"
-        is_legible = _replace_signs(self.model) == self.model and server == parts.netloc.replace(
-            ":", "-"
-        )
-        if is_usual and is_legible:
+        if is_usual and model == self.model and server == parts.netloc.replace(":", "-"):
             return f"{name})"
         return f"{name} {_digest_name(str(replace(self, revision=None)))})"
 

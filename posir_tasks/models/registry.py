@@ -22,9 +22,9 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.private_names import MODEL_REGISTRY, mteb_folder, step_aside
 from posir_tasks.models.folder import (
+    check_folder,
     find_model_folder,
     is_model_folder,
-    refuse_folder,
     require_weights,
     resolve_model_folder,
 )
@@ -50,7 +50,6 @@ from posir_tasks.models.references import (
     resolve_bare_name,
     unknown_model,
 )
-from posir_tasks.models.request_fields import find_request_fields
 from posir_tasks.models.run_settings import own_settings, with_run_settings
 from posir_tasks.plugin_api import Resolver, collect_items
 
@@ -78,6 +77,9 @@ FORM = (
     "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
     "shell it needs quotes."
 )
+
+
+NOT_LOADABLE = "the Hub has none that mteb can load"
 
 
 class ModelRegistry(dict[str, Any]):
@@ -127,11 +129,6 @@ def read_declarations() -> dict[str, str]:
     return declarations
 
 
-def read_declared_names() -> set[str]:
-    """Return the names of mteb's models, without importing them."""
-    return {*read_declarations()}
-
-
 def refuse_unknown(reference: str) -> None:
     """Raise PosirError for a model that nobody has, or a folder that is refused, before mteb is
     imported: it takes seconds.
@@ -147,7 +144,7 @@ def refuse_unknown(reference: str) -> None:
             continue
         folder = find_model_folder(name)
         if folder is not None:
-            refuse_folder(folder)
+            check_folder(folder.resolve())
         elif PLAIN.fullmatch(name):
             _refuse_name(name)
 
@@ -163,24 +160,24 @@ def refuse_unloadable(reference: str) -> None:
     for name in split_reference(reference):
         full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared(name)
         # The weights of other classes may be those of another name, or behind an API.
-        if not full_names or not all(LOADED_BY_NAME in declarations[full] for full in full_names):
+        is_needed = full_names and all(LOADED_BY_NAME in declarations[full] for full in full_names)
+        if not is_needed or any(is_in_cache(full) or is_packaged(full) for full in full_names):
             continue
-        if any(is_in_cache(full) or is_packaged(full) for full in full_names):
-            continue
-        if problem := find_hub_problem():
+        problem = find_hub_problem()
+        if problem:
             raise missing_hub(describe_missing_weights(full_names[0]), problem)
 
 
 def find_declared(name: str) -> list[str]:
-    """Return the full names of mteb's models that a name, with or without its organization, may
+    """Find the full names of mteb's models that a name, with or without its organization, may
     mean.
     """
     return [full for full in read_declarations() if name in (full, bare_name(full))]
 
 
 def split_reference(reference: str) -> list[str]:
-    """Return the references that one is made of: the models of a hybrid, that with a method, or
-    with a head.
+    """Split a reference into those it is made of: the models of a hybrid, or the model that has
+    a method or a head.
     """
     if is_model_folder(Path(reference).expanduser()):
         return [reference]
@@ -200,10 +197,10 @@ def _refuse_name(name: str) -> None:
         return
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
         return
-    if problem := find_hub_problem():
-        raise unknown_model(
-            name, read_declarations(), f"the Hub cannot be asked for it ({problem})"
-        )
+    problem = find_hub_problem()
+    if problem:
+        reason = f"the Hub cannot be asked for it ({problem})"
+        raise unknown_model(name, read_declarations(), reason)
     if not is_on_hub(name):
         raise unknown_model(name, read_declarations(), "the Hub has none of this name")
 
@@ -228,7 +225,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
         reason = f"the Hub does not provide it ({summarize_error(error)})"
         raise unknown_model(name, registered, reason) from error
     if meta.loader is None:
-        raise unknown_model(name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load")
+        raise unknown_model(name, MODEL_REGISTRY.resolve(), NOT_LOADABLE)
     return with_run_settings(meta)
 
 
@@ -244,9 +241,7 @@ def load_model(reference: ModelReference) -> MTEBModels:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return mteb.get_model(reference.name, reference.revision, device=device)
     except NotImplementedError as error:  # mteb made up metadata without a way to load it
-        raise unknown_model(
-            reference.name, MODEL_REGISTRY.resolve(), "the Hub has none that mteb can load"
-        ) from error
+        raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE) from error
 
 
 def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
@@ -260,9 +255,7 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
     from mteb.models.model_meta import ScoringFunction
 
     is_reranker = bool(RERANKER.fullmatch(endpoint.model))
-    kind: dict[str, Any] = {"similarity_fn_name": ScoringFunction.COSINE}
-    if is_reranker:
-        kind = {"model_type": [CROSS_ENCODER]}
+    loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
     def connect(
         _name: str,
@@ -270,13 +263,12 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
         device: str | None = None,  # noqa: ARG001
         **options: Any,
     ) -> Any:
+        from posir_tasks.models.endpoint_client import find_request_fields
         from posir_tasks.models.endpoint_models import EndpointEncoder, RerankEndpoint
 
         if is_reranker:
             return RerankEndpoint(endpoint, **options)
         return EndpointEncoder(endpoint, fields=find_request_fields(), **options)
-
-    loader = "RerankEndpoint" if is_reranker else "EndpointEncoder"
 
     return ModelMeta.create_empty(
         {
@@ -285,21 +277,18 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
             "revision": endpoint.revision,
             "framework": ["API"],
             "reference": endpoint.address,
-            **kind,
+            "model_type": [CROSS_ENCODER if is_reranker else "dense"],
+            "similarity_fn_name": None if is_reranker else ScoringFunction.COSINE,
         }
     )
 
 
-def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
     """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or
     reranking ones.
     """
-    if not name.startswith(START):
-        return None
-    if not name.endswith(END):
-        # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
-        if name.count("(") > name.count(")"):
-            raise PosirError(f"{name}: a parenthesis is not closed. {FORM}")
+    # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
+    if not (name.startswith(START) and name.endswith(END)):
         return None
     from mteb.models import ModelMeta
 
@@ -307,20 +296,15 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
     with own_settings():
-        parts = [
-            registered[part] if part in registered else find_model(ModelReference(part))
-            for part in references
-        ]
+        parts = [find_model(ModelReference(part)) for part in references]
     names = [str(part.name) for part in parts]
+    if len({*names}) < len(names):
+        raise PosirError(f"{name}: a model occurs more than once, which changes nothing. {FORM}")
     for part in parts:
         if CROSS_ENCODER in part.model_type:
             raise PosirError(
                 f"{name}: {part.name} reranks and does not search. Give the hybrid as its "
                 "POSIR_FIRST_STAGE instead."
-            )
-        if names.count(str(part.name)) > 1:
-            raise PosirError(
-                f"{name}: {part.name} occurs more than once, which changes nothing. {FORM}"
             )
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
@@ -329,28 +313,27 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
         return HybridSearch([part.load_model(**options) for part in parts])
 
     revisions = [part.revision for part in parts]
+    is_known = not {*MISSING_REVISIONS} & {*revisions}
     reference = f"{START}{','.join(map(portable_name, parts))}{END}"
     frameworks = dict.fromkeys(framework for part in parts for framework in part.framework)
     return ModelMeta.create_empty(
         {
             "loader": ModelLoader("HybridSearch", reference, load),
             "name": f"{START}{','.join(names)}{END}",
-            "revision": None if {*MISSING_REVISIONS} & {*revisions} else digest(*revisions).hex(),
+            "revision": digest(*revisions).hex() if is_known else None,
             "framework": list(frameworks),
         }
     )
 
 
 def split_models(text: str) -> list[str]:
-    """Return the parts of a text between the commas that are not inside of parentheses."""
-    parts = [""]
-    depth = 0
-    for letter in text:
-        depth += (letter == "(") - (letter == ")")
-        if letter == "," and not depth:
-            parts.append("")
+    """Split a text at the commas that are not inside parentheses."""
+    parts: list[str] = []
+    for part in text.split(","):
+        if parts and parts[-1].count("(") > parts[-1].count(")"):
+            parts[-1] += f",{part}"
         else:
-            parts[-1] += letter
+            parts.append(part)
     return [part.strip() for part in parts]
 
 

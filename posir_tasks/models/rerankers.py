@@ -33,7 +33,7 @@ DECIMALS = 12
 
 
 def build_context(language: str) -> EncodingContext:
-    """Return the task that mteb's models are told; models with instructions see a retrieval
+    """Build the task that models of mteb are given; models with instructions see a retrieval
     task.
     """
     metadata = build_metadata(
@@ -80,8 +80,8 @@ class ModelReranker:
 def build_scorer(
     model: MTEBModels, questions: Iterable[str], language: str
 ) -> Callable[[Sequence[Pair]], Scores]:
-    """Return a function that scores pairs of these questions with a model, shape (n,); raise
-    PosirError if it cannot.
+    """Build a function that scores pairs of these questions and texts, shape (n,); raise
+    PosirError if the model cannot score pairs.
     """
     context = build_context(language)
     if isinstance(model, EncoderProtocol):
@@ -94,10 +94,10 @@ def build_scorer(
         question_embeddings = encode(questions, PromptType.query)
 
         def compare(pairs: Sequence[Pair]) -> Scores:
-            texts = encode((text for _, text in pairs), PromptType.document)
+            queries, texts = (list(column) for column in zip(*pairs, strict=True))
+            embeddings = encode(texts, PromptType.document)
             similarities = model.similarity_pairwise(
-                question_embeddings.select(question for question, _ in pairs),
-                texts.select(text for _, text in pairs),
+                question_embeddings.select(queries), embeddings.select(texts)
             )
             return np.asarray(similarities, np.float64).reshape(-1)
 

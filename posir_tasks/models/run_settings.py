@@ -26,62 +26,48 @@ from posir_tasks.models.references import (
     CROSS_ENCODER,
     ENDPOINT,
     model_origin,
+    portable_name,
 )
-from posir_tasks.models.request_fields import (
-    PASSAGE_FIELD_VARIABLE,
-    QUERY_FIELD_VARIABLE,
-    REQUEST_FIELDS,
-)
-from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: The model whose top 100 rerankers rerank, as `-m` takes it; without it BM25.
-FIRST_STAGE_VARIABLE = "POSIR_FIRST_STAGE"
-#: The text before each query, `\n` for a line break; without it the model's own.
-PROMPT_VARIABLE = "POSIR_QUERY_PROMPT"
-#: The text before each document, likewise.
-DOCUMENT_PROMPT_VARIABLE = "POSIR_DOCUMENT_PROMPT"
-#: The number of tokens of a text that the model reads; without it the model's own.
-WINDOW_VARIABLE = "POSIR_WINDOW"
-#: The paper whose protocol models are run with; without it mteb's settings.
-PROTOCOL_VARIABLE = "POSIR_PROTOCOL"
-#: The tokenizer that counts the tokens of an endpoint's window; without it the server's count, or
-#: an estimate.
-TOKENIZER_VARIABLE = "POSIR_TOKENIZER"
-#: 1 to leave out texts that the server of an endpoint cannot embed.
-SKIP_FAILED_VARIABLE = "POSIR_SKIP_FAILED"
-#: Keys of the settings in mteb's `experiment_kwargs`.
+#: The settings of a run, as keys of mteb's `experiment_kwargs`: the model whose top 100 rerankers
+#: rerank (BM25 by default); texts before each query and each document, `\n` for a line break; the
+#: number of tokens of a text that the model reads; the paper whose protocol it is run with; the
+#: tokenizer that counts the tokens of an endpoint's window; 1 to leave out texts that the server of
+#: an endpoint cannot embed; fields of its requests for queries and for documents, one a line.
 FIRST_STAGE = "first_stage"
 QUERY_PROMPT = "query_prompt"
+DOCUMENT_PROMPT = "document_prompt"
 WINDOW = "window"
 PROTOCOL = "protocol"
 TOKENIZER = "tokenizer"
 SKIP_FAILED = "skip_failed"
-DOCUMENT_PROMPT = "document_prompt"
+REQUEST_FIELDS = ("query_field", "passage_field")
+#: The environment variable of each setting.
+SETTING_VARIABLES: Mapping[str, str] = {
+    name: f"POSIR_{name.upper()}"
+    for name in (
+        FIRST_STAGE,
+        QUERY_PROMPT,
+        DOCUMENT_PROMPT,
+        WINDOW,
+        PROTOCOL,
+        TOKENIZER,
+        SKIP_FAILED,
+        *REQUEST_FIELDS,
+    )
+}
+VARIABLES = tuple(SETTING_VARIABLES.values())
+FIRST_STAGE_VARIABLE = SETTING_VARIABLES[FIRST_STAGE]
 #: The key of the digest of settings that mteb changes or shortens when it names an experiment.
 DIGEST = "settings_digest"
-DIGEST_BYTES = 4
 #: What mteb keeps of a text in the name of an experiment, and from which length of all of them it
-#: keeps a digest alone.
+#: keeps only a digest.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
-#: The variable of each setting.
-SETTING_VARIABLES: Mapping[str, str] = {
-    FIRST_STAGE: FIRST_STAGE_VARIABLE,
-    QUERY_PROMPT: PROMPT_VARIABLE,
-    DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE,
-    WINDOW: WINDOW_VARIABLE,
-    PROTOCOL: PROTOCOL_VARIABLE,
-    TOKENIZER: TOKENIZER_VARIABLE,
-    SKIP_FAILED: SKIP_FAILED_VARIABLE,
-    **REQUEST_FIELDS,
-}
-SETTINGS = (*SETTING_VARIABLES, DIGEST)
-#: All of these variables.
-VARIABLES = tuple(SETTING_VARIABLES.values())
 
 _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
@@ -113,52 +99,57 @@ def with_settings(
     meanwhile.
     """
     values: dict[str, object] = {
-        PROTOCOL_VARIABLE: protocol,
-        WINDOW_VARIABLE: window,
-        TOKENIZER_VARIABLE: tokenizer,
-        SKIP_FAILED_VARIABLE: 1 if skip_failed else None,
-        ROTATED_VARIABLE: rotated,
-        PROMPT_VARIABLE: query_prompt,
-        DOCUMENT_PROMPT_VARIABLE: document_prompt,
-        QUERY_FIELD_VARIABLE: _join_fields(query_field),
-        PASSAGE_FIELD_VARIABLE: _join_fields(passage_field),
+        PROTOCOL: protocol,
+        WINDOW: window,
+        TOKENIZER: tokenizer,
+        SKIP_FAILED: 1 if skip_failed else None,
+        QUERY_PROMPT: query_prompt,
+        DOCUMENT_PROMPT: document_prompt,
+        "query_field": query_field,
+        "passage_field": passage_field,
+        "rotated": rotated,
     }
-    changes = {name: str(value) for name, value in values.items() if value is not None}
+    changes: dict[str, str] = {}
+    for name, value in values.items():
+        if value is not None:
+            lines = [value] if isinstance(value, str | int) else value
+            changes[f"POSIR_{name.upper()}"] = "\n".join(map(str, lines))  # type: ignore[call-overload]
     before = {name: os.environ.get(name) for name in changes}
     os.environ.update(changes)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, old in before.items():
             os.environ.pop(name)
-            if value is not None:
-                os.environ[name] = value
+            if old is not None:
+                os.environ[name] = old
 
 
-def _join_fields(fields: str | Iterable[str] | None) -> str | None:
-    """Return fields of requests, one a line."""
-    return fields if fields is None or isinstance(fields, str) else "\n".join(fields)
+def _read(name: str) -> str:
+    """Read a setting of the run; empty if it is not set."""
+    return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
-    """Return how the paper of the run ran a model; None without one. Raise PosirError if it did
-    not, or for two settings.
+    """Find how the paper of the run ran a model; None without one. Raise PosirError if it did not,
+    or for two settings.
     """
-    paper = os.environ.get(PROTOCOL_VARIABLE, "").strip()
+    paper = _read(PROTOCOL)
     if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
-    for name in (PROMPT_VARIABLE, DOCUMENT_PROMPT_VARIABLE, FIRST_STAGE_VARIABLE, WINDOW_VARIABLE):
-        if os.environ.get(name):
+    for name in (QUERY_PROMPT, DOCUMENT_PROMPT, FIRST_STAGE, WINDOW):
+        variable = SETTING_VARIABLES[name]
+        if os.environ.get(variable):
             raise PosirError(
-                f"{PROTOCOL_VARIABLE} and {name}: a protocol sets prompts, window and first "
-                "stage. Unset one."
+                f"{SETTING_VARIABLES[PROTOCOL]} and {variable}: a protocol sets prompts, window "
+                "and first stage. Unset one."
             )
     return protocol
 
 
 def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
-    """Return the full name of the model of the first stage, or the reference of one that mteb does
+    """Find the full name of the model of the first stage, or the reference of one that mteb does
     not know.
 
     A protocol may say for a reranker which it is on a task.
@@ -167,59 +158,38 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
     stage = protocol.find_first_stage(task) if protocol else None
     if stage:
         return stage
-    reference = os.environ.get(FIRST_STAGE_VARIABLE, "").strip() or BM25_BASELINE
+    reference = _read(FIRST_STAGE) or BM25_BASELINE
     registered = MODEL_REGISTRY.resolve()
-    meta = registered[reference] if reference in registered else None  # noqa: SIM401 (the registry resolves references)
-    return str(getattr(meta.loader, "reference", meta.name)) if meta else reference
-
-
-def _read_window() -> int | None:
-    """Return the window of the run; None for the model's own. Raise PosirError if it is no
-    number.
-    """
-    text = os.environ.get(WINDOW_VARIABLE, "").strip()
-    if text and (not text.isdecimal() or int(text) < 1):
-        raise PosirError(
-            f"{WINDOW_VARIABLE}={text}: not a number of tokens. Write a whole number such as "
-            "512, or unset it."
-        )
-    return int(text) if text else None
-
-
-def _reads_skip_failed() -> bool:
-    """Return whether the run leaves out texts that a server cannot embed; raise PosirError if that
-    is neither 0 nor 1.
-    """
-    text = os.environ.get(SKIP_FAILED_VARIABLE, "").strip()
-    if text not in ("", "0", "1"):
-        raise PosirError(
-            f"{SKIP_FAILED_VARIABLE}={text}: must be 1 or 0. Write 1 to leave out texts, or "
-            "unset it."
-        )
-    return text == "1"
+    return portable_name(registered[reference]) if reference in registered else reference
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the settings of the run for requests to an endpoint; raise PosirError if the model is
+    """Find the settings of the run for requests to an endpoint; raise PosirError if the model is
     behind none.
     """
     settings: dict[str, str | int] = {}
     is_endpoint = model_origin(str(meta.name)) == ENDPOINT
-    tokenizer = os.environ.get(TOKENIZER_VARIABLE, "").strip()
+    tokenizer = _read(TOKENIZER)
     # Other models have their own tokenizer, and without a window none is needed.
-    if tokenizer and is_endpoint and _read_window() is not None:
+    if tokenizer and is_endpoint and _read(WINDOW):
         settings[TOKENIZER] = tokenizer
-    if _reads_skip_failed():
+    skip_failed = _read(SKIP_FAILED)
+    variable = SETTING_VARIABLES[SKIP_FAILED]
+    if skip_failed not in ("", "0", "1"):
+        raise PosirError(
+            f"{variable}={skip_failed}: must be 1 or 0. Write 1 to leave out texts, or unset it."
+        )
+    if skip_failed == "1":
         if not is_endpoint or CROSS_ENCODER in meta.model_type:
             raise PosirError(
-                f"{SKIP_FAILED_VARIABLE}: {meta.name} is not an encoder behind an endpoint. Unset "
-                "it."
+                f"{variable}: {meta.name} is not an encoder behind an endpoint. Unset it."
             )
         settings[SKIP_FAILED] = 1
-    for name, variable in REQUEST_FIELDS.items():
-        fields = os.environ.get(variable, "").strip()
+    for name in REQUEST_FIELDS:
+        fields = _read(name)
         if not fields:
             continue
+        variable = SETTING_VARIABLES[name]
         if not is_endpoint:
             raise PosirError(
                 f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. "
@@ -236,46 +206,41 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the settings of the run for a model, other than its own, as mteb's
-    `experiment_kwargs`.
+    """Find the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`;
+    raise PosirError if one is wrong.
     """
-    if protocol := find_run_protocol(meta):
+    protocol = find_run_protocol(meta)
+    if protocol:
         return {PROTOCOL: protocol.paper}
-    if _is_own.get() or meta.name == BM25_BASELINE:
-        return {}
-    first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
     settings: dict[str, str | int] = {}
+    if _is_own.get() or meta.name == BM25_BASELINE:
+        return settings
+    first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
     if first_stage != BM25_BASELINE:
         settings[FIRST_STAGE] = first_stage
-    window = _read_window()
-    if window is not None:
-        settings[WINDOW] = window
+    window = _read(WINDOW)
+    if window:
+        if not window.isdecimal() or int(window) < 1:
+            raise PosirError(
+                f"{SETTING_VARIABLES[WINDOW]}={window}: not a number of tokens. Write a whole "
+                "number such as 512, or unset it."
+            )
+        settings[WINDOW] = int(window)
     settings |= _find_endpoint_settings(meta)
-    return settings | _read_prompts()
-
-
-def _read_prompts() -> dict[str, str]:
-    """Return the texts before queries and documents that are set, by the keys of their settings."""
-    variables = {QUERY_PROMPT: PROMPT_VARIABLE, DOCUMENT_PROMPT: DOCUMENT_PROMPT_VARIABLE}
-    return {
-        name: os.environ[variable].replace("\\n", "\n")
-        for name, variable in variables.items()
-        if variable in os.environ
-    }
+    for name in (QUERY_PROMPT, DOCUMENT_PROMPT):
+        prompt = os.environ.get(SETTING_VARIABLES[name])
+        if prompt is not None:
+            settings[name] = prompt.replace("\\n", "\n")
+    return settings
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Return settings with a digest of theirs if mteb would give others the name of their
-    experiment.
-    """
+    """Add a digest to settings if mteb would give others the name of their experiment."""
     texts = [str(value) for value in settings.values()]
     is_kept = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_kept and sum(map(len, texts)) <= MAX_EXPERIMENT:
         return {**settings}
-    return {
-        **settings,
-        DIGEST: digest(json.dumps(settings, sort_keys=True), size=DIGEST_BYTES).hex(),
-    }
+    return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
 
 
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
@@ -293,58 +258,54 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     """
     experiment = meta.experiment_kwargs or {}
     protocol = find_run_protocol(meta)
-    rest = {name: value for name, value in experiment.items() if name not in SETTINGS}
-    plain = (
-        meta if rest == experiment else meta.model_copy(update={"experiment_kwargs": rest or None})
-    )
+    settings = (*SETTING_VARIABLES, DIGEST)
+    rest = {name: value for name, value in experiment.items() if name not in settings}
+    if rest != experiment:
+        meta = meta.model_copy(update={"experiment_kwargs": rest or None})
     if protocol is None:
-        return plain
+        return meta
     from posir_tasks.models.apply_protocol import prepare_loading
 
-    return prepare_loading(plain, protocol)
+    return prepare_loading(meta, protocol)
 
 
-def apply_run_settings(model: MTEBModels, described: ModelMeta | None = None) -> MTEBModels:
+def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
     """Apply the settings of the run to a loaded model, and record them; raise PosirError if it
     cannot take them.
 
     Args:
         model: The model.
-        described: The metadata that it was to be loaded by; None for its own.
+        described: The metadata that it was to be loaded by.
     """
     meta: Any = model.mteb_model_meta
     settings: Mapping[str, Any] = find_run_settings(meta)
     if not settings:
         return model
-    if protocol := find_run_protocol(meta):
+    protocol = find_run_protocol(meta)
+    if protocol:
         from posir_tasks.models.apply_protocol import apply_protocol
 
         apply_protocol(model, protocol)
         # Loaders and their settings are filed as mteb has them.
-        meta = meta.model_copy(
-            update={name: getattr(described or meta, name) for name in ("loader", "loader_kwargs")}
-        )
+        filed = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
+        meta = meta.model_copy(update=filed)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 
         set_window(model, settings[WINDOW])
-    if TOKENIZER in settings and (use_tokenizer := getattr(model, "use_tokenizer", None)):
-        use_tokenizer(settings[TOKENIZER])
+    if TOKENIZER in settings and hasattr(model, "use_tokenizer"):
+        model.use_tokenizer(settings[TOKENIZER])
     if SKIP_FAILED in settings and hasattr(model, "skips_failed"):
-        vars(model)["skips_failed"] = True
-    if not settings.keys().isdisjoint((QUERY_PROMPT, DOCUMENT_PROMPT)):
-        variable = PROMPT_VARIABLE if QUERY_PROMPT in settings else DOCUMENT_PROMPT_VARIABLE
-        try:
-            # It imports mteb's classes of models, which may be about to be imported before.
-            from posir_tasks.models.prompts import replace_prompts
-        except ImportError as error:
-            raise PosirError(
-                f"{variable}: the installed mteb has no such prompts ({error}). Unset it."
-            ) from error
+        model.skips_failed = True
+    prompts = [name for name in (QUERY_PROMPT, DOCUMENT_PROMPT) if name in settings]
+    if prompts:
+        # It imports mteb's classes of models, which may be about to be imported before.
+        from posir_tasks.models.prompts import replace_prompts
+
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):
             raise PosirError(
-                f"{variable}: {meta.name} is of the class {type(model).__name__}, which chooses "
-                "its own prompts. Unset the variable."
+                f"{SETTING_VARIABLES[prompts[0]]}: {meta.name} is of the class "
+                f"{type(model).__name__}, which chooses its own prompts. Unset the variable."
             )
     vars(model)["mteb_model_meta"] = with_run_settings(meta)
     return model

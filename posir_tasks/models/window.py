@@ -6,8 +6,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mteb.models.model_implementations.bm25 import BM25Search
 from torch import nn
@@ -42,64 +41,48 @@ CUTS_OF_CLASSES = {
 WINDOW = "posir_window"
 
 
-@dataclass(frozen=True)
-class WindowLimit:
-    """The attribute with the number of tokens after which a loaded model cuts a text."""
-
-    owner: Any
-    attribute: str
-
-    @property
-    def tokens(self) -> int | None:
-        """The number of tokens; None if there is no limit."""
-        value = getattr(self.owner, self.attribute, None)
-        return value if isinstance(value, int) and 0 < value < NO_LIMIT else None
-
-    @property
-    def is_infinite(self) -> bool:
-        """Whether the class states that it cuts nothing, as static embeddings do."""
-        value = getattr(self.owner, self.attribute, None)
-        return isinstance(value, float) and math.isinf(value) and value > 0
-
-
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return which part of a text the model reads, by itself, its class, a measurement or else its
+    """Find which part of a text the model reads, by itself, its class, a measurement or else its
     metadata.
     """
-    if isinstance(stated := getattr(model, "read_part", None), ReadPart):
-        return stated
+    stated_part = getattr(model, "read_part", None)
+    if isinstance(stated_part, ReadPart):
+        return stated_part
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
-    loaded = getattr(model, "model", None)
-    sides = (
-        getattr(getattr(owner, "tokenizer", None), "truncation_side", None)
-        for owner in (loaded, model)
-    )
-    part = Part.LAST if "left" in sides else Part.FIRST
-    if cut := find_cut(model):
-        return ReadPart(ReadKind.PART, part, cut.tokens, known_by=KnownBy.CLASS)
-    if any(cut.is_infinite for cut in _list_cuts(model)) and _find_positions(model) is None:
+    part = Part.FIRST
+    for owner in (model, getattr(model, "model", None)):
+        if getattr(getattr(owner, "tokenizer", None), "truncation_side", None) == "left":
+            part = Part.LAST
+    tokens = find_cut(model)
+    if tokens:
+        return ReadPart(ReadKind.PART, part, tokens, known_by=KnownBy.CLASS)
+    # Static embeddings have an infinite limit.
+    is_infinite = any(limit.value == math.inf for limit in _list_limits(model))
+    if is_infinite and _find_positions(model) is None:
         return ReadPart.all(KnownBy.CLASS)
     meta = model.mteb_model_meta
     measured = read_measured(str(meta.name), meta.revision) if meta else None
     claimed = meta.max_tokens if meta else None
-    if measured and (
-        measured.kind is not ReadKind.UNKNOWN or (measured.least_tokens or 0) >= (claimed or 0)
-    ):
-        return measured
+    if measured:
+        is_longer = (measured.least_tokens or 0) >= (claimed or 0)
+        if measured.kind is not ReadKind.UNKNOWN or is_longer:
+            return measured
     if claimed and claimed < NO_LIMIT:
         return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
     return UNKNOWN
 
 
-def find_cut(model: MTEBModels) -> WindowLimit | None:
-    """Return where a loaded model cuts texts; None if its class does not say, or cuts none."""
-    return next((cut for cut in _list_cuts(model) if cut.tokens), None)
+def find_cut(model: MTEBModels) -> int | None:
+    """Find the number of tokens after which a loaded model cuts a text; None if its class does not
+    say, or cuts none.
+    """
+    return next((limit.value for limit in _list_limits(model) if limit.is_finite), None)
 
 
 def set_window(model: MTEBModels, tokens: int) -> None:
-    """Let a loaded model read so many tokens of a text; raise PosirError if it cannot, or has no
-    limit that can be set.
+    """Set the number of tokens that a loaded model reads; raise PosirError if it cannot read so
+    many, or has no limit that can be set.
     """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
         return
@@ -110,10 +93,10 @@ def set_window(model: MTEBModels, tokens: int) -> None:
             f"window {tokens}: {meta.name} cannot read more than {capacity:,} tokens. Give a "
             "smaller number."
         )
-    cut = find_cut(model) or next(_list_cuts(model), None)
-    if cut is not None:
-        setattr(cut.owner, cut.attribute, tokens)
-    if cut is None or cut.tokens != tokens:
+    limits = sorted(_list_limits(model), key=lambda limit: not limit.is_finite)
+    for limit in limits[:1]:
+        setattr(limit.owner, limit.attribute, tokens)
+    if find_cut(model) != tokens:
         raise PosirError(
             f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
             f"{type(model).__name__} does not say where it cuts texts. Run it without."
@@ -122,38 +105,47 @@ def set_window(model: MTEBModels, tokens: int) -> None:
 
 
 def find_capacity(model: Any) -> int | None:
-    """Return how many tokens a model of mteb or sentence-transformers can read: its positions, or
+    """Find how many tokens a model of mteb or sentence-transformers can read: its positions, or
     what its metadata claims.
     """
-    if (positions := _find_positions(model)) is not None:
+    positions = _find_positions(model)
+    if positions is not None:
         return positions
     claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
     return int(claimed) if claimed and claimed < NO_LIMIT else None
 
 
 def _find_positions(model: Any) -> int | None:
-    """Return how many tokens the positions of a model's transformer allow; None if it has none, or
+    """Find how many tokens the positions of a model's transformer allow; None if it has none, or
     no such limit.
     """
-    if (transformer := find_transformer(model)) is None:
+    transformer = find_transformer(model)
+    if transformer is None:
         return None
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
-    if isinstance(positions, int) and positions > 0:
-        return positions - _count_reserved(transformer)
-    return None
-
-
-def _count_reserved(module: nn.Module) -> int:
-    """Return the positions that texts never have: models like RoBERTa count from behind the index
-    of padding.
-    """
-    for name, inner in module.named_modules():
+    if not isinstance(positions, int) or positions <= 0:
+        return None
+    # Models like RoBERTa count positions from behind the index of padding.
+    for name, inner in transformer.named_modules():
         if name.endswith("position_embeddings") and isinstance(inner, nn.Embedding):
-            return 0 if inner.padding_idx is None else inner.padding_idx + 1
-    return 0
+            return positions - (0 if inner.padding_idx is None else inner.padding_idx + 1)
+    return positions
 
 
-def _list_cuts(model: Any) -> Iterator[WindowLimit]:
+class WindowLimit(NamedTuple):
+    """The attribute with the number of tokens after which a loaded model cuts a text."""
+
+    owner: Any
+    attribute: str
+    value: Any
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether there is a limit."""
+        return isinstance(self.value, int) and 0 < self.value < NO_LIMIT
+
+
+def _list_limits(model: Any) -> Iterator[WindowLimit]:
     """Yield the attributes for the limit that a loaded model has, with or without a value, in order
     of precedence.
     """
@@ -167,4 +159,4 @@ def _list_cuts(model: Any) -> Iterator[WindowLimit]:
             else:
                 owner = getattr(owner, name, None)
         if hasattr(owner, attribute):
-            yield WindowLimit(owner, attribute)
+            yield WindowLimit(owner, attribute, getattr(owner, attribute))

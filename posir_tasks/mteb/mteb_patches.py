@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 #: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt;
 #: what another line says, too.
-UNTOLD = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
+SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
 
@@ -116,7 +116,7 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
     from posir_tasks.models.packaged import file_as_published, use_package
     from posir_tasks.models.prefixes import hint_prefixes
-    from posir_tasks.models.references import suggest_names
+    from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
     meta = module.ModelMeta
@@ -145,13 +145,8 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        suggestion = suggest_names(model, known)
-        subject = f"no model '{model}'"
-        failure = (
-            f"{'It' if suggestion else subject} is{' not' if suggestion else ''} registered with "
-            "mteb"
-        )
-        with explain_missing_hub(f"{failure}, and the Hub cannot be asked for it", suggestion):
+        failure = f"{describe_unknown(model, known)}, and the Hub cannot be asked for it"
+        with explain_missing_hub(failure):
             described: ModelMeta = from_hub(model, *arguments, **options)
         return described
 
@@ -220,7 +215,7 @@ def answer_runs(module: ModuleType) -> None:
     @wraps(run)
     def run_and_answer(args: Any) -> None:
         from posir_tasks.command.app import INTERRUPTED
-        from posir_tasks.command.undecided import exit_with
+        from posir_tasks.command.exit_status import exit_with
 
         if args.model is None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
@@ -242,11 +237,12 @@ def answer_runs(module: ModuleType) -> None:
             )
             if not unknown:
                 raise
-            subject = (
-                "no task or benchmark "
-                f"'{unknown[1]}'.{suggest_name(unknown[1], TASKS_REGISTRY.resolve())}"
+            near = suggest_name(unknown[1], TASKS_REGISTRY.resolve())
+            exit_with(
+                f"There is no task or benchmark '{unknown[1]}'.{near} `posir tasks` lists those "
+                "with positions.",
+                1,
             )
-            exit_with(f"There is {subject} `posir tasks` lists those with positions.", 1)
         if args.verbosity:
             step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
@@ -258,7 +254,7 @@ def is_told(record: logging.LogRecord) -> bool:
     it.
     """
     clear_bars()
-    return not str(record.msg).startswith(UNTOLD)
+    return not str(record.msg).startswith(SUPPRESSED_LOG_LINES)
 
 
 def print_answers(output_folder: str | None) -> None:
@@ -282,18 +278,12 @@ def print_answers(output_folder: str | None) -> None:
         return
     folder = str(ResultCache(output_folder).cache_path)
     console = Console(stderr=True, highlight=False)
-    sections = [
-        DisplaySection(title, (said,))
-        for title, _, said in (answer.partition("\n") for answer in answers)
-    ]
     console.print()
-    for section in (
-        *sections,
-        DisplaySection(
-            sentences=(f"Results: {folder}",), code=f"posir report {shlex.quote(folder)}"
-        ),
-    ):
-        section.print_on(console)
+    for answer in answers:
+        title, _, text = answer.partition("\n")
+        DisplaySection(title, (text,)).print_on(console)
+    command = f"posir report {shlex.quote(folder)}"
+    DisplaySection(sentences=(f"Results: {folder}",), code=command).print_on(console)
 
 
 def count_corpora(module: ModuleType) -> None:

@@ -129,14 +129,9 @@ class ResultSaver:
         with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
             merged = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
             save(redirected, result, model, encode_kwargs=encode_kwargs)
+            places = {subset: place for place, subset in enumerate(order)}
             for scores in merged.scores.values():
-                scores.sort(
-                    key=lambda score: (
-                        order.index(score["hf_subset"])
-                        if score["hf_subset"] in order
-                        else len(order)
-                    )
-                )
+                scores.sort(key=lambda score: places.get(score["hf_subset"], len(places)))
             merged.to_disk(saved)
 
     def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
@@ -156,15 +151,14 @@ class ResultSaver:
             model_revision: str | None = None,
             **settings: Any,
         ) -> None:
+            file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
             if not is_position_task(task_result.task_name):
                 save(cache, task_result, model_name, model_revision, **settings)
                 name = model_name if isinstance(model_name, str) else model_name.name
-                file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
                 self._save_corpora(file, task_result.task_name, name)
                 return
             if not any(task_result.scores.values()):  # all of its data is missing
                 return
-            file = cache.get_task_result_path(task_result.task_name, model_name, model_revision)
             with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
                 ours = self._saved.get(file.absolute())
                 changed = file.exists() and (
@@ -325,20 +319,21 @@ def _select_present(file: Path, saved: TaskResult) -> TaskResult:
             "%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed)
         )
     present = _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
-    return present if not read_sample_size() else _drop_unrotated(present)
+    if not read_sample_size():
+        return present
+    # A run that asks for rotated versions is not finished without them.
+    return _filter_subsets(present, lambda subset: ROTATIONS_KEY in subset)
 
 
-def _drop_unrotated(result: TaskResult) -> TaskResult:
-    """Return a result without its subsets that have no rotated versions: a run that asks for them
-    is not finished.
-    """
-    scores = {
-        split: [subset for subset in subsets if ROTATIONS_KEY in subset]
-        for split, subsets in result.scores.items()
-    }
-    return result.model_copy(
-        update={"scores": {split: subsets for split, subsets in scores.items() if subsets}}
-    )
+def _filter_subsets(
+    result: TaskResult, keep: Callable[[Mapping[str, Any]], bool], **changes: Any
+) -> TaskResult:
+    """Return a result with some of its subsets, and other changes."""
+    scores = {}
+    for split, subsets in result.scores.items():
+        if kept := [dict(subset) for subset in subsets if keep(subset)]:
+            scores[split] = kept
+    return result.model_copy(update={"scores": scores, **changes})
 
 
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
@@ -390,13 +385,11 @@ def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
     """
     if not revision.startswith(LOCAL):
         return False
-    hub = {
-        states[subset["hf_subset"]]
-        for subset in _subsets(saved)
-        if not str(subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)).startswith(
-            LOCAL
-        )
-    }
+    hub = set()
+    for subset in _subsets(saved):
+        read = subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)
+        if not str(read).startswith(LOCAL):
+            hub.add(states[subset["hf_subset"]])
     return bool(hub) and (DataState.SAME not in hub or DataState.CHANGED in hub)
 
 
@@ -406,16 +399,11 @@ def _select_subsets(
     """Return a saved result with the subsets whose data has one of these states; of local data,
     under this revision.
     """
-    scores = {
-        split: [dict(subset) for subset in subsets if states[subset["hf_subset"]] in keep]
-        for split, subsets in saved.scores.items()
-    }
     is_local = saved.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
-    return saved.model_copy(
-        update={
-            "scores": {split: subsets for split, subsets in scores.items() if subsets},
-            "dataset_revision": revision if is_local else saved.dataset_revision,
-        }
+    return _filter_subsets(
+        saved,
+        lambda subset: states[subset["hf_subset"]] in keep,
+        dataset_revision=revision if is_local else saved.dataset_revision,
     )
 
 

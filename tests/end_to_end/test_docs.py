@@ -15,7 +15,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from posir_tasks.command.calls import check_call
+from posir_tasks.command.shell_lines import check_call
 from tests.support.commands import BIN, CLEAN, run_process
 from tests.support.datasets import (
     POSIR_FOLDER,

@@ -471,7 +471,7 @@ def board_numbers(site: Path) -> Shown:
 
 @pytest.fixture(scope="module")
 def judged() -> dict[str, dict[str, int]]:
-    from posir_score.evaluation import open_scored_data
+    from posir_score.scored_data import open_scored_data
     from posir_tasks.datasets.opening import open_data
 
     (subset,) = open_scored_data(open_data("PosIR-Mini")).subsets

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from posir_tasks.command.calls import PROGRAMS, Call, check_call, expand_line
+from posir_tasks.command.shell_lines import PROGRAMS, Call, check_call, expand_line
 from tests.support.commands import run
 from tests.support.datasets import build_squad
 from tests.support.embedding_server import serve_embeddings

@@ -241,7 +241,7 @@ def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_m
         f"{'c' * 40}"
     )
     assert language.startswith(
-        "DataError Hub dataset someone/letters@main: no deu-Latn data; expected deu-Latn/<domain>/"
+        "DataError Hub dataset someone/letters@main: no deu-Latn data; expected <language>/"
     )
     assert language.endswith("It has eng-Latn.")
     assert repository.startswith(

@@ -31,7 +31,7 @@ from posir_leaderboard.board import averages, groups, views
 from posir_leaderboard.board import build as building
 from posir_leaderboard.board import records as recording
 from posir_leaderboard.board.build import JSON
-from posir_leaderboard.board.comparable import compute_pin, write_pins
+from posir_leaderboard.board.comparable import compute_pin, format_pins
 from posir_leaderboard.board.folder import create_server, push_site, write_site
 from posir_leaderboard.board.manifest import MANIFEST, hash_content
 from posir_leaderboard.board.ranks import (
@@ -64,6 +64,7 @@ from posir_tasks.values.scores import Better, ScoreInfo, Unit
 from tests.support.board import (
     GROUPS,
     NO_LIBRARIES,
+    columns_at,
     contents,
     fake_findings,
     fake_model,
@@ -71,6 +72,7 @@ from tests.support.board import (
     hostile_names,
     length_columns,
     published,
+    read_site,
 )
 from tests.support.commands import run
 from tests.support.comparison import pair_runs
@@ -121,19 +123,11 @@ def built(results, tmp_path_factory) -> tuple[Path, Path]:
     return folder / "site", folder / "cache"
 
 
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {
-        path.relative_to(folder).as_posix(): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
-
-
 # Numbers
 
 
 def test_a_view_has_the_numbers_of_the_report(built, results):
-    site = contents(files_of(built[0]))
+    site = contents(read_site(built[0]))
     (group,) = (group for group in site["board"]["groups"] if group["name"] == "PosIR")
     reported = list(csv.DictReader(io.StringIO(call_posir("report", results, "--csv").printed)))
     compared = 0
@@ -176,7 +170,8 @@ def test_a_link_preview_has_a_picture(built):
         b'<meta property="og:image" content="preview.png">'
         in (built[0] / "index.html").read_bytes()
     )
-    page = render_site([], GROUPS, NO_LIBRARIES, url="https://board.example")["index.html"]
+    records = [fake_record(fake_model(0), "PosIR-English", 0)]
+    page = render_site(records, GROUPS, NO_LIBRARIES, url="https://board.example")["index.html"]
     assert b'<meta property="og:image" content="https://board.example/preview.png">' in page
 
 
@@ -186,9 +181,8 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     )
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
-    glyph = views.build_task_view("PosIR-English", [recording.score_entry(entry)]).columns("Q4")[
-        "strip"
-    ][0]
+    view = views.build_task_view("PosIR-English", [recording.score_entry(entry)])
+    glyph = columns_at(view, "Q4")["strip"][0]
     assert glyph == draw_glyph(build_rows(summary)[-1].build_strip(summary.model))
     curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
@@ -211,7 +205,7 @@ def test_a_date_that_cannot_be_is_unknown():
 
 
 def test_a_models_page_has_every_position_and_domain(built):
-    site = contents(files_of(built[0]))
+    site = contents(read_site(built[0]))
     place = site["board"]["models"]["name"].index("org/first")
     detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
     whole = profile(0) + profile(1) + profile(2)
@@ -390,7 +384,7 @@ def test_a_paired_test_separates_overlapping_intervals():
     intervals = [
         estimate_mean(row.astype(float), np.arange(600)).interval for row in (worse, better)
     ]
-    scores = [mean.mean for mean in means]
+    scores = [mean.gains.mean() for mean in means]
     assert scores == pytest.approx([worse.mean(), better.mean()])
     estimates = list(map(Estimate, scores, intervals))
     assert rank_ranges(estimates) == [(1, 2), (1, 2)]
@@ -440,7 +434,9 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
         means = [means_by_cluster(value)[0] for value in rank_values(gains, np.arange(documents))]
         differences = paired_differences(means)
         states, level = differences.states(), 1 - 0.05 / 3
-        ranks = rank_ranges([Estimate(mean.mean, (0.0, 1.0)) for mean in means], differences)
+        ranks = rank_ranges(
+            [Estimate(mean.gains.mean(), (0.0, 1.0)) for mean in means], differences
+        )
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
             difference = student_difference(differences.values[row, column], error, freedom)
@@ -478,7 +474,9 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
         for name in recording.column_names(column, column.key)
     }
     assert {*recording.NAMED} <= {column.key for column in known_columns()}
-    assert named.isdisjoint({*derived, *MODEL, *recording.DRAWN, *VERDICT_COLUMNS} - {"state"})
+    assert named.isdisjoint(
+        {*derived, "name", *MODEL, *recording.DRAWN, *VERDICT_COLUMNS} - {"state"}
+    )
 
 
 def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
@@ -492,11 +490,13 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     entries, problems = read_entries(tmp_path)
     assert problems == []
     records = [recording.score_entry(entry) for entry in entries]
-    columns = views.build_task_view("PosIR-English", records).columns("all")
+    columns = columns_at(views.build_task_view("PosIR-English", records), "all")
     assert columns["paired"] == [1, 1, 0]
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     view = views.build_task_view("PosIR-English", records)
-    paired = view.differences_json({record.model.id: place for place, record in enumerate(records)})
+    paired = view.differences_json(
+        {record.model.id: place for place, record in enumerate(records)}, view.differences()
+    )
     rows = [
         row
         for row in compare_pairs(pair_runs(tmp_path)).rows
@@ -513,7 +513,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
         )
         assert paired["lengths"][row.subject.length]["state"][b][a] == row.state
     (compared,) = [row for row in rows if row.subject.length == "all"]
-    columns = views.build_task_view("PosIR-English", records[:2]).columns("all")
+    columns = columns_at(views.build_task_view("PosIR-English", records[:2]), "all")
     *_, best, before, second, after = columns["lead"]
     ends = after.split("]")[0].split("[")[1]
     assert (best, second) == ("b", "a")
@@ -528,8 +528,8 @@ def test_a_result_without_rotated_versions_has_a_command(results):
     (record,) = (recording.score_entry(entry) for entry in entries if entry.model == "org/second")
     for row in record.rows:
         assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
-        assert row.code == "posir run -t PosIR-English -m org/second"
     columns = recording.row_columns(record.rows)
+    assert {*columns["code"]} == {"posir run -t PosIR-English -m org/second"}
     assert {*columns["state"]} == {"not_tested"}
     assert {*columns["reason"]} == {"not_stored"}
     assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
@@ -546,11 +546,11 @@ def test_a_part_has_no_rank_and_no_place_in_an_average():
     ]
     view = views.build_task_view("B", records)
     assert [row.partial for row in view.rows] == ["", "", "1 of 31 subsets"]
-    assert view.columns("all")["rank"][2] is None
-    assert all(last <= 2 for _, last in view.columns("all")["rank"][:2])
+    assert columns_at(view, "all")["rank"][2] is None
+    assert all(last <= 2 for _, last in columns_at(view, "all")["rank"][:2])
     averaged = views.build_average_view(group, records)
     assert [row.partial for row in averaged.rows] == ["", "", "1 of 2 tasks"]
-    assert averaged.columns("all")["score"][2] is None
+    assert columns_at(averaged, "all")["score"][2] is None
 
 
 def test_lengths_of_another_scheme_are_named():
@@ -707,7 +707,9 @@ def test_hostile_names_stay_in_folder_script_and_row():
     ]
     site = render_site(records, GROUPS, NO_LIBRARIES)
     folders = "(data/)?((views|lengths|models|differences|js|lib)/)?"
-    safe = folders + r"[a-z0-9-]+\.(js|css|html)|README\.md|(scores|positions)\.csv\.gz"
+    safe = (
+        folders + r"[a-z0-9-]+\.(js|css|html)|README\.md|preview\.png|(scores|positions)\.csv\.gz"
+    )
     assert all(re.fullmatch(safe, path) for path in site)
     for path, body in site.items():
         if path.startswith("data/"):
@@ -764,12 +766,10 @@ def test_an_unreadable_file_is_named_and_the_others_shown(results, tmp_path):
     link = tmp_path / "a" / "results" / "org__second" / "rev1" / "PosIR-English.json"
     link.unlink()
     link.symlink_to(tmp_path / "elsewhere.json")
-    cache = building.RecordCache(tmp_path / "cache")
+    files = list(building.entry_files(tmp_path / "a"))
     for _ in range(2):
-        records, problems, _ = building.score_results(
-            list(building.entry_files(tmp_path / "a")), cache
-        )
-        assert [(record.model.name, record.task) for record in records] == [
+        records, problems, _ = building.score_results(files, tmp_path / "cache", submitted=False)
+        assert [(record.model.name, record.task) for record in records.values()] == [
             ("org/first", "PosIR-English")
         ]
         assert sorted(Path(problem.file).name for problem in problems) == [
@@ -803,16 +803,17 @@ def test_building_again_scores_nothing_and_writes_nothing(built, results):
 def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
     shutil.copytree(results, tmp_path / "a")
     files = list(building.entry_files(tmp_path / "a"))
-    cache = building.RecordCache(tmp_path / "cache")
-    first, _, scored = building.score_results(files, cache)
+    cache = tmp_path / "cache"
+    first, _, scored = building.score_results(files, cache, submitted=False)
     assert scored == 3
     write_result(tmp_path / "a", {"sports": profile(99)}, model="org/second")
-    next((tmp_path / "cache").iterdir()).write_text("{damaged")
+    next((cache / "records").iterdir()).write_text("{damaged")
     asked = []
+    record = first[files[0]]
     monkeypatch.setattr(
-        building, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or first[0]
+        building, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or record
     )
-    building.score_results(files, cache)
+    building.score_results(files, cache, submitted=False)
     assert 1 <= len(asked) <= 2
     assert ("org/second", "PosIR-English") in asked
 
@@ -820,15 +821,15 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
 @pytest.mark.slow
 def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
     files = list(building.entry_files(results))
-    alone = building.score_results(files, building.RecordCache(tmp_path / "a"))
+    alone = building.score_results(files, tmp_path / "a", submitted=False)
     monkeypatch.setattr(building, "PARALLEL_FROM", 1)
-    assert building.score_results(files, building.RecordCache(tmp_path / "b")) == alone
+    assert building.score_results(files, tmp_path / "b", submitted=False) == alone
 
 
 def test_an_empty_folder_of_results_shows_what_is_published(tmp_path):
     (tmp_path / "results").mkdir()
     outcome = building.build_site(tmp_path / "results", tmp_path / "site", tmp_path / "cache")
-    index = contents(files_of(tmp_path / "site"))["board"]
+    index = contents(read_site(tmp_path / "site"))["board"]
     assert outcome.results == 0
     assert index["models"]["published"] == [True] * outcome.models
     assert {"bge-m3", "BM25", "voyage-3-large"} <= set(index["models"]["name"])
@@ -867,7 +868,7 @@ LATER = {"index.html": b"A", "data/board.js": b"B", "js/core.js": b"d", "js/new.
 
 
 def site_files(folder: Path) -> dict[str, bytes]:
-    return {path: content for path, content in files_of(folder).items() if path != MANIFEST}
+    return {path: content for path, content in read_site(folder).items() if path != MANIFEST}
 
 
 def test_files_that_somebody_added_or_changed_are_kept(tmp_path):
@@ -889,10 +890,10 @@ def test_somebody_elses_file_at_a_path_of_the_site_stops_it(tmp_path, path):
     write_site(EARLIER, tmp_path)
     (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / path).write_text("precious")
-    before = files_of(tmp_path)
+    before = read_site(tmp_path)
     with pytest.raises(PosirError, match=r"js/new\.js.*--output"):
         write_site(LATER, tmp_path)
-    assert files_of(tmp_path) == before
+    assert read_site(tmp_path) == before
 
 
 def test_nothing_is_written_or_removed_through_a_link(tmp_path):
@@ -904,10 +905,10 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
     assert write_site(LATER, site).kept == (str(site / "data" / "old.js"),)
     (site / "js").rename(elsewhere / "js")
     (site / "js").symlink_to(elsewhere / "js")
-    before = files_of(elsewhere)
+    before = read_site(elsewhere)
     with pytest.raises(PosirError, match="or a link"):
         write_site({**LATER, "js/core.js": b"new"}, site)
-    assert files_of(elsewhere) == before
+    assert read_site(elsewhere) == before
     (tmp_path / "link").symlink_to("new")
     write_site(LATER, tmp_path / "link")
     assert (site_files(tmp_path / "new"), (tmp_path / "link").is_symlink()) == (LATER, True)
@@ -1001,7 +1002,7 @@ def test_a_killed_build_is_finished_by_the_next(tmp_path, monkeypatch, writes):
 def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
     results, commit = tmp_path / "results", "a" * 40
     write_guesses(results, [mteb.get_task("PosIR-Mini")], name="org/guessing", revision=commit)
-    write_pins(results, {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    (results / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     arguments = ("leaderboard", "build", "--results")
     with serve_all(
         Folder("org/results", results, "b" * 40),
@@ -1036,7 +1037,7 @@ def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
     assert "Traceback" not in missing.stderr
     assert (done.returncode, copy.returncode) == (0, 0), done.stderr
     assert "1 result, 1 of them newly scored" in done.stdout
-    made, expected = files_of(tmp_path / "site"), files_of(tmp_path / "copy")
+    made, expected = read_site(tmp_path / "site"), read_site(tmp_path / "copy")
     assert b"--repo org/results" in made["index.html"]
     made["index.html"] = made["index.html"].replace(b"--repo org/results", b"--repo ORG/RESULTS")
     assert made == expected
@@ -1058,11 +1059,9 @@ def served(tmp_path):
         server.shutdown()
 
 
-def asked(server, path: str, **headers: str) -> tuple[http.client.HTTPResponse, bytes]:
+def asked(server, path: str) -> tuple[http.client.HTTPResponse, bytes]:
     connection = http.client.HTTPConnection(*server.server_address)
-    connection.request(
-        "GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()}
-    )
+    connection.request("GET", path)
     answer = connection.getresponse()
     return answer, answer.read()
 
@@ -1074,13 +1073,7 @@ def test_the_server_is_of_this_machine_alone_and_names_its_types(served):
         "/board.css": "text/css",
         "/js/core.js": "text/javascript",
     }.items():
-        plain, body = asked(served, path)
-        small, compressed = asked(served, path, Accept_Encoding="gzip")
-        assert plain.getheader("Content-Type").startswith(kind)
-        assert small.getheader("Content-Type").startswith(kind)
-        assert small.getheader("Content-Encoding") == "gzip"
-        assert gzip.decompress(compressed) == body
-        assert len(body) > len(compressed)
+        assert asked(served, path)[0].getheader("Content-Type").startswith(kind)
 
 
 def test_the_server_serves_its_folder_alone(served, tmp_path):
@@ -1143,10 +1136,9 @@ def test_the_server_serves_its_folder_alone(served, tmp_path):
         "*",
         "x",
     )
-    for path, status in {**dict.fromkeys(missing, 404), **dict.fromkeys(malformed, 400)}.items():
-        for headers in ({}, {"Accept_Encoding": "gzip"}):
-            answer, body = asked(served, path, **headers)
-            assert (path, answer.status, b"secret" in body) == (path, status, False)
+    for path in missing + malformed:
+        answer, body = asked(served, path)
+        assert (path, answer.status, b"secret" in body) == (path, 404, False)
     for path in (
         "/",
         "/?x=1",
@@ -1163,12 +1155,12 @@ def test_the_server_serves_its_folder_alone(served, tmp_path):
     ("method", "path", "status"),
     [
         ("HEAD", "/", 200),
-        ("HEAD", "/%00", 400),
+        ("HEAD", "/%00", 404),
         ("HEAD", "/js/", 404),
-        ("POST", "/", 405),
-        ("PUT", "/index.html", 405),
-        ("DELETE", "/index.html", 405),
-        ("OPTIONS", "*", 405),
+        ("POST", "/", 501),
+        ("PUT", "/index.html", 501),
+        ("DELETE", "/index.html", 501),
+        ("OPTIONS", "*", 501),
         ("NOTHING", "/", 501),
     ],
 )

@@ -14,7 +14,7 @@ from posir_leaderboard.board.published import (
 from posir_leaderboard.board.views import build_task_view
 from posir_significance.findings import State
 from posir_tasks.base.errors import PosirError
-from tests.support.board import fake_model, fake_record, published
+from tests.support.board import columns_at, fake_model, fake_record, published
 
 
 def test_an_average_has_the_mean_of_the_curves():
@@ -86,7 +86,7 @@ def test_query_counts_come_from_the_statistics_of_the_data(tmp_path):
     view = build_task_view("PosIR-English", add_query_counts(known, counts))
     by_length = rows["PosIR-English"].rows_by_length
     assert [by_length[name].queries for name in ("all", "Q1", "Q2", "Q4")] == [800, 200, 238, 162]
-    assert all(rank is not None for rank in view.columns("Q3")["rank"]), (
+    assert all(rank is not None for rank in columns_at(view, "Q3")["rank"]), (
         "with counts there are intervals, and so ranks"
     )
     wide, narrow = (by_length[name].score for name in ("Q4", "Q1"))

@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 from posir_leaderboard.board.comparable import separate_data
-from posir_leaderboard.board.records import score_entry
+from posir_leaderboard.board.records import Exclusion, Unranked, score_entry
 from posir_leaderboard.entries import (
     MAX_BYTES,
     MAX_NAME,
@@ -25,7 +25,6 @@ from posir_leaderboard.entries import (
     origin_problems,
     read_entries,
     read_entry,
-    read_entry_json,
 )
 from posir_leaderboard.submission import build_submission
 from posir_tasks.base.errors import PosirError
@@ -206,7 +205,7 @@ def test_a_pipe_does_not_hang_and_what_may_not_be_read_is_named(file, monkeypatc
     with monkeypatch.context() as denied:
         denied.setattr(Path, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
         with pytest.raises(EntryError, match="Permission denied"):
-            read_entry_json(file)
+            read_entry(file)
     file.unlink()
     os.mkfifo(file)
     assert "is not a regular file" in refused(file)
@@ -329,9 +328,10 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
     assert "is not the row" not in " ".join(map(str, origin_problems(asked)))
     record = score_entry(asked)
-    assert record.model.name == "BAAI/bge-m3 (protocol posir)"
+    assert record.model.label == "BAAI/bge-m3 (protocol posir)"
     separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)
-    assert [shown.mark for shown in separated] == ["protocol posir", ""]
+    excluded = [Exclusion(Unranked.PROTOCOL, "posir"), None]
+    assert [shown.exclusion for shown in separated] == excluded
     differing = [
         [note for note in scored.detail["notes"] if "mteb's settings" in note]
         for scored in map(score_entry, entries)

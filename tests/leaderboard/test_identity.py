@@ -9,9 +9,11 @@ import mteb
 import pytest
 
 from posir_leaderboard.board.build import build_site
-from posir_leaderboard.board.comparable import compute_pin, write_pins
+from posir_leaderboard.board.comparable import compute_pin, format_pins
 from posir_leaderboard.board.records import REPRODUCED
 from posir_leaderboard.identity import identify_models
+from posir_tasks.models.protocols import find_protocol
+from tests.support.board import contents, read_site
 from tests.support.guessing import write_guesses
 from tests.support.hub import Failure, Store, serve_all
 
@@ -79,7 +81,8 @@ def test_another_spelling_removes_no_result_that_the_hub_knows(tmp_path, monkeyp
     """
     task = mteb.get_task("PosIR-Mini")
     write_guesses(tmp_path / "both", [task], name="honest/one", revision=COMMIT)
-    write_pins(tmp_path / "both", {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    pins = format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")})
+    (tmp_path / "both" / "pins.json").write_text(pins)
     assert build_site(tmp_path / "both", tmp_path / "site", tmp_path / "cache").results == 1
     write_guesses(tmp_path / "both", [task], name="Honest/ONE", revision=COMMIT)
     monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
@@ -123,7 +126,7 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
         }
         (folder / "model_meta.json").write_text(json.dumps(meta | described))
     write_guesses(tmp_path / REPRODUCED, [task], name="honest/one", revision=COMMIT)
-    write_pins(tmp_path, {"PosIR-Mini": compute_pin("PosIR-Mini")})
+    (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
     assert (built.results, built.unchecked, built.unranked) == (1, (), ())
     assert len(built.problems) == 3
@@ -134,3 +137,24 @@ def test_submitted_models_are_described_by_the_hub(tmp_path):
     assert "https://huggingface.co/honest/one" in pages
     assert "example.org" not in pages
     assert '"reproduced"' in pages
+
+
+def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
+    meta = mteb.get_model_meta("BAAI/bge-m3")
+    task = mteb.get_task("PosIR-Mini")
+    folder = write_guesses(tmp_path, [task], name=meta.name, revision=meta.revision)
+    experiment = folder / "experiments" / "protocol_posir"
+    experiment.mkdir(parents=True)
+    for file in folder.glob("*.json"):
+        data = json.loads(file.read_text())
+        if file.name != "model_meta.json":
+            run = data["scores"]["test"][0]["position_run"]
+            run["protocol"] = {"asked": find_protocol("posir", meta.name).asked()}
+        (experiment / file.name).write_text(json.dumps(data))
+    (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
+    built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")
+    assert (built.results, built.problems, built.unchecked) == (2, (), ())
+    assert built.unranked == (f"{meta.name} (protocol posir), PosIR-Mini: protocol posir",)
+    models = contents(read_site(tmp_path / "site"))["board"]["models"]
+    at = models["name"].index(f"{meta.name} (protocol posir)")
+    assert models["window"][at] == meta.max_tokens

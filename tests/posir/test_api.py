@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 import posir
-from posir_tasks.display.presentation import Presentable
+from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import wrap
 from tests.support.cli import invoke
 from tests.support.comparison import draw_evidence, write_run
@@ -118,7 +118,7 @@ def test_examples_run_and_what_they_return_shows_itself(
             == 0
         )
         for returned in test.globs.values():
-            if isinstance(returned, Presentable):
+            if isinstance(returned, Result):
                 check_shown(returned)
 
 
@@ -162,7 +162,7 @@ def test_what_functions_return_shows_itself_and_becomes_a_data_frame(name: str, 
 
 def check_shown(shown: object) -> None:
     """Check what a function returned in a terminal, a notebook, JSON and data frames."""
-    assert isinstance(shown, Presentable)
+    assert isinstance(shown, Result)
     tables = [table for section in shown.sections() for table in section.tables]
     assert 1 + bool(tables) <= len(repr(shown).splitlines()) <= 12
     assert repr(shown).startswith(type(shown).__name__)
@@ -187,7 +187,7 @@ def check_shown(shown: object) -> None:
         shown.title = "changed"
 
 
-def assert_well_written(shown: Presentable) -> None:
+def assert_well_written(shown: Result) -> None:
     """Check that there is one minus sign, no negative zero and one percent style, and that a legend
     has at most six lines.
     """
@@ -195,7 +195,7 @@ def assert_well_written(shown: Presentable) -> None:
     assert not re.search(r"(?<![\w.,])-0(\.0+)?(?![\d.])", text)
     assert "\N{MINUS SIGN}" not in text
     assert not re.search(r"\d\s%", text)
-    assert sum(len(wrap(paragraph, 80)) for paragraph in shown.legend()) <= 6
+    assert sum(len(wrap(paragraph, 80)) for paragraph in shown.notes) <= 6
     assert {len(decimals) for decimals in re.findall(r"nDCG@10 [-+]?\d+\.(\d+)", text)} <= {1}
 
 
@@ -228,7 +228,7 @@ def test_commands_print_what_functions_return(
     assert invoke(*command.split(), "--format", "json") == shown.to_json() + "\n"
     printed, hint = (
         invoke(*command.split()).rstrip(),
-        "\n--explain: all columns" if list(shown.explanation()) else "",
+        "\n--explain: all columns" if shown.details else "",
     )
     assert printed.partition("; --full")[0].removesuffix(".") == (str(shown) + hint).removesuffix(
         "."

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Mapping
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.published import published_records
 from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
 from posir_leaderboard.board.site import bundle_table_library
+from posir_leaderboard.board.views import View
 from posir_significance.decision import DEFAULT_MARGINS, decide_state
 from posir_significance.findings import Finding, GroupFindings, Quantity, Reason, State
 from posir_tasks.display.figures import bundle_chart_library
@@ -212,6 +214,10 @@ def hostile_names() -> list[str]:
     ]
 
 
+def columns_at(view: View, length: str) -> dict[str, list[Any]]:
+    return view.columns(length, view.differences())
+
+
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:
     view = data[f"views/{file}"]
     return (
@@ -219,6 +225,15 @@ def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str,
         if length == view["opening"]
         else data[f"lengths/{file}-{view['lengths'].index(length)}"]
     )
+
+
+def read_site(folder: Path) -> dict[str, bytes]:
+    """Return the content of every file of a site by its path."""
+    return {
+        path.relative_to(folder).as_posix(): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
 
 
 def contents(site: Mapping[str, bytes]) -> dict[str, Any]:

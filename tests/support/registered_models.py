@@ -101,7 +101,7 @@ def write_tiny_model(folder: Path, protocol: Protocol, loader: str) -> None:
     row.
     """
     tokenizer = build_tokenizer(SINGLE.get(loader, f"{START} $A {END}"))
-    size = protocol.find_number("dimensions") or 16
+    size = int(protocol.find("dimensions") or 16)
     torch.manual_seed(0)
     sizes: dict[str, Any] = {
         "vocab_size": len(tokenizer),

@@ -90,9 +90,7 @@ def build_group(
     twelfths = rng.integers(0, 12, number)
     observations = Observations(
         gains=rng.choice([0.0, 0.5, 1.0], number),
-        subsets=zeros,
         lengths=zeros,
-        documents=rows // questions,
         clusters=rows // questions,
         query=rows,
         position=twelfths,

@@ -10,8 +10,10 @@ import numpy as np
 
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, board_columns
+from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.result_schema import rounded
 from posir_tasks.values.scores import ALL, Unit
 
 #: Units of the scores that have a mean over tasks.
@@ -30,34 +32,27 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
         (),
         {},
         standing=min(record.standing for record in members),
-        mark=max(record.mark for record in members),
+        exclusion=next((record.exclusion for record in members if record.exclusion), None),
         members=members,
     )
     complete = [record.rows_by_length for record in members if not record.partial]
     if len(complete) < len(tasks):
-        partial = f"{len(complete)} of {len(tasks)} tasks"
-        return replace(average, partial=partial)
+        return replace(average, partial=f"{len(complete)} of {len(tasks)} tasks")
     shared = set(complete[0]).intersection(*complete)
     lengths = [length for length in complete[0] if length in shared]
-    rows = [
-        average_rows([by_length[length] for by_length in complete], group.name, group.power)
-        for length in lengths
-    ]
-    if average.model.published:
-        return replace(average, rows=tuple(_count_published(row, group) for row in rows))
-    return replace(average, rows=tuple(rows), detail=average_detail(members, lengths))
-
-
-def _count_published(row: BoardRow, group: Group) -> BoardRow:
-    """Complete an average of published rows with the papers' own number of queries."""
-    queries = find_query_count(group.name)
-    if queries and row.length == ALL:
-        # The papers give the exact sum, but only the average for most languages.
-        row = row.with_scores(queries=queries.number)
-    if group.power == 1:
-        # Each model has curves of other languages, so they have no average.
-        row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
-    return row
+    rows = []
+    for length in lengths:
+        row = average_rows([rows[length] for rows in complete], group.name, group.power)
+        if average.model.published and length == ALL:
+            # The papers give the exact sum, but only the average for most languages.
+            queries, _ = find_query_count(group.name)
+            row = row.with_scores(queries=queries or row.queries)
+        if average.model.published and group.power == 1:
+            # Each model has curves of other languages, so they have no average.
+            row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
+        rows.append(row)
+    detail = {} if average.model.published else average_detail(members, lengths)
+    return replace(average, rows=tuple(rows), detail=detail)
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
@@ -78,19 +73,16 @@ def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict
 
 
 def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
-    present = [panel for panel in panels if panel]
-    if len(present) < len(panels):
-        return None
     average: Columns = {}
     for name in CELL:
-        bins = zip(*(panel[name] for panel in present), strict=True)
-        combine = sum if name == "queries" else _mean
-        average[name] = [combine(values) for values in bins]
+        values = np.array([panel[name] for panel in panels if panel], float)
+        if len(values) < len(panels):
+            return None
+        if name == "queries":
+            average[name] = values.sum(axis=0).astype(int).tolist()
+        else:
+            average[name] = rounded([none_if_nan(mean) for mean in values.mean(axis=0)])
     return average
-
-
-def _mean(values: Sequence[float | None]) -> float | None:
-    return None if None in values else round(float(np.mean(values)), 6)  # type: ignore[arg-type]
 
 
 def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
@@ -108,7 +100,9 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     for column in board_columns():
         if column.unit in AVERAGED_UNITS:
             estimates = [row.estimate(column.key) for row in rows]
-            scores[column.key] = _average(estimates, power)
+            present = [estimate for estimate in estimates if estimate is not None]
+            is_known = len(present) == len(rows)
+            scores[column.key] = _average(present, power) if is_known else None
     return BoardRow(
         model=first.model,
         task=name,
@@ -119,17 +113,12 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     )
 
 
-def _average(estimates: Sequence[Estimate | None], power: int) -> Estimate | float | None:
-    present = [estimate for estimate in estimates if estimate is not None]
-    if len(present) < len(estimates):
-        return None
-    values = np.array([estimate.value for estimate in present])
+def _average(estimates: Sequence[Estimate], power: int) -> Estimate | float:
+    values = np.array([estimate.value for estimate in estimates])
     mean = float(values.mean())
-    intervals = [estimate.interval for estimate in present if estimate.interval]
-    if len(intervals) < len(present):
+    intervals = [estimate.interval for estimate in estimates if estimate.interval]
+    if len(intervals) < len(estimates):
         return mean
-    ends = np.array(intervals)
-    errors = np.abs(ends - values[:, None])
-    sums = (errors**power).sum(axis=0)
-    combined = sums ** (1 / power) / len(values)
+    errors = np.abs(np.array(intervals) - values[:, None])
+    combined = (errors**power).sum(axis=0) ** (1 / power) / len(values)
     return Estimate(mean, (mean - float(combined[0]), mean + float(combined[1])))

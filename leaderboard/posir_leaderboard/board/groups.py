@@ -5,12 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
 
 from posir_leaderboard.board.records import BoardRecord
-
-if TYPE_CHECKING:
-    from mteb.benchmarks.benchmark import Benchmark
 
 
 class Dimension(StrEnum):
@@ -51,7 +47,6 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
     from posir_tasks.tasks.posq import POSQ_TASKS
 
-    posir, cross_lingual, nano, posq = build_benchmarks()
     others = [task for name in sorted(tasks) if (task := find_language_task(name))]
     languages: dict[str, str] = {}
     pairs: dict[str, str] = {}
@@ -66,20 +61,17 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
         else:
             pairs[name] = f"{language} → {task.corpus_language.name}"
     datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
+    dimensions = (Dimension.LANGUAGE, Dimension.PAIR, Dimension.LANGUAGE, Dimension.DATASET)
+    labels = (languages, pairs, samples, datasets)
+    groups = []
+    for benchmark, dimension, of_task in zip(build_benchmarks(), dimensions, labels, strict=True):
+        members = {task.metadata.name for task in benchmark.tasks}
+        averaged = tuple(name for name in of_task if name in members)
+        description = str(benchmark.description)
+        groups.append(Group(benchmark.name, dimension, description, of_task, averaged))
     mini = PosIRMini.metadata
-    return [
-        _group(posir, Dimension.LANGUAGE, languages),
-        _group(cross_lingual, Dimension.PAIR, pairs),
-        _group(nano, Dimension.LANGUAGE, samples),
-        _group(posq, Dimension.DATASET, datasets),
-        Group(mini.name, Dimension.DATASET, str(mini.description), {mini.name: mini.name}),
-    ]
-
-
-def _group(benchmark: Benchmark, dimension: Dimension, labels: Mapping[str, str]) -> Group:
-    benchmark_tasks = {task.metadata.name for task in benchmark.tasks}
-    averaged = tuple(name for name in labels if name in benchmark_tasks)
-    return Group(benchmark.name, dimension, str(benchmark.description), labels, averaged)
+    label = {mini.name: mini.name}
+    return [*groups, Group(mini.name, Dimension.DATASET, str(mini.description), label)]
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:

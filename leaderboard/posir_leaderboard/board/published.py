@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
@@ -37,9 +37,6 @@ from posir_tasks.values.schemes import (
 )
 from posir_tasks.values.scores import ALL
 
-if TYPE_CHECKING:
-    from mteb.models import ModelMeta
-
 #: Titles of the position axes of PosQ.
 POSITIONS = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
@@ -59,6 +56,8 @@ ASSUMPTIONS = (
 )
 #: mteb's names of the architectures in the papers.
 ARCHITECTURES = {"reranker": "cross-encoder"}
+#: The queries of a task's data by length: their number, and those of each position bin.
+QueryCounts = Mapping[str, tuple[int, Sequence[int]]]
 
 
 def published_records() -> list[BoardRecord]:
@@ -70,36 +69,27 @@ def published_records() -> list[BoardRecord]:
     # The papers print names without organization; no two registered names differ in organization or
     # case alone.
     registered = {name.split("/")[-1].casefold(): meta for name, meta in MODEL_REGISTRY.items()}
-    kinds = {}
-    for system in read_posq_systems():
-        kinds[system.model] = ARCHITECTURES.get(system.architecture, system.architecture)
+    kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
     for task in published_tasks():
-        if task not in (MONOLINGUAL, CROSS_LINGUAL):
-            for name, rows in groupby(published_rows(task), key=lambda row: row.model):
-                meta = registered.get(name.casefold())
-                records.append(_build_record(name, list(rows), meta, kinds.get(name)))
+        bins: dict[tuple[str, str], list[PublishedBin]] = {}
+        for bin_ in published_bins(task):
+            bins.setdefault((bin_.model, bin_.length), []).append(bin_)
+        if task in (MONOLINGUAL, CROSS_LINGUAL):
+            continue
+        for name, group in groupby(published_rows(task), key=lambda row: row.model):
+            meta = registered.get(name.casefold())
+            described = meta.to_dict() if meta else {}
+            if kind := kinds.get(name):
+                described["model_type"] = [ARCHITECTURES.get(kind, kind)]
+            # The papers print one name in several cases.
+            full_name = str(described.get("name", name))
+            model = read_board_model(full_name.split("/")[-1], "", described, published=True)
+            rows = list(group)
+            by_length = [bins.get((name, row.length), []) for row in rows]
+            scored = tuple(map(_build_row, rows, by_length))
+            records.append(BoardRecord(model, task, scored, _build_detail(rows, by_length)))
     return records
-
-
-def _build_record(
-    name: str, rows: list[PublishedRow], registered: ModelMeta | None, kind: str | None
-) -> BoardRecord:
-    meta = registered.to_dict() if registered else {}
-    if kind:
-        meta["model_type"] = [kind]
-    # The papers print one name in several cases.
-    full_name = str(meta.get("name", name))
-    model = read_board_model(full_name.split("/")[-1], "", meta, published=True)
-    task = rows[0].task
-    bins: dict[str, list[PublishedBin]] = {}
-    for bin_ in published_bins(task):
-        if bin_.model == name:
-            bins.setdefault(bin_.length, []).append(bin_)
-    scored = tuple(_build_row(row, bins.get(row.length, [])) for row in rows)
-    lengths = [row.length for row in rows]
-    detail = dict(rounded(_build_detail(bins, lengths, rows[0])))
-    return BoardRecord(model, task, scored, detail)
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
@@ -130,21 +120,22 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
 
 
 def _build_detail(
-    bins: Mapping[str, Sequence[PublishedBin]], lengths: Sequence[str], row: PublishedRow
+    rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]
 ) -> dict[str, Any]:
-    """Return the details of a published result with its position bins by length; a length without
-    any has no panel.
+    """Return the details of a published result, given its rows and the position bins of each; a
+    length without any has no panel.
     """
-    first = next(iter(bins.values()), [])
     axes = RelativePositions().axes
+    task = rows[0].task.removesuffix(TINY)
+    first = next(filter(None, bins), [])
+    sources = dict.fromkeys([rows[0].source, *(some[0].source for some in bins if some)])
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
-    sources = dict.fromkeys([row.source, *(some[0].source for some in bins.values())])
     detail: dict[str, Any] = {
-        "lengths": [titles[length] for length in lengths] if bins else [],
+        "lengths": [titles[row.length] for row in rows] if first else [],
         "positions": [bin_.position for bin_ in first],
-        "position_title": axes.position_title,
-        "relative": True,
-        "panels": [_build_panel(bins.get(length, [])) for length in lengths] if bins else [],
+        "position_title": POSITIONS.get(task, axes.position_title),
+        "relative": task not in POSITIONS,
+        "panels": list(map(_build_panel, bins)) if first else [],
         "curves": [],
         "subsets": None,
         "data_revision": "",
@@ -152,9 +143,7 @@ def _build_detail(
         "date": None,
         "notes": [*(f"{source[0].upper()}{source[1:]}." for source in sources), ASSUMPTIONS],
     }
-    if title := POSITIONS.get(row.task.removesuffix(TINY)):
-        detail |= {"relative": False, "position_title": title}
-    return detail
+    return dict(rounded(detail))
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
@@ -169,15 +158,6 @@ def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
         rows.append((bin_.queries, bin_.ndcg_at_10, *interval))
     columns = zip(CELL, zip(*rows, strict=True), strict=False)
     return {name: list(column) for name, column in columns} or None
-
-
-@dataclass(frozen=True)
-class QueryCounts:
-    """The queries of a task's data by length, `all` lengths first."""
-
-    queries: Mapping[str, int]
-    bins: Mapping[str, Sequence[int]]
-    """Queries of each position bin."""
 
 
 class StatisticsRow(BaseModel):
@@ -198,7 +178,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
     """Return the counts of each task whose statistics are in a file, the output of `posir stats
     TASK --format json`.
     """
-    counts = {}
+    counts: dict[str, QueryCounts] = {}
     for file in files:
         try:
             statistics = StatisticsFile.model_validate(read_json(file))
@@ -214,22 +194,22 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
             )
         # A query of PosIR is in one bin of one length.
         total = statistics.rows[-1]
-        by_length = {length: sum(bins) for length, bins in total.histogram.items()}
-        counts[statistics.dataset] = QueryCounts(by_length | {ALL: total.queries}, total.histogram)
+        of_task = {length: (sum(bins), bins) for length, bins in total.histogram.items()}
+        of_task[ALL] = (total.queries, total.histogram.get(ALL, []))
+        counts[statistics.dataset] = of_task
     return counts
 
 
 def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
     """Return the counts of each task of which there is a complete result on the published data."""
-    counts = {}
+    counts: dict[str, QueryCounts] = {}
     for record in results:
         if record.comparable and not record.local and record.detail["panels"]:
-            queries = {row.length: row.queries for row in record.rows if row.queries is not None}
-            bins = {}
-            for length in queries:
-                if panel := record.find_detail("panels", length):
-                    bins[length] = panel["queries"]
-            counts[record.task] = QueryCounts(queries, bins)
+            counts[record.task] = {
+                row.length: (row.queries, panel["queries"])
+                for row in record.rows
+                if row.queries is not None and (panel := record.find_detail("panels", row.length))
+            }
     return counts
 
 
@@ -243,20 +223,19 @@ def add_query_counts(
     in each of P bins, the unweighted mean m of the bins has a variance of at most m (1 - m) / (P
     n).
     """
-    return [
-        replace(record, rows=tuple(_count_row(row, counts.get(record.task)) for row in record.rows))
-        for record in published
-    ]
-
-
-def _count_row(row: BoardRow, counts: QueryCounts | None) -> BoardRow:
-    bins = counts.bins.get(row.length, ()) if counts else ()
-    filled = [count for count in bins if count]
-    is_mean = row.length == ALL
-    key = "ndcg_at_10" if is_mean else "ndcg_at_10_as_published"
-    score = row.estimate(key)
-    if counts is None or score is None or not filled:
-        return row
-    queries = counts.queries[row.length]
-    interval = wilson_interval(score.value, queries if is_mean else len(filled) * min(filled))
-    return row.with_scores(queries=queries).with_scores(**{key: Estimate(score.value, interval)})
+    records = []
+    for record in published:
+        of_task = counts.get(record.task, {})
+        rows = []
+        for row in record.rows:
+            queries, bins = of_task.get(row.length, (0, ()))
+            filled = [count for count in bins if count]
+            key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
+            score = row.estimate(key)
+            if score and filled:
+                number = queries if row.length == ALL else len(filled) * min(filled)
+                interval = wilson_interval(score.value, number)
+                row = row.with_scores(queries=queries, **{key: Estimate(score.value, interval)})
+            rows.append(row)
+        records.append(replace(record, rows=tuple(rows)))
+    return records

@@ -42,11 +42,6 @@ class MeanByCluster:
     freedom: float
     """Degrees of freedom: 1 / sum of the squared shares of the clusters, minus 1."""
 
-    @property
-    def mean(self) -> float:
-        """nDCG@10, the mean over queries."""
-        return float(self.gains.mean())
-
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     """Return nDCG@10, the mean over queries, over all lengths, then in each length bucket.
@@ -59,23 +54,19 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
     members = [np.ones(len(observations.gains), bool)]
     if lengths > 1:
         members += [observations.lengths == length for length in range(lengths)]
-    return [
-        _mean_by_cluster(digest, observations.gains[some], observations.clusters[some])
-        for some in members
-    ]
-
-
-def _mean_by_cluster(
-    queries: str, gains: Floats, clusters: NDArray[np.int64]
-) -> MeanByCluster | None:
-    _, cluster = np.unique(clusters, return_inverse=True)
-    if len(gains) == 0 or cluster.max() == 0:
-        return None
-    centered = (gains - gains.mean()) / len(gains)
-    deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
-    shares = np.bincount(cluster) / len(gains)
-    freedom = max(1 / float(shares @ shares) - 1, 1.0)
-    return MeanByCluster(queries, gains, deviations, freedom)
+    means: list[MeanByCluster | None] = []
+    for some in members:
+        gains = observations.gains[some]
+        names, cluster = np.unique(observations.clusters[some], return_inverse=True)
+        if len(names) < 2:
+            means.append(None)
+            continue
+        centered = (gains - gains.mean()) / len(gains)
+        deviations: Floats = np.bincount(cluster, weights=centered).astype(np.float64)
+        shares = np.bincount(cluster) / len(gains)
+        freedom = max(1 / float(shares @ shares) - 1, 1.0)
+        means.append(MeanByCluster(digest, gains, deviations, freedom))
+    return means
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +99,17 @@ class PairedDifferences:
         """Return half the width of the interval of each difference, shape (k, k)."""
         widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
         return widths
+
+    def read_change(self, row: int, column: int) -> tuple[Estimate | None, ChangeState | None]:
+        """Return the difference of two models with its interval, and its state; None where they are
+        not paired.
+        """
+        if not self.paired[row, column]:
+            return None, None
+        value = float(self.values[row, column])
+        half = float(self.half_widths()[row, column])
+        state = ChangeState(self.states()[row, column])
+        return Estimate(value, (value - half, value + half)), state
 
     def is_before(self) -> Mask:
         """Return whether the row's model is better than the column's, in all pairs jointly."""

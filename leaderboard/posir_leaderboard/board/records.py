@@ -9,17 +9,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from enum import StrEnum
 from functools import cache, cached_property
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any
 
 from pydantic import (
     BaseModel,
-    BeforeValidator,
-    ConfigDict,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
-    WrapValidator,
+    field_validator,
 )
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
@@ -41,14 +40,13 @@ from posir_report.tables import describe_places, truncation_notes
 from posir_significance import messages
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import Quantity, State
+from posir_significance.findings import State
 from posir_tasks.base.digests import digest
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
-from posir_tasks.results import SubsetResult
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import average_vectors, identify_data, rounded
@@ -57,10 +55,8 @@ from posir_tasks.values.scores import ScoreInfo, flatten, prefix_scores
 
 #: Columns of the cells of a curve.
 CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-
 #: Latest date that can be written in years of four digits.
 LAST_DATE = 253_402_300_799
-
 #: Columns that the table is drawn and ranked by, whatever score they are.
 DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
 #: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a
@@ -84,40 +80,59 @@ KINDS = {
 }
 #: Longest license and longest address that are shown.
 MAX_TEXT = 300
-
-
-def _none_if_invalid(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    try:
-        return validate(value)
-    except ValidationError:
-        return None
-
-
-def _read_whole_float(value: Any) -> Any:
-    return int(value) if isinstance(value, float) and value.is_integer() else value
-
-
-T = TypeVar("T")
-#: None if invalid: a submitter's metadata is not trusted.
-Known = Annotated[T | None, WrapValidator(_none_if_invalid)]
-#: mteb writes some counts as floats.
-Count = Annotated[int, BeforeValidator(_read_whole_float), Field(gt=0, lt=2**53)]
+Count = Annotated[int, Field(gt=0, lt=2**53)]
 
 
 class Metadata(BaseModel):
     """The fields of mteb's `model_meta.json` that are shown; None if missing or invalid."""
 
-    model_config = ConfigDict(strict=True)
-
-    model_type: Known[list[Any]] = None
-    n_parameters: Known[Count] = None
-    max_tokens: Known[Count] = None
-    embed_dim: Known[Count | list[Known[Count]]] = None
-    open_weights: Known[bool] = None
-    license: Known[Annotated[str, Field(min_length=1)]] = None
-    reference: Known[
+    model_type: list[Any] | None = None
+    n_parameters: Count | None = None
+    max_tokens: Count | None = None
+    embed_dim: Count | list[Count] | None = None
+    open_weights: Annotated[bool, Field(strict=True)] | None = None
+    license: Annotated[str, Field(min_length=1)] | None = None
+    reference: (
         Annotated[str, Field(max_length=MAX_TEXT, pattern=r"^https://[^\s<>\"'\\^`{|}\x00-\x20]+$")]
-    ] = None
+        | None
+    ) = None
+
+    @field_validator("*", mode="wrap")
+    @classmethod
+    def _ignore_invalid(cls, value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return validate(value)
+        except ValidationError:
+            return None
+
+
+class Unranked(StrEnum):
+    """Why a result is not ranked."""
+
+    NOT_PINNED = "not_pinned"
+    """The data of a submitted result have no pin."""
+    OTHER_CONTENT = "other_content"
+    """Its data have the revision of a pin, but not its content."""
+    PAPERS_DATA = "papers_data"
+    """A published result, next to results on other data."""
+    PROTOCOL = "protocol"
+    """It was run with the protocol of a paper."""
+    OTHER_MEAN = "other_mean"
+    """A published row of a length, which has another mean than the others."""
+
+
+@dataclass(frozen=True)
+class Exclusion:
+    """The reason why a result is not ranked."""
+
+    reason: Unranked
+    name: str = ""
+    """The revision of the pin, or the paper."""
+
+    @property
+    def label(self) -> str:
+        """The reason as the page shows it."""
+        return messages.BOARD_UNRANKED[self.reason].format(self.name)
 
 
 @dataclass(frozen=True)
@@ -149,6 +164,11 @@ class BoardModel:
         return self.name, self.revision
 
     @property
+    def label(self) -> str:
+        """The name, with the paper whose protocol it was run with."""
+        return f"{self.name} (protocol {self.paper})" if self.paper else self.name
+
+    @property
     def origin(self) -> str | None:
         """`local` or `endpoint` for a model that visitors cannot run; such results are not
         submitted.
@@ -158,7 +178,7 @@ class BoardModel:
     @property
     def short_name(self) -> str:
         """The name without its organization or folder."""
-        return self.name.split("/")[-1] or self.name
+        return self.label.split("/")[-1] or self.label
 
     @property
     def id(self) -> str:
@@ -167,9 +187,8 @@ class BoardModel:
 
         The Hub's names differ in more than case, and the papers write one name in several cases.
         """
-        return digest(
-            "published" if self.published else "result", self.name.casefold(), self.revision, size=6
-        ).hex()
+        kind = "published" if self.published else "result"
+        return digest(kind, self.label.casefold(), self.revision, size=6).hex()
 
 
 def read_board_model(
@@ -211,8 +230,8 @@ class BoardRow(ReportRow):
         """
         if self.findings is not None:
             return (self.findings.state,)
-        states = tuple(state for state, _ in Counter(self.task_states).most_common())
-        return states or (State.NOT_TESTED,)
+        counts = Counter(self.task_states or [State.NOT_TESTED])
+        return tuple(state for state, _ in counts.most_common())
 
     @property
     def state_label(self) -> str:
@@ -221,20 +240,6 @@ class BoardRow(ReportRow):
             return messages.label_state(self.findings)
         margin = DEFAULT_MARGINS.position_effect
         return messages.count_task_states(self.task_states or self.states, margin)
-
-    @property
-    def parts(self) -> list[tuple[str, str]]:
-        """The answer below nDCG@10 and the position effect, which are columns: a title and a
-        sentence for each part; empty without findings.
-        """
-        if self.findings is None:
-            return []
-        return list(messages.iterate_answer(self.findings, self.task))[2:]
-
-    @property
-    def code(self) -> str:
-        """The commands of the next steps, a line each."""
-        return "\n".join(build_commands(self.findings, self.reference)) if self.findings else ""
 
     def verdict_columns(self) -> dict[str, Any]:
         """Return the columns of the verdict, as of a row of a report; a published row is not
@@ -256,13 +261,6 @@ class BoardRow(ReportRow):
         no other.
         """
         return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
-
-    @property
-    def estimates(self) -> dict[Quantity, Estimate | None]:
-        """The score, and the position effect or, without one, start minus end."""
-        effect = Quantity.POSITION_EFFECT if self.position_effect else Quantity.START_MINUS_END
-        shift = self.position_effect or self.difference
-        return {Quantity.NDCG_AT_10: self.score, effect: shift}
 
     @classmethod
     def of_report(cls, row: ReportRow) -> BoardRow:
@@ -300,10 +298,8 @@ class BoardRecord:
     """
     standing: str = ""
     """The origin of a submitted result; empty of one's own and of published ones."""
-    mark: str = ""
-    """The reason why it is not ranked, such as `data not pinned`; empty if it is. Set when a board
-    is built.
-    """
+    exclusion: Exclusion | None = None
+    """The reason why it is not ranked; None if it is. Set when a board is built."""
     base_task: str = ""
     """The name without the data of a task that is named by its data; empty of others. Set when a
     board is built.
@@ -315,7 +311,7 @@ class BoardRecord:
     @property
     def comparable(self) -> bool:
         """Whether it is ranked among the others."""
-        return not self.partial and not self.mark
+        return not self.partial and self.exclusion is None
 
     @property
     def results(self) -> tuple[BoardRecord, ...]:
@@ -330,8 +326,7 @@ class BoardRecord:
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
-        ranks = DocumentRanks.from_json(self.document_ranks["ranks"], axes)
-        means = means_by_cluster(ranks)
+        means = means_by_cluster(DocumentRanks.from_json(self.document_ranks["ranks"], axes))
         return {row.length: mean for row, mean in zip(self.rows, means, strict=True) if mean}
 
     @cached_property
@@ -378,7 +373,7 @@ def score_entry(entry: Entry) -> BoardRecord:
     (summary,) = summarize(entry.subsets)
     model = read_board_model(entry.model, entry.revision, entry.meta)
     if entry.paper is not None:
-        model = replace(model, name=f"{model.name} (protocol {entry.paper})", paper=entry.paper)
+        model = replace(model, paper=entry.paper)
     rows = build_rows(summary)
     subsets = len(summary.subsets)
     partial = f"{subsets} of {subsets + len(summary.missing)} subsets" if summary.missing else ""
@@ -396,18 +391,21 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     """Build the contents of the model's own page on a task, apart from the rows."""
     strips = [row.build_strip(summary.model) for row in rows]
     axes = summary.profile.axes
-    cells = build_cells(summary)
-    panels = [_select_cells(cells, title) for title in axes.length_titles]
     lengths = list(axes.length_titles)
+    panels = [_select_cells(build_cells(summary), title) for title in lengths]
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-        bins = [row.score_columns() for row in build_bin_rows(summary)]
-        panels.insert(0, _cell_columns(bins))
+        panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))
     places = describe_places(summary)
     notes = [messages.describe_several_places(places)] if places else []
     notes += truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
+    subsets = None
+    if len(entry.subsets) > 1:
+        scored = [build_rows(summarize([subset])[0])[0] for subset in entry.subsets]
+        names = [subset.subset for subset in entry.subsets]
+        subsets = {"name": names, **row_columns(list(map(BoardRow.of_report, scored)))}
     return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": lengths,
@@ -416,7 +414,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "relative": axes.equal_bins,
         "panels": panels,
         "curves": merge_panels(summary),
-        "subsets": _score_subsets(entry.subsets) if len(entry.subsets) > 1 else None,
+        "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
@@ -424,15 +422,6 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "several_places": places and places["queries"],
         "notes": notes,
     }
-
-
-def _score_subsets(subsets: Sequence[SubsetResult]) -> Columns:
-    """Score each subset by itself, over all lengths."""
-    rows = []
-    for subset in subsets:
-        (summary,) = summarize([subset])
-        rows.append(BoardRow.of_report(build_rows(summary)[0]))
-    return {"name": [subset.subset for subset in subsets], **row_columns(rows)}
 
 
 def read_date(seconds: object) -> str | None:
@@ -449,7 +438,6 @@ def _cell_columns(cells: Sequence[Mapping[str, Any]]) -> Columns:
 
 
 def _select_cells(cells: Iterable[ProfileCell], length: str) -> Columns:
-    """Return the cells of a length as columns."""
     return _cell_columns([cell.columns() for cell in cells if cell.length == length])
 
 
@@ -459,19 +447,17 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     """
     axes = summary.profile.axes
     counts = summary.profile.counts.sum(axis=2)
-    sparse = [bool(queries.any()) and is_sparse(axes, queries) for queries in counts]
-    cells = build_curve_cells(summary) if any(sparse) else ()
-    panels = [
-        _select_cells(cells, title) if is_merged else None
-        for title, is_merged in zip(axes.length_titles, sparse, strict=True)
-    ]
-    if len(panels) == 1:
-        return panels
-    pooled = None
-    if is_sparse(axes, counts.sum(axis=0)):
-        (pooled_cells,) = pool_curve_cells([summary])
-        pooled = _cell_columns([cell.columns() for cell in pooled_cells])
-    return [pooled, *panels]
+    cells = build_curve_cells(summary)
+    panels: list[Columns | None] = []
+    for title, queries in zip(axes.length_titles, counts, strict=True):
+        is_merged = queries.any() and is_sparse(axes, queries)
+        panels.append(_select_cells(cells, title) if is_merged else None)
+    if len(panels) > 1:
+        pooled = None
+        if is_sparse(axes, counts.sum(axis=0)):
+            pooled = _select_cells(pool_curve_cells([summary])[0], ALL_LENGTHS)
+        panels.insert(0, pooled)
+    return panels
 
 
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
@@ -493,12 +479,12 @@ def _cells(row: BoardRow) -> dict[str, Any]:
     for column in board_columns():
         cells |= flatten(page_key(column), row.scores.get(column.key))
     cells |= row.verdict_columns() | flatten("score", row.score)
-    return cells | {
-        "states": list(row.states),
-        "state_label": row.state_label,
-        "parts": row.parts,
-        "code": row.code,
-    }
+    cells |= {"states": list(row.states), "state_label": row.state_label, "parts": [], "code": ""}
+    if row.findings is not None:
+        # nDCG@10 and the position effect are columns of their own.
+        cells["parts"] = list(messages.iterate_answer(row.findings, row.task))[2:]
+        cells["code"] = "\n".join(build_commands(row.findings, row.reference))
+    return cells
 
 
 def page_key(column: ScoreInfo) -> str:
@@ -511,7 +497,7 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
-    """Return every declared score of every model, task and length."""
+    """Return every declared score of every model, task and length, compressed."""
     taken = (*RUN, *UNDECLARED)
     declared = [name for column in known_columns() for name in column_names(column, column.key)]
     names = (*prefix_scores(dict.fromkeys(declared), taken), *UNDECLARED)
@@ -525,7 +511,7 @@ def scores_csv(records: Iterable[BoardRecord]) -> bytes:
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
     """Return nDCG@10, its interval and the queries of every position bin of every model, task and
-    length.
+    length, compressed.
     """
     lines = []
     for record in records:
@@ -538,8 +524,7 @@ def positions_csv(records: Iterable[BoardRecord]) -> bytes:
 
 def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
     model = record.model
-    data_revision = record.detail["data_revision"]
-    return (model.name, model.revision, model.published, record.task, data_revision, length)
+    return (model.label, model.revision, model.published, record.task, record.data_revision, length)
 
 
 def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:

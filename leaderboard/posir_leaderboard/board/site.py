@@ -30,7 +30,7 @@ from posir_leaderboard.board.records import (
 from posir_leaderboard.board.views import View, bound_lengths, build_views, find_opening, read_strip
 from posir_significance import messages
 from posir_significance.decision import DEFAULT_MARGINS
-from posir_significance.findings import ChangeState, State
+from posir_significance.findings import ChangeState, Quantity, State
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
@@ -64,17 +64,11 @@ PREVIEW = "preview.png"
 PAGE = 20
 #: Pictures of models in the preview.
 PICTURES = 3
-#: The view of a board without any.
-EMPTY: dict[str, Any] = {
-    "models": [],
-    "partial": [],
-    "columns": {"score": [], "other_data": [], "headline": [messages.BOARD["empty"]], "lead": []},
-}
 #: Fields of a score's declaration, from which the page makes its columns.
 COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
 #: Fields of a model that the page shows.
 MODEL = (
-    "name", "revision", "published", "origin",
+    "revision", "published", "origin",
     "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference",
 )  # fmt: skip
 
@@ -88,33 +82,44 @@ def render_site(
 ) -> Site:
     """Return every file of the site by its path.
 
-    There is at most one record for each model and task, and tasks in no group get their own. The
-    repository takes submissions; `url` is where the site will be, which link previews need.
+    There is at least one record, at most one for each model and task, and tasks in no group get
+    their own. The repository takes submissions; `url` is where the site will be, which link
+    previews need.
     """
-    ordered = sorted(records, key=_order_records)
+    by_task = sorted(records, key=lambda record: record.task)
+    ordered = sorted(by_task, key=lambda record: (record.model.label.casefold(), record.model.id))
+    groups = add_other_tasks(groups, (record.task for record in ordered))
+    views = {group.name: list(build_views(group, ordered)) for group in groups}
+    opened = find_opening([view for of_group in views.values() for view in of_group])
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
         site[name] = _static(name)
-    data = dict(build_data(ordered, groups))
+    data = dict(build_data(ordered, groups, views))
     for name, value in data.items():
         site[f"data/{name}.js"] = data_file(name, value)
     site["scores.csv.gz"] = scores_csv(ordered)
     site["positions.csv.gz"] = positions_csv(ordered)
-    opened = data["board"]["opening_file"]
-    if opened:
-        scripts.insert(1, f"data/{opened}.js")
+    site[PREVIEW] = draw_preview(opened)
+    file = f"views/{opened.id}"
     # In execution order, with the view that the page opens with.
-    scripts = ["lib/datatables.js", scripts[0], INDEX, *scripts[1:]]
+    scripts = ["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]]
+    view = data[file]
     models = data["board"]["models"]
-    view = data[opened] if opened else EMPTY
+    columns = view["columns"]
+    # By descending score, those that are not ranked last.
+    marks = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
+    keys = [(bool(partial or other), -(score or 0)) for partial, other, score in marks]
+    digest = hashlib.sha256()
+    for path, body in sorted(site.items()):
+        digest.update(hashlib.sha256(path.encode() + body).digest())
     environment = Environment(
         loader=PackageLoader("posir_leaderboard.board", "static"),
         autoescape=True,
         undefined=StrictUndefined,
     )
     page = environment.get_template("index.html").render(
-        build=_digest_site(site),
+        build=digest.hexdigest()[:12],
         scripts=scripts,
         version=version("posir"),
         repository=repository or "ORG/RESULTS",
@@ -122,7 +127,7 @@ def render_site(
         citations=(POSIR, POSQ),
         models=models,
         view=view,
-        order=_order_rows(view)[:PAGE],
+        order=sorted(range(len(keys)), key=keys.__getitem__)[:PAGE],
         published=any(models["published"][at] for at in view["models"]),
         untested=UNTESTED,
         percent=format_percent,
@@ -130,26 +135,6 @@ def render_site(
     )
     # A name may be no valid Unicode.
     return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
-
-
-def _order_records(record: BoardRecord) -> tuple[str, ...]:
-    model = record.model
-    return model.name.casefold(), model.revision, model.id, record.task
-
-
-def _order_rows(view: Mapping[str, Any]) -> list[int]:
-    """Return the rows of a view by descending score, those that are not ranked last."""
-    columns = view["columns"]
-    marks = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
-    keys = [(bool(partial or other), -(score or 0)) for partial, other, score in marks]
-    return sorted(range(len(keys)), key=keys.__getitem__)
-
-
-def _digest_site(site: Site) -> str:
-    digest = hashlib.sha256()
-    for path, body in sorted(site.items()):
-        digest.update(hashlib.sha256(path.encode() + body).digest())
-    return digest.hexdigest()[:12]
 
 
 def _static(name: str) -> bytes:
@@ -170,15 +155,15 @@ def data_file(name: str, value: Any) -> bytes:
 
 
 def build_data(
-    records: Sequence[BoardRecord], groups: Sequence[Group]
+    records: Sequence[BoardRecord], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the name and content of every data file, from records that are grouped by model."""
-    groups = add_other_tasks(groups, (record.task for record in records))
+    """Yield the name and content of every data file, from records that are grouped by model and
+    the views of each group.
+    """
     by_model: dict[str, list[BoardRecord]] = {}
     for record in records:
         by_model.setdefault(record.model.id, []).append(record)
     indices = {name: index for index, name in enumerate(by_model)}
-    views = {group.name: list(build_views(group, records)) for group in groups}
     # If a model's files describe it differently, the first description is used.
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
@@ -186,11 +171,12 @@ def build_data(
     averages: dict[str, dict[str, Any]] = {name: {} for name in by_model}
     for group, of_group in views.items():
         for view in of_group:
-            yield f"views/{view.id}", view.to_json(indices)
+            differences = view.differences()
+            yield f"views/{view.id}", view.to_json(indices, differences)
             for at, length in enumerate(view.lengths):
                 if length != view.opening_length:
-                    yield f"lengths/{view.id}-{at}", view.columns(length)
-            yield f"differences/{view.id}", view.differences_json(indices)
+                    yield f"lengths/{view.id}-{at}", view.columns(length, differences)
+            yield f"differences/{view.id}", view.differences_json(indices, differences)
             if view.average:
                 for average in view.rows:
                     averages[average.model.id][group] = _page_of(average)
@@ -208,23 +194,51 @@ def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> dict[str, Any]:
     """Build what the page loads first: the declared columns, the models and the choices."""
-    every = [view for of_group in views.values() for view in of_group]
-    opening = find_opening(every)
-    times = Counter(model.name for model in models if not model.published)
+    names = [model.label for model in models]
+    times = Counter(model.label for model in models if not model.published)
     labels = []
     for model in models:
         # With its revision if there are results of several revisions.
-        is_repeated = not model.published and times[model.name] > 1
-        labels.append(f"{model.name} @ {model.revision[:12]}" if is_repeated else model.name)
-    columns = [
-        {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
-        for column in board_columns()
-    ]
+        is_repeated = not model.published and times[model.label] > 1
+        labels.append(f"{model.label} @ {model.revision[:12]}" if is_repeated else model.label)
+    described = []
+    opening = None
+    opened = find_opening([view for of_group in views.values() for view in of_group])
+    for group in groups:
+        of_group = views[group.name]
+        if opened in of_group:
+            opening = group.name
+        choices = []
+        for view in of_group:
+            label = view.label if view.data == view.name else f"{view.label}, local data"
+            models_in_view = len(view.rows)
+            choices.append(
+                {
+                    "name": view.name,
+                    "label": label,
+                    "data": view.data,
+                    "file": view.id,
+                    "models": models_in_view,
+                    "average": view.average,
+                    "averaged": view.averaged,
+                }
+            )
+        described.append(
+            {
+                "name": group.name,
+                "dimension": group.dimension,
+                "opening": find_opening(of_group).name if of_group else None,
+                "description": group.description,
+                "views": choices,
+            }
+        )
     margins = DEFAULT_MARGINS
     return {
-        "opening": next((name for name, some in views.items() if opening in some), None),
-        "opening_file": opening and f"views/{opening.id}",
-        "columns": columns,
+        "opening": opening,
+        "columns": [
+            {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
+            for column in board_columns()
+        ],
         "states": {state: messages.name_state(state, margins.position_effect) for state in State},
         "changes": {
             state[0]: messages.name_change(state, margins.ndcg_at_10) for state in ChangeState
@@ -233,32 +247,11 @@ def _build_index(
         "lengths": bound_lengths(),
         "models": {
             "id": [model.id for model in models],
+            "name": names,
             "label": labels,
             **{name: [getattr(model, name) for model in models] for name in MODEL},
         },
-        "groups": [_describe_group(group, views[group.name]) for group in groups],
-    }
-
-
-def _describe_group(group: Group, views: Sequence[View]) -> dict[str, Any]:
-    opening = find_opening(views)
-    return {
-        "name": group.name,
-        "dimension": group.dimension,
-        "opening": opening and opening.name,
-        "description": group.description,
-        "views": [
-            {
-                "name": view.name,
-                "label": view.label if view.data == view.name else f"{view.label}, local data",
-                "data": view.data,
-                "file": view.id,
-                "models": len(view.rows),
-                "average": view.average,
-                "averaged": view.averaged,
-            }
-            for view in views
-        ],
+        "groups": described,
     }
 
 
@@ -293,22 +286,18 @@ def cached_chart_library(folder: Path) -> str:
     return file.read_text(encoding="utf-8")
 
 
-def draw_preview(groups: Sequence[Group], records: Sequence[BoardRecord]) -> bytes:
-    """Return a PNG of the three best models with known positions of the first view; of an empty
-    leaderboard, a title alone.
-    """
-    views = [view for group in groups for view in build_views(group, records)]
-    view = find_opening(views) or View("", ())
+def draw_preview(view: View) -> bytes:
+    """Return a PNG of the three best models with known positions of a view."""
     length = view.opening_length
     strips = []
     for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
         if row and row.score:
             label = row.state_label if row.findings or row.task_states else ""
-            lines = messages.caption_model(row.estimates, label)
-            if strip := read_strip(record, length, *lines):
+            effect = Quantity.POSITION_EFFECT if row.position_effect else Quantity.START_MINUS_END
+            shift = row.position_effect or row.difference
+            estimates = {Quantity.NDCG_AT_10: row.score, effect: shift}
+            if strip := read_strip(record, length, messages.caption_model(estimates, label)):
                 strips.append((row.score.value, strip))
     best = sorted(strips, key=itemgetter(0), reverse=True)[:PICTURES]
-    source = ""
-    if best:
-        source = f"{view.data}, {view.describe_documents(length)}."
+    source = f"{view.data}, {view.describe_documents(length)}." if best else ""
     return render_png(draw_card([strip for _, strip in best], "PosIR leaderboard", source))

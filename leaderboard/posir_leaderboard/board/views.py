@@ -11,6 +11,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posir_leaderboard.board.averages import average_records
 from posir_leaderboard.board.groups import Dimension, Group
@@ -21,7 +22,14 @@ from posir_leaderboard.board.ranks import (
     paired_differences,
     rank_ranges,
 )
-from posir_leaderboard.board.records import BoardRecord, BoardRow, Columns, row_columns
+from posir_leaderboard.board.records import (
+    BoardRecord,
+    BoardRow,
+    Columns,
+    Exclusion,
+    Unranked,
+    row_columns,
+)
 from posir_psi.scores import none_if_nan
 from posir_published.rows import find_query_count
 from posir_significance import messages
@@ -41,13 +49,14 @@ MAX_PAIRED = 40
 #: Ranked models up to which the heading describes the findings on each.
 MAX_DESCRIBED = 3
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
-#: The reason why a published row is not ranked among those of one's own, at a length where they
-#: have other means.
-OTHER_MEAN = "mean over positions"
 #: States that are no verdict.
 UNDECIDED = {State.INCONCLUSIVE, State.NOT_TESTED}
 #: Separates the names in a heading, which the page isolates, from the text around them.
 NAME_MARK = "\0"
+#: The differences between the models of a view by length.
+Differences = Mapping[str, PairedDifferences]
+#: The scores of models by their place in a view.
+Scores = Mapping[int, Estimate]
 #: The columns of a curve.
 CURVE = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 
@@ -74,17 +83,19 @@ class View:
     @cached_property
     def lengths(self) -> list[str]:
         """Names of the lengths, all of them together first."""
-        lengths: dict[str, BoardRow] = {}
-        for record in self.rows:
-            lengths |= record.rows_by_length
-        return list(lengths) or [ALL]
+        return list(dict.fromkeys(row.length for record in self.rows for row in record.rows)) or [
+            ALL
+        ]
 
-    @property
+    @cached_property
     def opening_length(self) -> str:
         """Name of the length that is shown first: the first with a verdict, of own results all;
         else the longest documents.
         """
-        return next(filter(self.has_verdict, self.lengths), self.lengths[0 if self.own else -1])
+        for length in self.lengths:
+            if any(row and not UNDECIDED.issuperset(row.states) for row in self.rows_at(length)):
+                return length
+        return self.lengths[0 if self.own else -1]
 
     @property
     def own(self) -> bool:
@@ -94,18 +105,14 @@ class View:
     @property
     def opening_order(self) -> tuple[bool, bool, bool]:
         """Sort key of what opens first: a view with a verdict, with own results, of one task."""
-        return not any(map(self.has_verdict, self.lengths)), not self.own, self.average
+        states = {state for record in self.rows for row in record.rows for state in row.states}
+        return states <= UNDECIDED, not self.own, self.average
 
     def rows_at(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
-    def has_verdict(self, length: str) -> bool:
-        """Tell whether a result has a verdict on its bias at a length."""
-        rows = self.rows_at(length)
-        return any(row and not UNDECIDED.issuperset(row.states) for row in rows)
-
-    def to_json(self, indices: Mapping[str, int]) -> dict[str, Any]:
+    def to_json(self, indices: Mapping[str, int], differences: Differences) -> dict[str, Any]:
         """Return the view as columns, one entry per model, given each model id's index in the list
         of all models.
 
@@ -113,35 +120,36 @@ class View:
         the page loads when needed.
         """
         results = [result for record in self.rows for result in record.results]
-        revisions = Counter(result.data_revision for result in results)
         # The papers name no revision, and give some numbers of queries only approximately.
-        del revisions[""]
-        published_count = find_query_count(self.name)
-        dates = [
-            (result.detail["date"], result.task, result.model.id)
-            for result in results
-            if result.detail.get("date")
-        ]
-        date, task, model = max(dates, default=("", "", ""))
+        revisions = Counter(result.data_revision for result in results if result.data_revision)
+        count, is_exact = find_query_count(self.name)
+        newest = None
+        dated = [result for result in results if result.detail.get("date")]
+        if dated:
+            latest = max(dated, key=lambda result: (result.detail["date"], result.task))
+            model = indices[latest.model.id]
+            newest = {"model": model, "task": latest.task, "date": latest.detail["date"]}
         return {
             "models": [indices[record.model.id] for record in self.rows],
             "partial": [record.partial for record in self.rows],
             "standing": [record.standing for record in self.rows],
-            "approximate": published_count is not None and not published_count.exact,
+            "approximate": count is not None and not is_exact,
             "name": self.name,
             "lengths": self.lengths,
             "opening": self.opening_length,
-            "columns": self.columns(self.opening_length),
-            "scores": {
-                length: [record.read_score(length) for record in self.rows]
-                for length in self.lengths
-            },
+            "columns": self.columns(self.opening_length, differences),
+            "scores": {length: self._list_scores(length) for length in self.lengths},
             "revisions": dict(sorted(revisions.items())),
             "about": [describe_result(record) for record in self.rows],
-            "newest": {"model": indices[model], "task": task, "date": date} if date else None,
+            "newest": newest,
         }
 
-    def columns(self, length: str) -> Columns:
+    def _list_scores(self, length: str) -> list[float | None]:
+        scores = [row.score if row else None for row in self.rows_at(length)]
+        values: list[float | None] = rounded([score.value if score else None for score in scores])
+        return values
+
+    def columns(self, length: str, differences: Differences) -> Columns:
         """Return the columns of one length, with rank ranges and, for each model, how many ranked
         ones it is paired with.
 
@@ -151,35 +159,32 @@ class View:
         rows = self.rows_at(length)
         ranked = self.ranked_rows(length)
         scores = [row.score if row else None for row in ranked]
-        differences = self.differences(length)
+        paired = differences[length]
         has_interval = [score is not None and score.interval is not None for score in scores]
-        letters = np.where(differences.paired, differences.states().astype("U1"), "-")
-        heading, lead = self.write_heading(length, differences)
+        letters = np.where(paired.paired, paired.states().astype("U1"), "-")
+        heading, lead = self.write_heading(length, paired)
+        labels = []
+        strips = []
+        for record, row, rank in zip(self.rows, rows, ranked, strict=True):
+            exclusion = record.exclusion
+            if record.comparable and row and not rank:
+                exclusion = Exclusion(Unranked.OTHER_MEAN)
+            labels.append(exclusion.label if exclusion else "")
+            glyph = record.find_detail("strips", length)
+            if not glyph and (strip := read_strip(record, length, ("",))):
+                glyph = draw_glyph(strip)
+            strips.append(glyph)
         return {
             **row_columns(rows),
-            "other_data": [
-                record.mark or (OTHER_MEAN if record.comparable and row and not rank else "")
-                for record, row, rank in zip(self.rows, rows, ranked, strict=True)
-            ],
-            "strip": self.strips(length),
+            "other_data": labels,
+            "strip": strips,
             "changes": [None if set(line) == {"-"} else "".join(line) for line in letters.tolist()],
-            "rank": list(rank_ranges(scores, differences)),
-            "paired": (differences.paired & has_interval).sum(axis=1).tolist(),
+            "rank": list(rank_ranges(scores, paired)),
+            "paired": (paired.paired & has_interval).sum(axis=1).tolist(),
             "where": self.describe_documents(length),
             "headline": heading.split(NAME_MARK),
             "lead": lead.split(NAME_MARK),
         }
-
-    def strips(self, length: str) -> list[Any]:
-        """Return the picture of the answer of each record at a length, None where its positions are
-        unknown.
-        """
-        pictures = []
-        for record in self.rows:
-            strip = read_strip(record, length)
-            glyph = draw_glyph(strip) if strip else None
-            pictures.append(record.find_detail("strips", length) or glyph)
-        return pictures
 
     def ranked_rows(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record that is ranked at a length, None of others.
@@ -187,10 +192,8 @@ class View:
         In a length bucket the papers have the mean over positions alone, which is not ranked among
         means over queries.
         """
-        rows = [
-            row if record.comparable else None
-            for record, row in zip(self.rows, self.rows_at(length), strict=True)
-        ]
+        pairs = zip(self.rows, self.rows_at(length), strict=True)
+        rows = [row if record.comparable else None for record, row in pairs]
         if not any(row and row.ndcg_at_10 for row in rows):
             return rows
         return [row if row and row.ndcg_at_10 else None for row in rows]
@@ -201,29 +204,26 @@ class View:
         data.
         """
         own = [record for record in self.rows if record.comparable and not record.model.published]
-        results = [result for record in own for result in record.results]
-        if (
-            not own
-            or any(record.base_task for record in own)
-            or not all(result.local for result in results)
-        ):
+        revisions = {result.data_revision for record in own for result in record.results}
+        is_local = all(revision.startswith(LOCAL) for revision in revisions)
+        if not revisions or not is_local or any(record.base_task for record in own):
             return self.name
-        revisions = {result.data_revision for result in results}
-        content = revisions.pop().removeprefix(f"{LOCAL}-")[:8] if len(revisions) == 1 else ""
         name = f"{self.name} data, local"
-        return f"{name}: {content}" if content else name
+        if len(revisions) > 1:
+            return name
+        return f"{name}: {revisions.pop().removeprefix(LOCAL)[1:9]}"
 
     def describe_documents(self, length: str) -> str:
         """Describe the documents of a length: `in long German documents`."""
         if length == ALL or len(self.lengths) == 1:
             return f"on {self.data}"
-        language = f"{self.label} " if self.dimension == Dimension.LANGUAGE else ""
-        pair = f", {self.label}" if self.dimension == Dimension.PAIR else ""
-        documents = f"{language}documents{pair}"
+        is_named = self.dimension in (Dimension.LANGUAGE, Dimension.PAIR)
+        documents = f"{self.label} documents" if is_named else "documents"
         short, long, between = messages.BOARD_LENGTHS
-        if length in (self.lengths[1], self.lengths[-1]):
-            template = short if length == self.lengths[1] else long
-            return template.format(documents=documents)
+        if length == self.lengths[1]:
+            return short.format(documents=documents)
+        if length == self.lengths[-1]:
+            return long.format(documents=documents)
         if bounds := bound_lengths().get(length):
             length = f"{bounds[0]:,} to {bounds[1]:,} tokens"
         return between.format(documents=documents, length=length)
@@ -232,14 +232,10 @@ class View:
         """Write the heading about the best models, and the lead below it about the first, with a
         `NAME_MARK` on either side of each name.
         """
-        names = [_mark(record.model.short_name) for record in self.rows]
-        scores: dict[int, Estimate] = {}
-        findings = []
-        for at, row in enumerate(self.ranked_rows(length)):
-            if row and row.score:
-                scores[at] = row.score
-                if row.findings:
-                    findings.append((names[at], row.findings))
+        marked = (record.model.short_name.replace(NAME_MARK, "") for record in self.rows)
+        names = [f"{NAME_MARK}{name}{NAME_MARK}" for name in marked]
+        ranked = self.ranked_rows(length)
+        scores = {at: row.score for at, row in enumerate(ranked) if row and row.score}
         if not scores:
             return messages.BOARD["unranked"], ""
         first, *others = sorted(scores, key=lambda at: -scores[at].value)
@@ -254,108 +250,94 @@ class View:
         if self.own and others:
             models = f"{len(scores)} models"
             heading = messages.BOARD["models"].format(models=models) + heading
-        lead = self._describe_lead(first, others[0], scores, differences) if others else ""
+        lead = ""
+        if others:
+            second = others[0]
+            gap, state = differences.read_change(first, second)
+            lead = messages.describe_lead(
+                names[first],
+                names[second],
+                gap or Estimate(scores[first].value - scores[second].value),
+                state,
+                published=self.rows[first].model.published or self.rows[second].model.published,
+                margin=DEFAULT_MARGINS.ndcg_at_10,
+            )
+        rows = [(names[at], row) for at, row in enumerate(ranked) if at in scores and row]
         if not self.own:
-            ends = [
-                (names[at], row.difference)
-                for at, row in enumerate(self.rows_at(length))
-                if at in scores and row and row.difference
-            ]
+            ends = [(name, row.difference) for name, row in rows if row.difference]
             return heading, messages.describe_ends(ends) + lead
+        findings = [(name, row.findings) for name, row in rows if row.findings]
         if findings and len(scores) <= MAX_DESCRIBED:
-            models = "".join(messages.describe_models(findings))
-            return models, f"{heading}. {lead}"
+            return "".join(messages.describe_models(findings)), f"{heading}. {lead}"
         if findings:
             results = [group for _, group in findings]
             truncating = sum(bool(group.value(Quantity.UNREAD_SHARE)) for group in results)
-            states = Counter(map(messages.label_state, results))
             lead += f"{messages.count_truncating(truncating, len(results))}. "
-            lead += messages.count_states(states)
+            lead += messages.count_states(Counter(map(messages.label_state, results)))
         return heading, lead
 
-    def _describe_lead(
-        self,
-        first: int,
-        second: int,
-        scores: Mapping[int, Estimate],
-        differences: PairedDifferences,
-    ) -> str:
-        best = self.rows[first].model
-        other = self.rows[second].model
-        lead = Estimate(scores[first].value - scores[second].value)
-        state = None
-        if differences.paired[first, second]:
-            value = float(differences.values[first, second])
-            half = float(differences.half_widths()[first, second])
-            lead = Estimate(value, (value - half, value + half))
-            state = ChangeState(differences.states()[first, second])
-        published = best.published or other.published
-        names = (_mark(best.short_name), _mark(other.short_name))
-        return messages.describe_lead(
-            *names, lead, state, published=published, margin=DEFAULT_MARGINS.ndcg_at_10
-        )
-
-    def differences(self, length: str) -> PairedDifferences:
-        """Return the differences of nDCG@10 between models on the same queries, at one length."""
+    def differences(self) -> Differences:
+        """Compare nDCG@10 between models on the same queries at each length."""
         comparable = [record for record in self.rows if record.comparable]
         tasks = max((len(record.results) for record in comparable), default=1)
-        by_task = []
-        for task in range(tasks):
-            means = [
-                record.results[task].means.get(length) if record.comparable else None
-                for record in self.rows
-            ]
-            by_task.append(paired_differences(means))
-        differences = average_differences(by_task, power=self.power)
-        if length == ALL:
-            return replace(differences, comparisons=METRICS)
-        ranks = [result for record in self.rows for result in record.results]
-        buckets = [_count_buckets(result) for result in ranks if result.document_ranks]
-        return replace(differences, comparisons=METRICS * max(buckets, default=1))
+        buckets = [
+            sum(bool(row.queries) for row in result.rows if row.length != ALL)
+            for record in self.rows
+            for result in record.results
+            if result.document_ranks
+        ]
+        differences = {}
+        for length in self.lengths:
+            by_task = []
+            for task in range(tasks):
+                means = [
+                    record.results[task].means.get(length) if record.comparable else None
+                    for record in self.rows
+                ]
+                by_task.append(paired_differences(means))
+            average = average_differences(by_task, power=self.power)
+            comparisons = METRICS if length == ALL else METRICS * max(buckets, default=1)
+            differences[length] = replace(average, comparisons=comparisons)
+        return differences
 
-    def differences_json(self, indices: Mapping[str, int]) -> dict[str, Any] | None:
+    def differences_json(
+        self, indices: Mapping[str, int], differences: Differences
+    ) -> dict[str, Any] | None:
         """Return the paired differences between the best models on the same queries, at each
         length; None if there are none.
         """
-        differences = {length: self.differences(length) for length in self.lengths}
         is_paired = np.any([group.paired.any(axis=1) for group in differences.values()], axis=0)
-        scores = [record.read_score(ALL) or 0 for record in self.rows]
-        best = [at for at in np.argsort(np.negative(scores), kind="stable") if is_paired[at]]
-        best = best[:MAX_PAIRED]
+        paired = [at for at in range(len(self.rows)) if is_paired[at]]
+        best = sorted(paired, key=lambda at: -self._read_overall(at))[:MAX_PAIRED]
         if not best:
             return None
         block = np.ix_(best, best)
-        columns = {
-            length: {
-                "value": _lists(difference.values[block]),
-                "half": _lists(difference.half_widths()[block]),
+        columns = {}
+        for length, difference in differences.items():
+            columns[length] = {
+                "value": _to_lists(difference.values[block]),
+                "half": _to_lists(difference.half_widths()[block]),
                 "state": difference.states()[block].tolist(),
                 "comparisons": difference.comparisons,
             }
-            for length, difference in differences.items()
-        }
-        models = [indices[self.rows[at].model.id] for at in best]
-        return {"models": models, "lengths": columns}
+        return {"models": [indices[self.rows[at].model.id] for at in best], "lengths": columns}
+
+    def _read_overall(self, at: int) -> float:
+        row = self.rows[at].rows_by_length.get(ALL)
+        return row.score.value if row and row.score else 0.0
 
 
-def _mark(name: str) -> str:
-    return f"{NAME_MARK}{name.replace(NAME_MARK, '')}{NAME_MARK}"
+def _to_lists(values: NDArray[np.float64]) -> list[Any]:
+    lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
+    return lists
 
 
-def _is_tied(
-    first: int, other: int, scores: Mapping[int, Estimate], differences: PairedDifferences
-) -> bool:
+def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
     """Return whether the best model may be no better than another one."""
     if differences.paired[first, other]:
         return bool(differences.states()[first, other] != ChangeState.BETTER)
     low = scores[first].low
     return low is not None and low <= (scores[other].high or 0)
-
-
-def _count_buckets(result: BoardRecord) -> int:
-    """Return the number of length buckets with queries."""
-    buckets = [row.queries for row in result.rows if row.length != ALL]
-    return len(buckets) - buckets.count(0) - buckets.count(None)
 
 
 def bound_lengths() -> dict[str, tuple[int, int | None]]:
@@ -373,17 +355,18 @@ def describe_result(record: BoardRecord) -> list[str]:
     model = record.model
     vectors = record.detail.get("vectors") or 1
     places = record.detail.get("several_places")
-    is_address = (model.license or "").startswith("http")
+    window = model.window
+    tokens = window and (format_count(window) if window % 1024 else f"{window // 1024}k")
     facts = (
         model.kind,
         shorten_size(model.parameters or 0),
-        f"{shorten_window(model.window)} tokens" if model.window else "",
-        "own license" if is_address else model.license,
+        tokens and f"{tokens} tokens",
+        "own license" if (model.license or "").startswith("http") else model.license,
         f"{vectors:.3g} vectors a document" if vectors != 1 else "",
         f"{format_count(places)} queries with several places apart" if places else "",
         record.detail.get("date"),
     )
-    return [fact for fact in facts if fact]
+    return [str(fact) for fact in facts if fact]
 
 
 def shorten_size(parameters: int) -> str:
@@ -395,30 +378,18 @@ def shorten_size(parameters: int) -> str:
     return ""
 
 
-def shorten_window(tokens: int) -> str:
-    """Format a number of tokens, such as `512` or `32k`."""
-    return format_count(tokens) if tokens % 1024 else f"{tokens // 1024}k"
-
-
-def _lists(values: Any) -> list[Any]:
-    lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
-    return lists
-
-
-def read_strip(record: BoardRecord, length: str, *words: str) -> Strip | None:
+def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip | None:
     """Return nDCG@10 by position bins of whole documents, with words next to it; None if it is
     unknown.
     """
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
-    parts = []
-    for mean, low, high in zip(*(panel[name] for name in CURVE), strict=True):
+    parts: list[Estimate | None] = []
+    for mean, low, high in zip(*map(panel.get, CURVE), strict=True):
         interval = None if low is None else (low, high)
         parts.append(None if mean is None else Estimate(mean, interval))
-    return Strip(
-        record.model.short_name, words or ("By position in whole documents",), tuple(parts)
-    )
+    return Strip(record.model.short_name, tuple(words), tuple(parts))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
@@ -433,15 +404,14 @@ def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
             yield replace(view, dimension=group.dimension, averaged=averaged)
 
 
-def find_opening(views: Sequence[View]) -> View | None:
-    """Return the view that opens first; None if there are none."""
-    return min(views, key=lambda view: view.opening_order, default=None)
+def find_opening(views: Sequence[View]) -> View:
+    """Return the view that opens first."""
+    return min(views, key=lambda view: view.opening_order)
 
 
 def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") -> View:
     """Return the view of a task."""
-    rows = tuple(record for record in records if record.task == task)
-    return View(task, rows, label)
+    return View(task, tuple(record for record in records if record.task == task), label)
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
@@ -451,13 +421,15 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
         if record.task in group.averaged_tasks:
             by_model.setdefault(record.model.id, []).append(record)
     averages = [average_records(group, results) for results in by_model.values()]
-    own = [record for record in averages if not record.model.published]
-    if not any(record.rows and record.comparable for record in own):
+    is_compared = any(
+        record.rows and record.comparable and not record.model.published for record in averages
+    )
+    if not is_compared:
         # Nothing of one's own has an average that published ones could be mistaken for comparable
         # with.
         averages = [
-            replace(record, mark="") if record.model.published else record for record in averages
+            replace(record, exclusion=None) if record.model.published else record
+            for record in averages
         ]
-    tasks = len(group.averaged_tasks)
-    label = f"Average of {tasks} {group.dimension.lower()}s"
+    label = f"Average of {len(group.averaged_tasks)} {group.dimension.lower()}s"
     return View(group.name, tuple(averages), label, average=True, power=group.power)

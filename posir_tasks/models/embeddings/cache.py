@@ -15,7 +15,7 @@ import json
 import logging
 import uuid
 import zlib
-from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -214,40 +214,31 @@ class EmbeddingCache:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
         """Format of its embeddings; None while it is empty."""
-        self._files: list[str] = []
-        # Half a key of each embedding, sorted, and its location: file and row.
-        self._keys = np.empty(0, np.uint64)
-        self._locations = np.empty(0, np.int64)
-        # Whether a registered file has disappeared.
-        self._outdated = False
+        # Half a key of each embedding of a file, sorted, and its row. Half a key finds the row; the
+        # checksum covers the full key and confirms it.
+        self._files: dict[str, tuple[NDArray[np.uint64], Integers]] = {}
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
         """Return the cached embeddings of texts by keys of shape (n, 2), including those added by
         other processes.
         """
-        if self._outdated:
-            self._files = []
-            self._outdated = False
-            self._keys = self._keys[:0]
-            self._locations = self._locations[:0]
-        registered = set(self._files)
-        added = dict[str, Keys]()
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
-            if file.name not in registered and (contents := self._open(file.name)):
+            contents = None if file.name in self._files else self._open(file.name)
+            if contents:
                 self._require_format(contents.format)
-                added[file.name] = contents.keys
-        self._register(added)
-        if self.format is None or not len(self._keys):
-            return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
+                self._register(file.name, contents.keys)
+        missing = np.ones(len(keys), np.bool_)
+        if self.format is None:
+            return Lookup(np.empty((len(keys), 0)), np.flatnonzero(missing))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        places = np.searchsorted(self._keys, keys[:, 0]).clip(max=len(self._keys) - 1)
-        locations = np.where(self._keys[places] == keys[:, 0], self._locations[places], -1)
-        for number in np.unique(locations[locations >= 0] >> 32).tolist():
-            selected = np.flatnonzero(locations >> 32 == number)
-            intact = self._read_rows(self._files[number], keys, locations, selected, rows)
-            locations[selected[~intact]] = -1
-        return Lookup(rows, np.flatnonzero(locations < 0))
+        for name, (halves, order) in list(self._files.items()):
+            places = np.searchsorted(halves, keys[:, 0]).clip(max=len(halves) - 1)
+            selected = np.flatnonzero(missing & (halves[places] == keys[:, 0]))
+            if selected.size:
+                intact = self._read_rows(name, keys, selected, order[places[selected]], rows)
+                missing[selected[intact]] = False
+        return Lookup(rows, np.flatnonzero(missing))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
         """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by
@@ -257,43 +248,29 @@ class EmbeddingCache:
         assert embedding_format is not None
         self._require_format(embedding_format)
         rows = to_rows(embeddings)
-        finite = (
-            torch.as_tensor(embedding_format.restore(rows))
-            .sum(dim=1, dtype=torch.float32)
-            .isfinite()
-            .numpy()
-        )
-        # A selection is a copy.
-        selected: Any = slice(None) if finite.all() else finite
-        if finite.any():
-            self._write(embedding_format, keys[selected], rows[selected])
+        sums = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32)
+        finite = sums.isfinite().numpy()
+        if finite.all():
+            self._write(embedding_format, keys, rows)
+        elif finite.any():
+            self._write(embedding_format, keys[finite], rows[finite])
 
     def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
+        """Write embeddings to a new file."""
         name = uuid.uuid4().hex + SUFFIX
         write_embeddings(self.folder / name, embedding_format, keys, rows)
-        self._register({name: keys})
+        self._register(name, keys)
 
-    def _register(self, added: Mapping[str, Keys]) -> None:
-        """Add files with their keys to the index."""
-        if not added:
-            return
-        # Half a key finds the location; the checksum covers the full key and confirms it.
-        rows = [
-            (len(self._files) + number << 32) + np.arange(len(keys))
-            for number, keys in enumerate(added.values())
-        ]
-        joined = np.concatenate([self._keys, *(keys[:, 0] for keys in added.values())])
-        order = np.argsort(joined, kind="stable")
-        self._keys = joined[order]
-        self._locations = np.concatenate([self._locations, *rows])[order]
-        self._files += added
+    def _register(self, name: str, keys: Keys) -> None:
+        order = np.argsort(keys[:, 0])
+        self._files[name] = (keys[order, 0], order)
 
     def _require_format(self, other: EmbeddingFormat) -> None:
-        known_format = self.format = self.format or other
-        if (other.dtype, other.dimensions) != (known_format.dtype, known_format.dimensions):
+        self.format = self.format or other
+        sizes = [f"{one.dimensions} dimensions in {one.dtype}" for one in (self.format, other)]
+        if sizes[0] != sizes[1]:
             raise PosirError(
-                f"{self.folder}: contains embeddings with {known_format.dimensions} dimensions "
-                f"in {known_format.dtype} and with {other.dimensions} in {other.dtype}: two "
+                f"{self.folder}: contains embeddings with {' and with '.join(sizes)}: two "
                 "different models under one name and revision. Delete the folder."
             )
 
@@ -302,59 +279,44 @@ class EmbeddingCache:
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
-            self._outdated = True
-            return None
+            self._files.pop(name, None)
         except DamageError as error:
-            logger.warning(
-                "%s is damaged (%s): renamed to *%s; its texts are encoded again",
-                self.folder / name,
-                error,
-                DAMAGED_SUFFIX,
-            )
-            self._quarantine(name)
-            return None
+            self._quarantine(name, str(error))
+        return None
 
     def _read_rows(
-        self, name: str, keys: Keys, locations: Integers, selected: Integers, rows: NDArray[Any]
+        self, name: str, keys: Keys, selected: Integers, places: Integers, rows: NDArray[Any]
     ) -> Booleans:
-        """Fill the `selected` rows from one file; return which of them are intact."""
+        """Fill the `selected` rows from the places in one file; return which of them are intact."""
         intact = np.zeros(len(selected), np.bool_)
         contents = self._open(name)
         if contents is None:
             return intact
         for start in range(0, len(selected), READ_BATCH_SIZE):
-            batch = selected[start : start + READ_BATCH_SIZE]
-            at = locations[batch] & 0xFFFFFFFF
-            rows[batch] = contents.rows[at]
-            computed = compute_checksums(contents.format, keys[batch], rows[batch])
-            intact[start : start + READ_BATCH_SIZE] = computed == contents.checksums[at]
+            part = slice(start, start + READ_BATCH_SIZE)
+            rows[selected[part]] = contents.rows[places[part]]
+            computed = compute_checksums(
+                contents.format, keys[selected[part]], rows[selected[part]]
+            )
+            intact[part] = computed == contents.checksums[places[part]]
         if not intact.all():
             # The intact embeddings are copied into a new file.
-            whole = (
-                compute_checksums(contents.format, contents.keys, contents.rows)
-                == contents.checksums
-            )
-            logger.warning(
-                "%s is damaged: %d of its %d embeddings are intact, the others are encoded "
-                "again; the file is renamed to *%s",
-                self.folder / name,
-                whole.sum(),
-                len(whole),
-                DAMAGED_SUFFIX,
-            )
+            computed = compute_checksums(contents.format, contents.keys, contents.rows)
+            whole = computed == contents.checksums
             if whole.any():
                 self._write(contents.format, contents.keys[whole], contents.rows[whole])
-            self._quarantine(name)
+            self._quarantine(name, f"{whole.sum()} of its {len(whole)} embeddings are intact")
         return intact
 
-    def _quarantine(self, name: str) -> None:
-        file = self.folder / name
-        try:
-            file.rename(file.with_name(name + DAMAGED_SUFFIX))
-        except OSError as error:
-            logger.debug(
-                "%s was not renamed (%s): another process has done so, or another user owns it",
-                file,
-                error,
-            )
-        self._outdated = True
+    def _quarantine(self, name: str, problem: str) -> None:
+        """Rename a damaged file, and warn."""
+        logger.warning(
+            "%s is damaged: %s; it is renamed to *%s, and what is lost is encoded again",
+            self.folder / name,
+            problem,
+            DAMAGED_SUFFIX,
+        )
+        self._files.pop(name, None)
+        # Another process may have done so, or another user may own it.
+        with suppress(OSError):
+            (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))

@@ -8,7 +8,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -84,7 +84,7 @@ def build_embedding_key(
     arguments: Mapping[str, Any],
     prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Return the key of a call of `encode` with these arguments, the task's included; None for an
+    """Build the key of a call of `encode` with these arguments, the task's included; None for an
     unidentified model.
 
     That is a model without a revision whose weights are not accessible, or one that changes the
@@ -100,10 +100,10 @@ def build_embedding_key(
     metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
     prompt = find_prompt(model, metadata, prompt_type)
     task_context = prompt.text if prompt else digest_json([metadata.model_dump(mode="json"), *part])
-    loading = dict[str, Any]()
+    loading: dict[str, Any] = {}
     if meta:
-        loading |= {**meta.loader_kwargs, **(meta.experiment_kwargs or {})}
-        loading["embed_dim"] = meta.embed_dim
+        experiment = meta.experiment_kwargs or {}
+        loading = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
@@ -175,38 +175,37 @@ def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
 
 
 def digest_weights(model: EncoderProtocol) -> dict[str, str]:
-    """Return digests of a model's PyTorch modules by name, except modules with inaccessible
-    weights.
-    """
-    digests = {name: digest_module(module) for name, module in find_modules(model).items()}
-    return {name: digest for name, digest in digests.items() if digest}
+    """Digest a model's PyTorch modules by name, except modules with inaccessible weights."""
+    digests: dict[str, str] = {}
+    for name, module in find_modules(model).items():
+        digest = digest_module(module)
+        if digest:
+            digests[name] = digest
+    return digests
 
 
 def digest_module(module: nn.Module) -> str | None:
     """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this
     process's memory.
     """
-    tensors = {
-        name: value for name, value in module.state_dict().items() if isinstance(value, Tensor)
-    }
+    state = module.state_dict()
+    tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
     if not tensors or any(tensor.is_meta for tensor in tensors.values()):
         return None
+
+    def digest(tensor: Tensor) -> str:
+        hashed = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
+        hashed.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
+        return hashed.hexdigest()
+
     with ThreadPoolExecutor() as pool:
-        return digest_json([list(tensors), list(pool.map(_digest_tensor, tensors.values()))])
-
-
-def _digest_tensor(tensor: Tensor) -> str:
-    digest = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
-    digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
-    return digest.hexdigest()
+        return digest_json([list(tensors), list(pool.map(digest, tensors.values()))])
 
 
 logger = logging.getLogger(__name__)
 
 #: Environment variable with the folder of the cache; unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
-#: File in the folder of a cache that describes its key.
-ABOUT_FILE = "about.json"
 #: Texts hashed at a time.
 HASH_BATCH_SIZE = 1_000
 
@@ -270,41 +269,33 @@ class CachedEncoder(WrappedEncoder):
             # subsets.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
+
+        def encode(texts: DataLoader[BatchedInput]) -> Array:
+            return self.base.encode(texts, prompt_type=prompt_type, **arguments)
+
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(
                 f"Embeddings of {name} are not cached: the model cannot be identified, as it has "
                 "neither a revision nor accessible weights, or wraps another encoder."
             )
-            return self.base.encode(inputs, prompt_type=prompt_type, **arguments)
+            return encode(inputs)
         if not key.shared:
             _warn_once(
                 f"Embeddings of {name} are cached separately for each task: {key.code} may use "
                 "anything in a task."
             )
-        return self._encode_missing(
-            key, inputs, lambda texts: self.base.encode(texts, prompt_type=prompt_type, **arguments)
-        )
-
-    def _encode_missing(
-        self, key: EmbeddingKey, inputs: DataLoader[BatchedInput], encode: Callable[..., Array]
-    ) -> Array:
         dataset = cast("Dataset", inputs.dataset)
         columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
         keys, first, inverse = find_distinct_texts(dataset, columns)
-        name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
-        folder = self.folder / name / key.digest()
-        if not (folder / ABOUT_FILE).exists():
-            with atomic_write(folder / ABOUT_FILE) as part:
-                part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
-        cache = _cache_in(folder.resolve())
+        cache = self._open_cache(key)
         rows, missing = cache.look_up(keys)
         embedding_format = cache.format
         logger.info("%s: encoding %d of %d texts", key.model, len(missing), len(inverse))
         if missing.size:
-            complete = missing.size == inverse.size
+            is_complete = missing.size == inverse.size
             loader = inputs
-            if not complete:
+            if not is_complete:
                 loader = DataLoader(
                     cast("Any", dataset.select(first[missing])),
                     batch_size=inputs.batch_size,
@@ -318,16 +309,24 @@ class CachedEncoder(WrappedEncoder):
                     f"Embeddings of {key.model} are not cached: the model does not return one "
                     "dense vector per text."
                 )
-                return encoded if complete else encode(inputs)
+                return encoded if is_complete else encode(inputs)
             cache.add(keys[missing], encoded)
             if missing.size == len(keys):
                 rows = to_rows(encoded)
             else:
                 rows[missing] = to_rows(encoded)
         assert embedding_format is not None
-        if len(rows) != inverse.size:
-            rows = rows[inverse]
-        return embedding_format.restore(rows)
+        return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
+
+    def _open_cache(self, key: EmbeddingKey) -> EmbeddingCache:
+        """Open the cache of a key, which a file in its folder describes."""
+        name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
+        folder = self.folder / name / key.digest()
+        about = folder / "about.json"
+        if not about.exists():
+            with atomic_write(about) as part:
+                part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
+        return _cache_in(folder.resolve())
 
 
 @functools.cache

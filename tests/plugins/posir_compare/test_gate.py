@@ -14,7 +14,7 @@ from scipy.special import stdtrit
 import posir
 from posir_compare import gate as gates
 from posir_compare.comparison import ModelComparison, compare_pairs
-from posir_compare.gate import LIMITED_METRICS, GateVerdict, LimitedValue, parse_limit
+from posir_compare.gate import LIMITED_METRICS, GateVerdict, parse_limit
 from posir_significance.findings import Metric, Quantity
 from posir_significance.scores import SCORES
 from posir_tasks.base.errors import PosirError
@@ -53,13 +53,7 @@ def invoke(*arguments):
 
 
 def check(comparison, limits, lengths=("all",), **options):
-    return gates.check_limits(
-        map(LimitedValue.of_change, comparison.rows),
-        limits,
-        lengths,
-        gaps=comparison.gaps,
-        **options,
-    )
+    return gates.check_limits(comparison.rows, limits, lengths, gaps=comparison.gaps, **options)
 
 
 def with_interval(comparison, metric, low, high):

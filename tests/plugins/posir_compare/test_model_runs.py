@@ -14,7 +14,7 @@ def test_every_model_is_paired_with_the_baseline(tmp_path):
     write_run(tmp_path, "org/c", 1, task="PosIR-German")
     write_run(tmp_path, "org/a", 1, task="PosIR-German")
     runs = read_model_runs([tmp_path])
-    assert choose_baseline(runs, None).label == "org/a"
+    assert runs[0].label == "org/a"
     pairs = [
         (pair.a.label, pair.b.label, pair.task)
         for pair in build_pairs(runs, choose_baseline(runs, "c"))
@@ -30,7 +30,7 @@ def test_the_baseline_is_the_first_of_the_folders(tmp_path):
     for model in ("org/a", "org/b"):
         write_run(tmp_path / model[-1], model, 1)
     runs = read_model_runs([tmp_path / "b", tmp_path / "a"])
-    assert choose_baseline(runs, None).label == "org/b"
+    assert runs[0].label == "org/b"
     with pytest.raises(PosirError, match="no results of a model 'c'"):
         choose_baseline(runs, "c")
 

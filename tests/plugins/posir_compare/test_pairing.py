@@ -36,7 +36,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     assert results.notes == ()
     assert results.are_paired
     a, b = (Observations.from_ranks(values.ranks) for values in (results.a, results.b))
-    np.testing.assert_array_equal(a.documents, b.documents)
+    np.testing.assert_array_equal(a.clusters, b.clusters)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
         NDCG_AT_10[rank_columns(draw_ranks(len(evidence), seed + place))]
@@ -45,7 +45,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     ]
     expected = np.concatenate(plain[2:]) - np.concatenate(plain[:2])
     np.testing.assert_allclose(np.sort(b.gains - a.gains), np.sort(expected))
-    by_document = np.bincount(a.documents, weights=(b.gains - a.gains) ** 2)
+    by_document = np.bincount(a.clusters, weights=(b.gains - a.gains) ** 2)
     np.testing.assert_allclose(
         np.sort(by_document), np.sort((expected**2).reshape(-1, 5).sum(axis=1)), atol=1e-12
     )
@@ -193,7 +193,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
     assert shown.check("position_effect > 90").exit_status == 0
-    (row,) = (row for row in shown.place_rows if row.model == "org/b")
+    (row,) = (row for row in shown.content.place_rows if row.model == "org/b")
     assert row.ndcg_at_10.value == pytest.approx(np.mean(gains[1]))
     assert row.findings.reason is Reason.SEVERAL_POSITIONS
     assert "PosIR-English, several places · 300 queries" in str(shown)

@@ -20,6 +20,7 @@ from posir_significance.findings import ChangeState, Quantity, State
 from posir_significance.messages import describe_verdict, label_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.display.tables import Medium
 from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT, ModelEncoder
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.results import read_results
@@ -72,7 +73,7 @@ def test_a_model_that_reads_the_first_third_is_seen_through(cut):
     assert results == {"Inspect-texts-rarest-words", "Inspect-texts-verbatim"}
 
 
-def test_a_model_that_reads_the_last_words_does_not_read_the_start(tmp_path):
+def test_a_model_that_reads_the_last_words_truncates_the_start(tmp_path):
     inspection = run(KeepsPart(keep_last(60)), invent_texts(20, 15), output_folder=tmp_path)
     assert (inspection.window.reading.part, inspection.unread.texts_cut) == (Part.LAST, 20)
     assert inspection.unread.share.value == pytest.approx(2 / 3, abs=0.001)
@@ -130,7 +131,7 @@ def show(inspection: Inspection) -> str:
 
 
 @pytest.mark.slow
-def test_an_inspection_is_a_screen_plain_json_and_a_page_without_network_that_escapes_what_it_shows(
+def test_an_inspection_is_a_screen_json_and_a_safe_page(
     cut,
 ):
     inspection, _ = cut
@@ -182,7 +183,7 @@ def test_each_text_is_encoded_once_and_the_budget_holds(budget: int | None):
     assert total <= inspection.work.tokens * 1.05
 
 
-def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
+def test_a_budget_below_the_least_work_is_refused():
     texts = invent_texts(20, 15)
     with pytest.raises(PosirError, match="A budget of 10 tokens is too small") as refused:
         run(FirstWords(words=60), texts, 10)
@@ -197,7 +198,7 @@ def test_a_budget_below_the_least_work_is_refused_and_the_least_is_a_bound():
 
 
 @pytest.mark.slow
-def test_long_texts_are_compared_in_excerpts_and_answers_come_one_by_one():
+def test_long_texts_are_compared_in_excerpts():
     known: list[Inspection] = []
     inspection = run(FirstWords(), invent_texts(52, 120), 250_000, show=known.append)
     assert inspection.excerpt_tokens == 512
@@ -245,7 +246,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
     assert "That is the inspected model" in shown
-    assert [section.title for section in inspection.page_sections()][:2] == [
+    assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
     ]
@@ -301,7 +302,7 @@ def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
         assert chunked.document_vectors == row.vectors > 4
 
 
-def test_the_largest_chunk_that_the_model_reads_is_one_of_the_sizes():
+def test_the_largest_chunk_that_fits_is_one_of_the_sizes():
     prompted = build_encoder(prompts={"document": "one two three four: ", "query": ""})
     assert choose_sizes(prompted, DEFAULT_CONTEXT, None) == [89, 64]
     assert choose_sizes(FirstWords(), DEFAULT_CONTEXT, None) == [1024, 512, 256, 128, 64]
@@ -348,7 +349,7 @@ def test_a_server_is_inspected(texts):
 
 
 @pytest.mark.slow
-def test_chunks_are_compared_with_the_same_in_context_if_the_server_embeds_them(texts):
+def test_chunks_are_compared_with_chunks_in_context(texts):
     with serve_embeddings(kind="jina") as server:
         values = json.loads(invoke("inspect", f"tiny@jina+{server.url}", texts, "--format", "json"))
     chunkers = {row["chunker"] for row in values["rows"] if row["chunker"]}

@@ -72,8 +72,8 @@ def draw_gains(*means: float, documents: int, noise: float = 0.05) -> list[Obser
     return [
         Observations(
             gains=np.clip(mean + shared + rng.normal(0, noise, len(tenths)), 0, 1),
-            **dict.fromkeys(("subsets", "lengths"), np.zeros(len(tenths), np.int64)),
-            **dict.fromkeys(("documents", "clusters"), np.repeat(np.arange(documents), 10)),
+            lengths=np.zeros(len(tenths), np.int64),
+            clusters=np.repeat(np.arange(documents), 10),
             query=np.arange(len(tenths)),
             position=tenths,
             bins=10,
@@ -99,7 +99,7 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
     return advise_chunks(rows, "m")
 
 
-def test_the_fewest_vectors_that_are_better_than_whole_texts_are_advised():
+def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
     assert (clear.chunked_model, clear.change.state, clear.decided) == (
@@ -120,7 +120,7 @@ def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
         posir.inspect("no-such-model", invent_texts(2, 15), chunker=[lambda _: []])
 
 
-def test_tokens_are_counted_as_far_as_the_model_reads_and_chunks_that_it_refuses_are_one_message():
+def test_tokens_of_chunks_are_counted_within_the_window():
     questions, splitter = ask_questions(collect("word " * 400), [500]), cut_at(400, 400)
     division = SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
     assert division.count(questions) == ChunkCounts(5 * 50, cut=5)

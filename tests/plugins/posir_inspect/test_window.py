@@ -53,7 +53,7 @@ def invoke(server, *arguments):
 
 
 @pytest.mark.parametrize("pooling", [Pooling.MEAN, Pooling.CLS])
-def test_a_server_that_reads_less_than_it_claims_is_told_by_exit_status(pooling: Pooling):
+def test_a_server_that_reads_less_than_it_claims_is_status_1(pooling: Pooling):
     false = {"kind": "tei", "stated": 8192}
     with serve_embeddings(window=2048, pooling=pooling, noise=1e-6, **false) as server:
         status, shown = invoke(server, "--require", "8192", "--format", "json")
@@ -81,7 +81,7 @@ STATED = {
 
 
 @pytest.mark.parametrize("stated", STATED)
-def test_what_a_server_states_is_verified_in_few_requests_and_never_trusted(stated: str):
+def test_a_stated_limit_is_verified_in_few_requests(stated: str):
     settings, most = STATED[stated]
     with serve_embeddings(
         window=512, special=2, pooling=Pooling.MEAN, noise=1e-7, **settings
@@ -116,7 +116,7 @@ REFUSALS = {
     ("name", "special"),
     [(name, 2) for name in REFUSALS] + [("vLLM", special) for special in (0, 1, 3)],
 )
-def test_a_limit_in_the_message_of_a_refusal_is_verified_in_few_requests(name: str, special: int):
+def test_a_limit_in_a_refusal_is_verified_in_few_requests(name: str, special: int):
     kind, refusal = REFUSALS[name]
     with serve_embeddings(
         kind=kind, max_words=512, stated=512, special=special, refusal=refusal
@@ -136,7 +136,7 @@ def test_a_limit_in_the_message_of_a_refusal_is_verified_in_few_requests(name: s
 
 
 @pytest.mark.parametrize("most", [1, 4])
-def test_a_server_that_takes_few_texts_at_a_time_is_asked_for_few(most: int):
+def test_a_server_that_takes_few_texts_gets_few(most: int):
     def check(request):
         number = len(request["inputs"])
         return f"batch size {number} > maximum allowed batch size {most}" if number > most else None
@@ -151,7 +151,7 @@ def test_a_server_that_takes_few_texts_at_a_time_is_asked_for_few(most: int):
     )  # GET /info, and two texts before it
 
 
-def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_included(tmp_path):
+def test_a_reranker_is_measured_by_its_scores(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny", "cross-encoder")
     model = CrossEncoder(str(folder))
     for weight in model.model.parameters():
@@ -168,9 +168,7 @@ def test_a_reranker_is_measured_by_its_scores_question_and_special_tokens_includ
     assert "236 characters, or 40 words, of English" in " ".join(str(reading).split())
 
 
-def test_what_is_measured_of_a_reranker_whose_class_does_not_say_is_what_its_results_use(
-    tmp_path, monkeypatch
-):
+def test_results_of_a_reranker_use_its_measured_window(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
 
     def score(_: str, text: str) -> float:
@@ -194,9 +192,7 @@ def divide_by_ten(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("window", "too_long", "status"), [(10, 0, 0), (9, 3, 1)])
-def test_chunks_that_are_longer_than_what_is_read_are_exit_status_1(
-    window, too_long, status, tmp_path
-):
+def test_chunks_beyond_the_window_are_exit_status_1(window, too_long, status, tmp_path):
     # One sentence, which an inspection could not use.
     text = " ".join(f"Word{number}" for number in range(35))
     with serve_embeddings(window=window, pooling=Pooling.MEAN) as server:
@@ -230,7 +226,7 @@ def test_few_of_the_chunks_that_a_server_refuses_are_asked_about():
     ) == (1, False, 15, True)
 
 
-def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_time():
+def test_an_endpoint_needs_neither_mteb_nor_pytorch():
     code = (
         "import resource, sys, posir; reading = posir.window(sys.argv[1]); used = "
         "resource.getrusage(resource.RUSAGE_SELF);print(reading.tokens.low, {'torch', 'mteb', "
@@ -248,7 +244,7 @@ def test_an_endpoint_needs_neither_mteb_nor_pytorch_nor_a_second_of_processor_ti
     assert float(seconds) < 2, "1.0 s on an idle machine"
 
 
-def test_a_tokenizer_counts_the_tokens_of_a_server_and_enough_is_exit_status_0(tmp_path):
+def test_a_tokenizer_counts_the_tokens_of_a_server(tmp_path):
     folder = str(write_tiny_model(tmp_path / "tiny"))
     with serve_embeddings(model="bge-m3", window=500) as server:
         status, shown = invoke(server, "--require", "500", "--tokenizer", folder)
@@ -278,7 +274,7 @@ def test_what_is_not_read_from_the_start_on_is_not_enough(
     assert phrase in row["sentence"]
 
 
-def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens(tmp_path):
+def test_truncation_on_the_left_leaves_the_last_tokens(tmp_path):
     encoder = load_encoder(str(write_tiny_model(tmp_path / "tiny")))
     encoder.model.model.tokenizer.truncation_side = "left"
     reading = measure_window(describe_model(encoder, find_tokenizer(encoder.model)), required=64)
@@ -296,7 +292,7 @@ def test_a_tokenizer_that_truncates_on_the_left_leaves_the_last_tokens(tmp_path)
     assert "the last 64 tokens" in reading.sentence
 
 
-def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
+def test_a_server_that_refuses_long_texts_gets_40_requests():
     with serve_embeddings(max_words=1191) as server:
         reading = posir.window(server.reference)
     assert (reading.tokens, len(server.times) <= 40) == (Bounds(1191, 1191), True)
@@ -304,18 +300,14 @@ def test_a_server_that_refuses_long_texts_is_asked_at_most_40_times():
     assert "1191 tokens" in reading.reading.refusal
 
 
-def test_a_model_that_reads_everything_that_was_tried_reads_at_least_so_much():
+def test_a_model_that_reads_all_that_was_tried_has_a_bound():
     with serve_embeddings() as server:
         reading = posir.window(server.reference, max_tokens=3000)
-    assert reading.sentence.startswith(
-        "It reads at least 3,000 words of a text of frequent English words"
-    )
+    assert reading.sentence.startswith("It reads at least 3,000 words of a text")
     assert (reading.records()[0]["tokens"], reading.records()[0]["tokens_high"]) == (3000, None)
 
 
-def test_a_server_without_a_limit_reads_all_of_texts_that_are_shorter_than_what_was_measured(
-    tmp_path, monkeypatch
-):
+def test_a_server_without_a_limit_reads_shorter_texts_whole(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     with serve_embeddings() as server:
         reference = f"{server.reference}#1"
@@ -339,7 +331,7 @@ def sleep_beyond(words: int, seconds: float):
 
 
 @pytest.mark.parametrize("words", [1, 300])
-def test_a_server_that_does_not_answer_in_time_is_no_refusal_and_ends_soon(words: int, monkeypatch):
+def test_a_server_that_does_not_answer_in_time_ends_soon(words: int, monkeypatch):
     monkeypatch.setattr(endpoint_client, "FIRST_SECONDS", 0.3)
     with serve_embeddings(fail=sleep_beyond(words, 1.5)) as server:
         started = time.perf_counter()
@@ -348,7 +340,7 @@ def test_a_server_that_does_not_answer_in_time_is_no_refusal_and_ends_soon(words
         assert time.perf_counter() - started < 3
 
 
-def test_a_server_that_stops_to_answer_while_it_is_measured_is_not_taken_to_refuse(monkeypatch):
+def test_a_server_that_stops_to_answer_does_not_refuse(monkeypatch):
     monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
     with serve_embeddings(fail=sleep_beyond(2000, 2), counts=lambda *_: 0) as server:
         with pytest.raises(NoAnswerError, match="no answer within"):
@@ -356,7 +348,7 @@ def test_a_server_that_stops_to_answer_while_it_is_measured_is_not_taken_to_refu
         assert len(server.times) < 10
 
 
-def test_a_slow_server_gets_no_long_text_to_count_and_its_time_is_estimated(monkeypatch, capsys):
+def test_a_slow_server_gets_no_long_text_to_count(monkeypatch, capsys):
     monkeypatch.setattr(endpoint_client, "MAX_COUNT_SECONDS", 0.3)
     with serve_embeddings(seconds=0.1) as server:
         model = MeasuredModel.connect(find_endpoint(server.reference))
@@ -379,7 +371,7 @@ def test_a_slow_server_gets_no_long_text_to_count_and_its_time_is_estimated(monk
 @pytest.mark.parametrize(
     ("window", "longest"), [(256, 576), (512, 576), (2048, 2112), (8192, 8256)]
 )
-def test_counts_are_asked_of_longer_and_longer_texts_until_one_is_cut(window: int, longest: int):
+def test_longer_texts_are_counted_until_one_is_cut(window: int, longest: int):
     with serve_embeddings(window=window, special=2) as server:
         model = MeasuredModel.connect(find_endpoint(server.reference))
         counted = [batch for batch in server.batches if len(batch) == 1]
@@ -395,7 +387,7 @@ def test_a_server_that_answers_nothing_is_one_message():
 
 
 @pytest.mark.parametrize("number", [-1, 0, 2.5, "512", True])
-def test_a_required_length_that_is_no_positive_whole_number_is_refused(number):
+def test_a_required_length_is_a_positive_whole_number(number):
     for name in ("require", "max_tokens"):
         with pytest.raises(PosirError, match=f"{name}={number!r}: must be"):
             posir.window("all-MiniLM-L6-v2", **{name: number})
@@ -414,7 +406,7 @@ def test_a_check_that_cannot_be_decided_is_exit_status_2(require, status, monkey
     assert time.perf_counter() - started < 10
 
 
-def test_a_folder_whose_model_fails_for_every_text_is_one_message(tmp_path):
+def test_a_model_that_fails_for_every_text_is_one_message(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
     file = folder / "sentence_bert_config.json"
     settings = json.loads(file.read_text())

@@ -146,7 +146,7 @@ def build_trial(method, ndcg=None, state=ChangeState.BETTER):
             ),
         )
         changes = {row.metric: row for row in rows}
-    return Trial(method, findings, 2.5, 4.0, 2.0, "a vector", "a server", changes)
+    return Trial(method, findings, 2.5, 4.0, 2.0, "a server", changes)
 
 
 def test_the_table_has_states_and_intervals_of_changes():

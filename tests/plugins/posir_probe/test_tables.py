@@ -28,7 +28,7 @@ from posir_probe.tables import (
     write_commands,
 )
 from posir_tasks.base.wording import ordinal
-from posir_tasks.command.calls import check_call
+from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.tables import print_tables
 from posir_tasks.models.command_reference import CommandReference
 
@@ -239,7 +239,8 @@ def test_every_medium_has_the_measures_and_no_verdict(tmp_path):
     shown = build_measurements(results, tmp_path, reference=CommandReference("mine", "words"))
     first = shown.sections()[0]
     assert str(shown).startswith(f"{shown.title}\n")
-    assert repr(shown).startswith(f"ProbeMeasurements: {shown.title}\n{first.sentences[0]}")
+    lines = " ".join(repr(shown).split())
+    assert lines.startswith(f"ProbeMeasurements: {shown.title} {first.sentences[0]}")
     assert "?." not in shown.to_latex()
     page = shown.to_html()
     read = re.sub("(?s)<style.*?</style>|<script.*?</script>", "", page)

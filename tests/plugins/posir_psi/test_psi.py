@@ -18,7 +18,7 @@ from posir_tasks.values.scores import ResultValues
 MEANS = st.lists(st.one_of(st.floats(0, 1), st.just(math.nan)), min_size=1, max_size=20)
 
 
-def test_psi_is_the_published_one_in_every_row_of_the_posq_tables():
+def test_psi_is_that_of_every_row_of_the_posq_tables():
     table = pd.read_csv(files("posir_published") / "data" / "posq.csv", dtype=str)
     rows = list(table.groupby(["task", "model"], sort=False))
     assert len(rows) == 39
@@ -31,7 +31,7 @@ def test_psi_is_the_published_one_in_every_row_of_the_posq_tables():
 
 
 @given(MEANS)
-def test_psi_is_the_share_lost_from_best_to_worst_of_the_non_empty_bins(scores):
+def test_psi_is_the_share_lost_from_best_to_worst_filled_bin(scores):
     present = [score for score in scores if not math.isnan(score)]
     value = float(compute_psi(scores))
     if present and max(present) > 0:
@@ -69,7 +69,7 @@ def compute(ranks):
     ]
 
 
-def test_scores_of_groups_and_bins_with_none_for_what_is_undefined():
+def test_undefined_scores_of_groups_and_bins_are_none():
     columns = np.array(
         [
             (0, 100, 1_000, 100),
@@ -92,7 +92,7 @@ def test_scores_of_groups_and_bins_with_none_for_what_is_undefined():
     assert [bin_["queries"] for bin_ in bins] == [2, *[0] * 8, 1, *[0] * 8, 1, 0]
 
 
-def test_a_profile_without_length_buckets_has_one_group_and_counts_shared_boundaries_in_both_bins():
+def test_a_profile_without_lengths_has_one_group():
     evidence = Evidence(["a"], ["x"], np.array([100]))
     groups, bins = compute(DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1])))
     assert groups.keys() == {"all"}

@@ -23,7 +23,7 @@ from posir_recipes.api import (
 )
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import Section, load_settings
-from posir_tasks.command.calls import Call, check_call, expand_line
+from posir_tasks.command.shell_lines import Call, check_call, expand_line
 from posir_tasks.data.mini import read_documents
 from posir_train.settings import TrainingSettings
 from tests.support.cli import invoke
@@ -133,7 +133,7 @@ def test_wrong_calls_of_recipes_are_named():
     assert "Unknown option" in checked.records()[0]["problem"]
     assert "--modle" in checked.records()[2]["problem"]
     assert check_call(("posir", "recipe", "--help")) is None
-    assert "'rm' is none of the programs" in str(check_call(("rm", "-r")))
+    assert "'rm' is not posir" in str(check_call(("rm", "-r")))
     with pytest.raises(PosirError, match="the variable 'MODEL' has no value"):
         list(expand_line("posir window $MODEL", {}))
 

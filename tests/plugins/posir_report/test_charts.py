@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
 from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
-from posir_report.charts import DRAW, draw_curves, draw_figure, draw_heat_map
-from posir_report.page import build_page_sections, describe_saved
-from posir_report.summary import model_labels, summarize
+from posir_report.charts import DRAW, MERGED, draw_curves, draw_figure, draw_heat_map
+from posir_report.page import build_figure_sections, describe_saved
+from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.messages import describe_group
@@ -178,7 +178,7 @@ def test_curves_show_the_mean_of_every_cell(raw, curves):
     ]
 
 
-def test_intervals_of_a_cell_hold_its_mean_and_are_missing_where_it_is_empty(curves):
+def test_intervals_of_a_cell_hold_its_mean(curves):
     # A cell of one document has a mean, and no interval for new documents.
     filled = curves.ndcg_at_10_low.notna()
     assert filled.sum() > 20
@@ -231,7 +231,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = figure_of(figures, "curves", model="org/model")
-    assert "Five parts of a document" in texts_of(chart)
+    assert MERGED.strip() in texts_of(chart)
     assert LENGTHS[2] not in json.dumps(chart.to_dict()["datasets"])
     few = replace(
         summary,
@@ -264,7 +264,7 @@ def without_scores(summary):
 
 
 def figures_of(summaries):
-    sections = build_page_sections([], summaries, ())
+    sections = [part for summary in summaries for part in build_figure_sections(summary, "m")]
     return [figure for section in sections for figure in section.figures()]
 
 
@@ -294,16 +294,10 @@ def test_every_figure_names_task_revisions_and_queries(figures, raw):
         )
 
 
-def test_models_of_one_name_are_labeled_with_their_revision(
-    summary,
-):
-    assert model_labels([summary, replace(summary, revision="rev2")]) == [
-        "org/model @ rev1",
-        "org/model @ rev2",
-    ]
-    assert model_labels([summary, summary]) == ["org/model"] * 2
-    names = ["a" * 60 + middle + "b" * 60 for middle in ("x", "y")]
-    assert model_labels([replace(summary, model=name) for name in names]) == names
+def test_models_of_one_name_are_labeled_with_their_revision(summary):
+    labels = full_labels([summary, replace(summary, revision="rev2")])
+    assert labels == ["org/model @ rev1", "org/model @ rev2"]
+    assert full_labels([summary, summary]) == ["org/model"] * 2
 
 
 @given(st.text(min_size=1), st.integers(3, 80))
@@ -339,7 +333,7 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
         assert 400 <= height <= 2400
 
 
-def test_a_bare_figure_is_as_wide_as_it_should_be_and_has_no_text_around_it(figures, tmp_path):
+def test_a_bare_figure_has_its_width_and_no_text_around_it(figures, tmp_path):
     shown = ("heat-map", "PosIR-English", "org/model")
     (figure,) = (figure for figure in figures if (figure.kind, figure.task, figure.model) == shown)
     style = FigureStyle(bare=True, width=5.0, font_size=9.0, font="DejaVu Serif")
@@ -348,7 +342,9 @@ def test_a_bare_figure_is_as_wide_as_it_should_be_and_has_no_text_around_it(figu
     assert path.name == "PosIR-English.org_model.heat-map.svg"
     # 96 pixels are an inch, 72 points are one, too.
     assert re.search(r'<svg[^>]* width="480" ', svg)
-    assert set(re.findall(r'font-size="([\d.]+)px"', svg)) == {"12"}
+    natural = float(re.search(r'viewBox="0 0 ([\d.]+)', svg)[1])
+    (size,) = set(re.findall(r'font-size="([\d.]+)px"', svg))
+    assert float(size) * 480 / natural == pytest.approx(12, rel=0.02)
     assert set(re.findall(r'font-family="([^"]+)"', svg)) == {"DejaVu Serif"}
     drawn = " ".join(re.findall(r"<text[^>]*>([^<]*)</text>", svg))
     assert "nDCG@10 (x 100)" in drawn
@@ -397,11 +393,19 @@ def test_page_holds_every_figure_as_drawn(page, figures):
     assert specifications == [figure.chart.to_dict() for figure in figures]
 
 
-def test_page_opens_with_the_models_and_the_summary(page, figures):
+def test_page_opens_with_the_models_and_the_answers(page, figures):
     cards, rest = page.split('<table class="blocks"', 1)
     assert cards.count('<article class="card"') == 4
-    assert rest.split("</table>")[0].count("<tr>") == 1 + 4, "a row for each model and task"
     assert rest.count('<div class="chart"') == len(figures) == 8
+
+
+def test_names_link_to_the_section_of_each_model_and_tasks(page):
+    linked = re.findall(r'<td[^>]*><a href="#(result-\d-\d)">', page)
+    assert len(linked) == len(set(linked)) == 4, "a row for each model and task"
+    (menu,) = re.findall(r"<nav>(.*?)</nav>", page)
+    assert menu.count("<a ") == 3
+    for anchor in (*linked, *re.findall(r'href="#(task-\d)"', menu)):
+        assert page.count(f'id="{anchor}"') == 1
 
 
 def test_hostile_names_stay_text(page, figures):
@@ -470,28 +474,22 @@ def rows_of_latex(table):
     ]
 
 
-def test_latex_has_a_line_for_each_model_and_length(folder, raw):
+def test_latex_has_models_in_rows_and_lengths_in_columns(folder, raw):
     text = report_results(folder).to_latex()
     tables = dict(
         zip(("FineWeb-PosQ", "PosIR-English", "SQuAD-PosQ"), text.split("\n\n")[1:], strict=True)
     )
-    posir, squad = rows_of_latex(tables["PosIR-English"]), rows_of_latex(tables["SQuAD-PosQ"])
-    assert {len(row) for row in [*posir, *squad]} == {10}
-    assert (
-        tables["PosIR-English"].count("\\toprule")
-        == tables["PosIR-English"].count("\\bottomrule")
-        == 1
-    )
-    lengths = [row for row in posir if row[0] == "{org/model}"]
-    assert [row[1] for row in lengths] == ["all", "Q1", "Q2", "Q4"], (
-        "no query is in a document of the third length"
-    )
-    assert [row[3].split()[0] for row in lengths[:1]] == [f"{raw.ndcg.mean() * 100:.1f}"]
-    assert (
-        lengths[0][8]
-        == f"{1 - raw.groupby('bin').ndcg.mean().min() / raw.groupby('bin').ndcg.mean().max():.3f}"
-    )
-    assert [row[2] for row in squad] == [f"{len(raw):,}"]
+    posir = tables["PosIR-English"]
+    headings = next(line for line in posir.splitlines() if line.startswith("Model & "))
+    lengths = headings.removesuffix(r" \\").split(" & ")[1:5]
+    assert lengths == ["all", "Q1", "Q2", "Q4"], "no query is in a document of the third length"
+    rows = rows_of_latex(posir)
+    index = [row[0] for row in rows].index("{model}")
+    values, intervals = rows[index : index + 2]
+    expected = [raw.ndcg.mean(), *raw.groupby("length").ndcg.mean()]
+    shown = [re.sub(r"\\textbf\{(.*)\}", r"\1", cell) for cell in values[1:5]]
+    assert shown == [f"{score * 100:.1f}" for score in expected]
+    assert all(interval.startswith(r"\scriptsize [") for interval in intervals[1:5])
 
 
 def test_latex_is_balanced_and_escapes_names(folder):
@@ -530,7 +528,7 @@ def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
     assert done.stderr.count("written: ") == 1 + len(pictures)
 
 
-def test_a_saved_result_is_a_line_of_its_task_model_score_and_state(raw, tmp_path):
+def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     for task in ("PosIR-English", "PosIR-French"):
         write_result(tmp_path, {"default": profile_of(raw, RelativePositions())}, task=task)
     (file,) = tmp_path.rglob("PosIR-French.json")
@@ -553,7 +551,7 @@ def test_short_forms_are_those_of_format(folder):
     [
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
-        (("--recall", "--bins"), "Omit --bins"),
+        (("--recall", "--bins"), "tables of their own"),
         (("--bare",), "Add --figures DIR"),
         (("--figures", "folder", "--font-size", "9"), "Add --bare"),
         (("--bins", "--figures", "folder"), "There is no chart"),
@@ -575,9 +573,7 @@ def test_a_place_that_cannot_be_written_is_named(folder, tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_a_subset_with_two_results_does_not_count_twice_and_those_in_several_files_are_pooled(
-    raw, tmp_path
-):
+def test_subsets_of_several_files_are_pooled_not_counted_twice(raw, tmp_path):
     for place, subset in (("first", "sports"), ("second", "game")):
         write_result(tmp_path / place, {subset: profile_of(raw, RelativePositions())})
     (item,) = summarize(read_results(tmp_path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 import numpy as np
@@ -11,8 +10,7 @@ import pytest
 from posir_report.cells import find_beyond, pool_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
-from posir_significance.messages import CURVE_TITLE, title_curve, title_lengths
-from posir_tasks.values.estimates import Estimate
+from posir_significance.messages import CURVE_TITLE, title_curve
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.read_part import CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions
@@ -35,11 +33,6 @@ def test_the_title_of_curves_is_the_finding(group, state):
     findings = decide(group)
     assert findings.state is state
     assert title_curve(findings) != title_curve(None) == CURVE_TITLE
-
-
-def test_lengths_are_compared():
-    scores = (Estimate(0.6, (0.5, 0.7)), Estimate(0.5, (0.4, 0.6)))
-    assert re.findall(r"\d+\.\d", title_lengths(*scores)) == ["60.0", "50.0"]
 
 
 @pytest.mark.parametrize("merged", [False, True])

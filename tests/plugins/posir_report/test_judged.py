@@ -110,7 +110,7 @@ def test_what_all_models_of_a_task_share_is_said(tmp_path):
     assert "SciFact: not all models" not in shown
 
 
-def test_results_of_mteb_on_other_revisions_of_the_data_are_told_apart(tmp_path):
+def test_results_of_mteb_on_other_revisions_are_told_apart(tmp_path):
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}}, revision="1" * 40)
     write_plain(tmp_path, "b", "SciFact", {"test": {"default": 0.7}}, revision="2" * 40)
     assert set(tabulate(tmp_path)["data_revision"]) == {"1" * 40, "2" * 40}
@@ -182,7 +182,7 @@ def test_judged_queries_of_other_data_have_another_name():
 
 @settings(max_examples=50)
 @given(st.lists(st.sets(st.sampled_from("abcdef"), min_size=1), min_size=1, max_size=4))
-def test_every_result_is_in_one_row_and_rows_of_a_task_are_of_the_same_subsets(owned):
+def test_every_result_is_in_one_row_of_the_same_subsets(owned):
     results = [
         judge(f"m{number}", subset, [0.5])
         for number, subsets in enumerate(owned)

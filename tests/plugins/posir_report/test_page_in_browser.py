@@ -39,7 +39,7 @@ def test_dark_figures_have_no_white_cards(page):
     )
 
 
-def test_a_printed_page_has_whole_charts_and_no_collapsed_figures(page):
+def test_a_printed_page_has_whole_charts_and_no_folded_figures(page):
     page.emulate_media(color_scheme="light", media="print")
     assert page.evaluate("document.documentElement.scrollWidth") <= A4
     widths = page.eval_on_selector_all(

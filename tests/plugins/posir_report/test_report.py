@@ -17,8 +17,8 @@ import posir
 from posir_published.rows import published_rows
 from posir_report import api
 from posir_report.columns import bin_columns, default_columns
-from posir_report.content import BRIEF, answer_sections, describe_findings, pooled_scores
-from posir_report.published import merge_published, merge_published_bins, row_from_published
+from posir_report.content import BRIEF, build_answer_sections, describe_findings, pooled_scores
+from posir_report.published import merge_published, row_from_published
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -30,9 +30,17 @@ from posir_report.summary import (
     order_value,
     summarize,
 )
-from posir_report.tables import bin_table, build_legend, length_table, level_note
+from posir_report.tables import (
+    bin_table,
+    build_legend,
+    cut_ranking_notes,
+    format_cell,
+    length_table,
+    level_notes,
+)
 from posir_significance.messages import describe_folded_lengths
 from posir_tasks.base.errors import PosirError
+from posir_tasks.display.labels import Tone, find_tone
 from posir_tasks.display.tables import to_csv, to_json, to_markdown
 from posir_tasks.results import read_results
 from posir_tasks.text.languages import LANGUAGES
@@ -94,7 +102,7 @@ def test_a_score_called_like_another_column_has_one_of_its_own():
     assert (bins["position"], bins["scores.position"]) == ("first", 0.2)
 
 
-def test_notable_bias_needs_a_psi_of_3_hundredths_on_both_datasets():
+def test_notable_bias_needs_a_psi_of_0_03_on_both_datasets():
     psi = {
         "a": {"SQuAD-PosQ": 0.03, "FineWeb-PosQ": 0.2, "PosIR-English": 0.0},
         "b": {"SQuAD-PosQ": 0.3, "FineWeb-PosQ": 0.029, "SQuAD-PosQ-Tiny": 0.5},
@@ -173,7 +181,7 @@ def test_a_chosen_column_is_in_the_first_table(folder):
     assert set(shown.to_polars().columns) > {"recall_at_10", "recall_at_10_low", "spearman"}
 
 
-def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_length(raw, summary):
+def test_scores_are_means_of_queries_and_as_published_of_bins(raw, summary):
     overall, *rows = build_rows(summary)
     assert (overall.length, overall.queries, overall.subsets) == ("all", sum(DOMAINS.values()), 3)
     assert overall.ndcg_at_10.value == pytest.approx(raw.ndcg.mean(), abs=1e-9)
@@ -200,7 +208,7 @@ def test_scores_are_means_of_pooled_queries_and_as_published_of_the_bins_of_a_le
             assert row.psi_as_published == pytest.approx(psi(bins), abs=1e-9)
 
 
-def test_scores_of_a_position_are_the_means_of_its_pooled_queries(raw, summary):
+def test_scores_of_a_position_are_the_means_of_its_queries(raw, summary):
     rows = build_bin_rows(summary)
     bins = raw.groupby("bin").ndcg
     assert [row.queries for row in rows] == bins.size().reindex(range(20), fill_value=0).tolist()
@@ -228,7 +236,7 @@ def columns_of(text, *names):
     return [[float(row[name]) if row[name] else None for row in rows] for name in names]
 
 
-def test_csv_of_lengths_and_positions_parses_back_to_the_same_rows(summary):
+def test_csv_of_lengths_and_positions_is_read_back_the_same(summary):
     rows = build_rows(summary)
     numbers = [
         "queries",
@@ -264,7 +272,7 @@ def cells_of(markdown):
     return [[cell.strip().replace("\0", "|") for cell in line] for line in lines]
 
 
-def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, summary):
+def test_markdown_is_one_table_with_scores_as_papers_print_them(raw, summary):
     heading, rule, *lines = cells_of(
         to_markdown(length_table(build_rows(summary), default_columns(full=True)))
     )
@@ -283,9 +291,7 @@ def test_markdown_is_one_table_with_the_scores_as_the_papers_print_them(raw, sum
     assert lines[3][3:6] == ["0", "–", "–"]
 
 
-def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_rows_of_one_table(
-    raw, tmp_path
-):
+def test_models_tasks_and_settings_are_not_pooled(raw, tmp_path):
     parts = dict(list(raw.groupby("domain")))
     write_result(tmp_path, {"game": profile_of(parts["game"])})
     write_result(tmp_path, {"game": profile_of(parts["sports"])}, task="PosIR-German")
@@ -301,7 +307,7 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
         ("org/other", "PosIR-English"): 30,
         ("org/other (batch_size_8)", "PosIR-English"): 150,
     }
-    tables = [table for section in answer_sections(rows) for table in section.tables]
+    tables = [table for section in build_answer_sections(rows) for table in section.tables]
     english, german = (table for table in tables if table.title.startswith("PosIR-"))
     assert sorted(row[0] for row in english.rows) == [
         "org/model",
@@ -318,19 +324,19 @@ def test_models_tasks_and_settings_are_not_pooled_and_the_tasks_of_a_model_are_r
         < shown.index("org/model  ")
         < shown.index("PosIR-German · 400")
     )
-    (alone,) = next(answer_sections([row for row in rows if row.model == "org/model"])).tables
+    (alone,) = next(build_answer_sections([row for row in rows if row.model == "org/model"])).tables
     assert (alone.title, [row[0] for row in alone.rows]) == (
         "org/model",
         ["PosIR-English", "PosIR-German"],
     )
 
 
-def test_ten_models_are_one_narrow_table_and_lengths_without_queries_are_folded(summary):
+def test_ten_models_are_one_table_and_empty_lengths_are_folded(summary):
     ten = [
         replace(summary, model=f"organization/a-model-with-a-name-of-{number}-and-more-characters")
         for number in range(10)
     ]
-    *counts, table = answer_sections([row for item in ten for row in build_rows(item)])
+    *counts, table = build_answer_sections([row for item in ten for row in build_rows(item)])
     assert sum(len(count.sentences) for count in counts) == 3
     assert len(table.tables[0].rows) == 10
     assert max(map(len, print_plainly(table).splitlines())) <= 100
@@ -343,15 +349,23 @@ def test_ten_models_are_one_narrow_table_and_lengths_without_queries_are_folded(
         "Over position": "left",
         "Bias within\nthe window": "left",
     }
-    *_, lengths, note = answer_sections(build_rows(summary))
+    *_, lengths = build_answer_sections(build_rows(summary))
     assert [row[0][:2] for row in lengths.tables[0].rows] == ["Q1", "Q2", "Q4"]
-    assert note.sentences[-1] == describe_folded_lengths({"Q3": 0})
+    assert lengths.tables[0].notes[-1] == describe_folded_lengths({"Q3": 0})
 
 
 def print_plainly(section, width=80):
     console = Console(file=io.StringIO(), width=width, force_terminal=width > 80)
     section.print_on(console)
     return console.file.getvalue()
+
+
+def test_the_truncated_share_is_red_where_it_is_above_0():
+    column = next(column for column in COLUMNS if column.key == "unread_share")
+    cells = [
+        format_cell(EMPTY_ROW.with_scores(unread_share=share), column) for share in (0.589, 0.0)
+    ]
+    assert [(cell, find_tone(cell)) for cell in cells] == [("58.9%", Tone.BAD), ("0.0%", None)]
 
 
 def test_a_part_of_a_task_is_marked(raw, tmp_path):
@@ -382,7 +396,7 @@ def test_the_command_prints_every_form(folder, summary):
     markdown = printed("--format", "markdown", "--full")
     parts = [
         markdown.index(part)
-        for part in (finding, level_note(build_rows(summary)), "PSI (as published)")
+        for part in (finding, *level_notes(build_rows(summary)), "PSI (as published)")
     ]
     assert parts == sorted(parts)
     assert "PSI (as published)" not in (table := printed())
@@ -397,7 +411,7 @@ def test_many_results_are_counted():
     assert [re.findall(r"\d+", line) for line in describe_findings(rows)] == [["7"], []]
 
 
-def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
+def test_published_models_are_marked_and_sorted_by_ndcg():
     mine = replace(EMPTY_ROW, model="mine/model", task="PosIR-English")
     own = [replace(mine, length=length).with_scores(ndcg_at_10=0.7) for length in ("all", "Q1")]
     rows = merge_published(own)
@@ -408,25 +422,22 @@ def test_published_models_are_sorted_among_the_results_by_ndcg_and_marked():
     assert [row.model for row in whole if not row.model.endswith("(published)")] == ["mine/model"]
 
 
-def test_published_bins_stand_beside_ones_own_of_the_same_length(summary):
-    rows = merge_published_bins([summary])
-    own = [row for row in rows if row.model == "org/model"]
-    assert [(row.length, row.position) for row in own] == [
-        (length, position) for length in LENGTHS for position in summary.profile.positions
-    ], "the papers have no bins over all lengths"
-    queries = summary.profile.counts.sum(axis=2)
-    assert [row.queries for row in own] == queries.ravel().tolist()
-    key = ("Qwen3-Embedding-4B (published)", "Q4", summary.profile.positions[0])
-    (published,) = (row for row in rows if (row.model, row.length, row.position) == key)
-    assert published.ndcg_at_10.interval is None
-    assert "Length" in [column.heading for column in bin_table(rows, bin_columns()).columns]
-    with pytest.raises(PosirError, match="No position bins are published on PosIR-Mini"):
-        merge_published_bins([replace(summary, task="PosIR-Mini")])
+def test_tasks_without_published_results_are_named():
     with pytest.raises(PosirError, match="no published results for PosIR-Mini"):
         merge_published([replace(EMPTY_ROW, task="PosIR-Mini")])
 
 
-def test_a_report_with_published_results_shows_their_curves_and_start_to_end(folder):
+def test_rankings_that_end_at_rank_10_are_noted(summary):
+    counts = summary.profile.counts.copy()
+    counts[..., -1] += counts[..., -2]
+    counts[..., -2] = 0
+    profile = replace(summary.profile, counts=counts, totals=counts.sum(axis=1))
+    cut = separate_documents(profile)
+    assert len(list(cut_ranking_notes(["m"], [replace(summary, values=ResultValues(cut))]))) == 1
+    assert list(cut_ranking_notes(["m"], [summary])) == []
+
+
+def test_published_results_are_shown_with_their_curves(folder):
     done = call_posir(["report", str(folder), "--published"], env={"COLUMNS": "200"})
     lines = [line for line in done.stdout.splitlines() if re.match(r"Q4 +[▁-█]", line)]
     assert len(lines) > 9, "a curve of each model in the longest documents"
@@ -442,7 +453,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
         assert {part.title for part in table.parts()} == {
             f"{label} · PosIR-English" for label in labels
         }
-    assert {row[0] for row in next(answer_sections(rows)).tables[0].rows} == labels
+    assert {row[0] for row in next(build_answer_sections(rows)).tables[0].rows} == labels
     for records, key in ((rows, "length"), (bins, "position")):
         read = list(csv.DictReader(io.StringIO(to_csv([record.columns() for record in records]))))
         assert len(
@@ -465,7 +476,7 @@ def result_on(
         revision,
         NOTHING,
         ResultScores((), {}, ()),
-        versions,
+        data=versions,
     )
 
 
@@ -497,7 +508,7 @@ HUB = result_on({"sports": "c", "game": "c"}, revision="c" * 40)
         ),
     ],
 )
-def test_results_on_different_data_are_on_tasks_of_different_names(summaries, names):
+def test_results_on_other_data_are_on_tasks_of_other_names(summaries, names):
     assert [item.task for item in name_tasks_by_data(summaries)] == [
         f"PosIR-English{name}" for name in names
     ]
@@ -525,7 +536,7 @@ def test_a_legend_keeps_acronyms():
     assert build_legend(columns) == "MRR: MRR of a bin.\nShare: a share."
 
 
-def test_the_mean_over_languages_of_published_readings_is_table_2_of_posir(tmp_path):
+def test_means_over_languages_are_table_2_of_posir(tmp_path):
     """bge-m3: nDCG@10 over all lengths and Q1 to Q4 as printed, from its ten rows (arXiv
     2601.08363).
     """

@@ -31,7 +31,7 @@ def test_several_values_are_read_as_argparse_reads_them(options):
     assert (given_options.get("task"), given_options.get("model")) == (expected.task, expected.m)
 
 
-def test_a_warning_is_shown_once_and_those_about_plugins_not_again(monkeypatch):
+def test_a_warning_is_shown_once_and_not_those_about_plugins(monkeypatch):
     refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
     monkeypatch.setattr(
         warning_log, "loaded_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir")))

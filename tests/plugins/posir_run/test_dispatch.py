@@ -141,7 +141,7 @@ def test_a_worker_keeps_to_its_model(locations, seed):
         assert sum(before != after for before, after in pairwise(models)) <= 1
 
 
-def test_workers_begin_with_different_models_and_then_with_different_corpora():
+def test_workers_begin_with_different_models_then_corpora():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -155,7 +155,7 @@ def test_workers_begin_with_different_models_and_then_with_different_corpora():
     assert (len(set(taken[:4])), taken[4:8]) == (4, taken[:4])
 
 
-def test_a_single_worker_evaluates_one_corpus_at_a_time_and_more_workers_than_corpora_share_one():
+def test_a_worker_keeps_its_corpus_and_spare_workers_share_one():
     jobs = [
         make_job(m, t, s, s)
         for m in "ab"
@@ -173,7 +173,7 @@ def test_a_single_worker_evaluates_one_corpus_at_a_time_and_more_workers_than_co
     assert {location for location, _ in engine.submitted} == {"one", "two"}
 
 
-def test_a_worker_is_restarted_after_a_crash_and_kept_after_bad_data():
+def test_a_worker_is_restarted_only_if_its_outcome_asks_for_it():
     for restart, workers in ((True, len(JOBS)), (False, 1)):
         engine = FakeEngine(
             ("one",),
@@ -183,7 +183,7 @@ def test_a_worker_is_restarted_after_a_crash_and_kept_after_bad_data():
         assert engine.started == workers
 
 
-def test_a_location_where_no_worker_starts_is_not_used_and_none_anywhere_is_an_error():
+def test_a_location_where_no_worker_starts_is_not_used():
     engine = FakeEngine(unusable=("one",))
     run(JOBS, engine)
     assert {location for location, _ in engine.submitted} == {"two"}
@@ -193,7 +193,7 @@ def test_a_location_where_no_worker_starts_is_not_used_and_none_anywhere_is_an_e
     assert engine.closed
 
 
-def test_a_machine_that_joins_is_used_there_are_no_more_workers_than_jobs_and_all_are_stopped():
+def test_a_machine_that_joins_is_used_and_all_are_stopped():
     engine = FakeEngine(("one",))
     outcomes = Dispatcher(JOBS, engine).outcomes()
     next(outcomes)

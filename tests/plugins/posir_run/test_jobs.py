@@ -22,7 +22,7 @@ def data(tmp_path, monkeypatch):
 
 
 @pytest.mark.usefixtures("data")
-def test_jobs_are_models_by_tasks_by_subsets_and_tasks_share_their_corpora():
+def test_jobs_are_models_by_tasks_by_subsets():
     tasks, random = (
         ("PosIR-English", "PosIR-German-English", "PosIR-Mini"),
         "mteb/baseline-random-encoder",

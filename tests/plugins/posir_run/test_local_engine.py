@@ -62,7 +62,7 @@ def test_a_worker_ignores_ctrl_c_and_can_be_stopped_during_a_job():
     assert unfinished.done()
 
 
-def test_a_worker_that_is_stopped_while_it_starts_leaves_no_process_and_takes_no_more_jobs():
+def test_a_worker_stopped_while_it_starts_leaves_no_process():
     before = set(multiprocessing.active_children())
     worker = LocalWorker(Settings({"batch_size": 32}))
     (process,) = set(multiprocessing.active_children()) - before

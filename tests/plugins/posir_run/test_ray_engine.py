@@ -41,7 +41,7 @@ def test_one_worker_per_gpu_or_else_per_machine(nodes, locations):
     assert len({str(location) for location in locations}) == len(locations)
 
 
-def test_an_address_where_nothing_listens_is_refused_at_once_and_others_are_left_to_ray():
+def test_an_address_where_nothing_listens_is_refused_at_once():
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         check_address(address)

@@ -126,9 +126,7 @@ def test_results_of_another_data_revision_are_missing(workload, tmp_path):
 
 
 @pytest.mark.parametrize("moments", [8, pytest.param(50, marks=pytest.mark.slow)])
-def test_a_run_killed_at_any_moment_resumes_after_the_last_finished_subset(
-    workload, tmp_path, moments
-):
+def test_a_run_killed_at_any_moment_resumes(workload, tmp_path, moments):
     """Workers answer at once, so that the process is killed while it saves and not while it
     waits.
     """

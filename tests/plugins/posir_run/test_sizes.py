@@ -66,9 +66,7 @@ def test_the_published_sizes_add_up_to_the_papers_totals():
     assert sum(asked for _, asked in english) == 42_015
 
 
-def test_without_data_a_task_has_its_published_size_and_synthetic_samples_of_mean_length(
-    monkeypatch, tmp_path
-):
+def test_without_data_a_task_has_its_published_size(monkeypatch, tmp_path):
     monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
     task = get_task("PosIR-German-English")
     sizes = measure_subsets((task, domain) for domain in task.hf_subsets)
@@ -102,7 +100,7 @@ def data(tmp_path, monkeypatch):
     return list(long.values())
 
 
-def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
+def test_local_data_is_counted_and_shared_documents_once(data):
     tasks = [get_task(name) for name in ("PosIR-English", "PosIR-German-English", "PosIR-German")]
     english, crossed, german = measure_subsets((task, "sports") for task in tasks)
     assert english.documents == crossed.documents == count_one_by_one(data)
@@ -113,7 +111,7 @@ def test_local_data_is_counted_and_shared_documents_have_the_same_counts(data):
 
 
 @pytest.mark.usefixtures("data")
-def test_a_task_that_is_read_at_once_is_counted_and_a_missing_file_named(tmp_path):
+def test_a_task_read_at_once_is_counted_and_a_lost_file_named(tmp_path):
     (size,) = measure_subsets([(get_task("PosIR-Mini"), "default")])
     assert (sum(size.documents.texts), size.queries) == (72, 720)
     task, missing = (
@@ -125,7 +123,7 @@ def test_a_task_that_is_read_at_once_is_counted_and_a_missing_file_named(tmp_pat
         measure_subsets([(task, "sports")])
 
 
-def test_samples_have_the_required_lengths_and_are_from_the_data_where_possible(data):
+def test_samples_have_the_required_lengths(data):
     documents, queries, sampled = collect_samples(
         [get_task("PosIR-English")], count_one_by_one(data)
     )

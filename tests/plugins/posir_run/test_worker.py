@@ -42,7 +42,7 @@ def make_job(subset="sports", task="PosIR-English", model=BM25):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_single_subset_has_the_same_scores_as_in_the_complete_task():
+def test_a_subset_has_the_scores_that_it_has_in_its_task():
     complete = mteb.evaluate(
         mteb.get_model(BM25.name),
         mteb.get_task("PosIR-English"),
@@ -60,7 +60,7 @@ def test_a_single_subset_has_the_same_scores_as_in_the_complete_task():
 
 
 @pytest.mark.usefixtures("folder")
-def test_an_outcome_can_be_pickled_and_has_all_model_metadata_that_mteb_writes():
+def test_an_outcome_can_be_pickled_with_all_model_metadata():
     _, known = pickle.loads(pickle.dumps(build_evaluator().evaluate(make_job()))).value
     meta = mteb.get_model_meta(BM25.name).model_copy(update=known)
     assert meta.to_dict() == mteb.get_model(BM25.name, device="cpu").mteb_model_meta.to_dict()
@@ -111,7 +111,7 @@ def test_a_model_stays_loaded_until_another_is_requested(monkeypatch):
     assert loaded == [BM25, other, BM25]
 
 
-def test_a_machine_with_different_versions_is_refused_and_the_given_environment_is_used(
+def test_a_machine_with_different_versions_is_refused(
     monkeypatch,
 ):
     build_evaluator().check_versions(installed_versions())
@@ -122,7 +122,7 @@ def test_a_machine_with_different_versions_is_refused_and_the_given_environment_
     assert worker.os.environ["POSIR_DATA"] == "/there"
 
 
-def test_the_settings_of_a_run_reach_a_worker_and_no_others_of_its_machine(monkeypatch):
+def test_only_the_settings_of_a_run_reach_a_worker(monkeypatch):
     ray = SimpleNamespace(init=lambda *_, **__: None)
     monkeypatch.setitem(sys.modules, "ray", ray)
     settings = Settings({}, verbose=True)

@@ -82,7 +82,7 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
     )
 
 
-def test_the_part_of_a_chunk_is_of_the_one_in_which_an_excerpt_is_nearest_to_the_middle():
+def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
     parts = [
         find_chunk_part(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
@@ -119,7 +119,7 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
 
 
-def test_the_change_between_chunkers_counts_documents_and_not_questions():
+def test_the_change_between_chunkers_counts_documents():
     rng = np.random.default_rng(0)
     best = rng.random(300) * 0.1 + 0.5
     few, many = (np.arange(300) % documents for documents in (5, 30))

@@ -61,7 +61,7 @@ def test_an_id_of_the_data_is_no_file_name():
     assert (names.matched, names.describe()) == ({}, "")
 
 
-def test_two_files_of_the_index_that_fit_one_document_are_refused_with_both():
+def test_two_files_that_fit_one_document_are_refused():
     names = DocumentNames()
     names.translate("new/guide.md", CORPUS, "#")
     # The same file by a longer path.

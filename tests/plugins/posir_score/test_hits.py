@@ -15,7 +15,8 @@ import numpy as np
 import polars as pl
 import pytest
 
-from posir_score.hits import AnswerError, Hit, read_hits, sort_hits
+from posir_score.hits import AnswerError, Hit, read_hits
+from posir_score.orders import sort_hits
 
 ROOT = Path(__file__).parents[3]
 TEXT = "The mill burned down."
@@ -51,7 +52,7 @@ def sqlite_rows() -> Any:
 SPAN = Hit("d1", 0.5, 1, TEXT, 4, 25)
 HALF = Hit("d1", 0.5, 1, TEXT, 4)
 SCORED = Hit("d1", 0.5, 1, TEXT)
-DISTANCE = Hit("d1", -0.5, 1, TEXT, is_distance=True)
+DISTANCE = Hit("d1", None, 1, TEXT, distance=0.5)
 BARE = Hit("d1", 0.5, 1)
 ES_HIT = {"_id": "d1", "_score": 0.5, "_source": {"text": TEXT, "source": "web"}}
 CHUNK = {
@@ -175,7 +176,7 @@ def test_a_user_names_the_field_with_the_id():
         read_hits([langchain()], 5, "name")
 
 
-def test_chunks_of_a_group_follow_each_other_as_hits_of_its_document():
+def test_chunks_of_a_group_are_hits_of_its_document():
     groups = Obj(
         groups=[
             Obj(id="d1", hits=[qdrant(text="a"), qdrant(text="b")]),
@@ -216,7 +217,7 @@ def test_a_frame_of_a_retriever_with_a_null_is_refused(frame: Any):
 def test_two_columns_of_one_name_are_no_answer():
     table = pl.DataFrame({"docno": ["x"], "score": [1.0], "other": [2.0]}).to_pandas()
     table.columns = ["docno", "score", "score"]
-    with pytest.raises(AnswerError, match="several columns score"):
+    with pytest.raises(AnswerError, match="'score' occurs twice"):
         read_hits(table, 5)
 
 
@@ -225,7 +226,7 @@ def test_a_distance_is_turned_once():
     assert (
         sort_hits(hits, "distance")
         == sort_hits(hits, None)
-        == [Hit("d1", -0.1, 1, is_distance=True), Hit("d2", -0.4, 2, is_distance=True)]
+        == [Hit("d1", -0.1, 1, distance=0.1), Hit("d2", -0.4, 2, distance=0.4)]
     )
 
 

@@ -100,7 +100,7 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     assert "the embedder reads is unknown" in " ".join(scores.describe(0.5))
 
 
-def test_a_chunk_that_is_not_in_its_document_is_counted_and_named_and_is_evidence_of_nothing():
+def test_a_chunk_that_is_not_in_its_document_is_named():
     hits = {
         query: [Hit("b" if query == "absent" else "a", 1.0, None, "Quite another text.")]
         for query in ASKED
@@ -123,7 +123,7 @@ def test_a_chunk_that_is_not_in_its_document_is_counted_and_named_and_is_evidenc
     assert "2 chunks are not in the document" in " ".join(scores.describe_chunks())
 
 
-def test_what_is_no_chunk_is_named_and_evidence_in_none_is_not_in_another_chunk():
+def test_what_is_no_chunk_is_named():
     hits = {
         "cut": [
             Hit("a", 1.0, None, None, 1_000_000, 1_002_000),
@@ -142,7 +142,7 @@ def test_what_is_no_chunk_is_named_and_evidence_in_none_is_not_in_another_chunk(
     assert scores.suspects == ("1 hit has the text of the query: return that of the chunk.",)
 
 
-def test_a_repeated_text_is_where_its_number_among_the_chunks_says():
+def test_a_repeated_text_is_where_its_number_says():
     text = "One bell fell. Two rang. One bell fell. Four rang."
     data = ExcerptData(
         "data", {"s/a": text}, (("q", (Excerpt(0, Span(25, 39)),)),), np.arange(1), 0, (("s", "q"),)

@@ -17,8 +17,20 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from posir_score.alignment import Rankings, merge_chunks
-from posir_score.hits import Hit, Order, OrderCheck, sort_hits
-from posir_score.run_files import ANY_SUBSET, Run, is_table, read_rankings, read_run, read_run_file
+from posir_score.hits import Hit, Order
+from posir_score.orders import OrderCheck, sort_hits
+from posir_score.run_files import (
+    ANY_SUBSET,
+    RankingBuilder,
+    Run,
+    _read_regular_lines,
+    _split_lines,
+    is_table,
+    label_columns,
+    read_rankings,
+    read_run,
+    read_run_file,
+)
 from posir_tasks.base.errors import DataError, PosirError
 
 IDS = st.text(string.ascii_letters + string.digits + "#:/._-", min_size=1, max_size=8)
@@ -73,6 +85,63 @@ def test_what_is_written_is_read(
 ):
     run = read_run_file(write(tmp_path_factory.getbasetemp() / f"run{suffix}", rankings), "score")
     assert (run.name, merge(run), run.duplicates) == ("run", rankings, 0)
+
+
+CELLS = st.sampled_from(
+    [
+        "q",
+        "d#1",
+        "é",
+        "1",
+        "03",
+        "1.5",
+        "-2e3",
+        ".5",
+        "5.",
+        "1e999",
+        "1_0",
+        "nan",
+        "+",
+        "a\x1fb",
+        "\x00",
+    ]
+)
+
+
+@given(
+    rows=st.lists(st.lists(CELLS, min_size=5, max_size=7), min_size=1, max_size=4),
+    separator=st.sampled_from([" ", "\t", "  ", "\t "]),
+    end=st.sampled_from(["\n", "\r\n", "\n\n", " \n"]),
+)
+@example(rows=[["q", "Q0", "d#1", "1", "1.5", "t"]] * 2, separator="\t", end="\r\n")
+@example(rows=[["q", "Q0", "é", "03", "-2e3", "1"]], separator="  ", end="")
+def test_lines_in_columns_are_those_read_one_by_one(
+    rows: list[list[str]], separator: str, end: str
+):
+    text = "".join(separator.join(row) + end for row in rows)
+    hits = _read_regular_lines(text)
+    if hits:
+        builder = RankingBuilder("run", "score")
+        for place, record in label_columns("run", _split_lines(text, "\t"), "score"):
+            builder.add_row(place, record)
+        assert (builder.problems, builder.hits) == ({}, hits)
+
+
+@pytest.mark.parametrize("line", ["q Q0 d 1 2.5 t", "q\tQ0\td\t1\t2.5\tt", " q  Q0 d 1 +2.5e0 t\r"])
+def test_a_line_with_six_columns_is_regular(line: str):
+    assert _read_regular_lines(f"{line}\n\n") == {"q": [Hit("d", 2.5, 1)]}
+    assert _read_regular_lines(f"{line}\nq Q0\td 2 1.5 t\n") == {}
+
+
+def test_a_line_that_is_not_regular_is_named_among_regular_ones(tmp_path: Path):
+    file = tmp_path / "a.trec"
+    for line, message in (
+        ("q Q0 d3 3 high t", "line 3 .'high'"),
+        ("q Q0", "line 3: has 2 columns"),
+    ):
+        file.write_text(f"q Q0 d1 1 2.5 t\nq Q0 d2 2 1.5 t\n{line}\n")
+        with pytest.raises(DataError, match=message):
+            read_run_file(file)
 
 
 @pytest.mark.parametrize(
@@ -151,8 +220,9 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
 )
 def test_rows_and_frames_are_runs_in_python(rows: Any):
     assert is_table(rows)
-    hits, duplicates = read_rankings("run", rows, None)
-    assert ([hit[:2] for hit in hits["q"]], duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
+    run = read_rankings("run", rows, None)
+    hits = run.by_subset[ANY_SUBSET]["q"]
+    assert ([hit[:2] for hit in hits], run.duplicates) == ([("d2", 2.0), ("d1", 1.0)], 0)
 
 
 #: The hits of `low`, `high` and `lost`, of which the last has no score, in every form of a JSON
@@ -201,7 +271,7 @@ GAPS: dict[str, Any] = {
 
 @pytest.mark.parametrize("form", GAPS)
 @pytest.mark.parametrize("queries", [("q",), ("q", "r")])
-def test_a_hit_without_a_score_is_refused_by_name_and_not_ranked_by_its_place(
+def test_a_hit_without_a_score_is_refused_by_name(
     form: str, queries: tuple[str, ...], tmp_path: Path
 ):
     """jundot/omlx#3633, run-llama/llama_index#23199: the hit took the scores of its neighbors
@@ -295,11 +365,11 @@ def test_a_frame_with_a_null_is_refused_and_ranked_by_its_rows(to_frame: Any):
     frame = to_frame({"qid": ["q"] * 3, "docno": ["x", "y", "z"], "score": [1.0, 9.0, None]})
     with pytest.raises(DataError, match=r"row 3 .* of query q, document z"):
         read_rankings("run", frame, None)
-    hits, _ = read_rankings("run", frame, "rank")
+    hits = read_rankings("run", frame, "rank").by_subset[ANY_SUBSET]
     assert [hit.document for hit in hits["q"]] == ["x", "y", "z"]
 
 
-def test_ranks_of_some_rows_alone_are_refused_unless_scores_decide(tmp_path: Path):
+def test_ranks_of_some_rows_are_refused_unless_scores_decide(tmp_path: Path):
     rows = [("x", 2, 1.0), ("y", None, 9.0), ("z", 1, 3.0)]
     lines = [
         json.dumps({"qid": "q", "docno": name, "rank": rank, "score": score})
@@ -360,7 +430,7 @@ def read_order(file: Path, order: Order | None = None) -> str:
         ("1", "a", "read as scores"),
     ],
 )
-def test_the_order_of_the_lines_says_whether_the_third_column_has_ranks(
+def test_the_order_of_lines_says_whether_a_column_has_ranks(
     values: str, documents: str, said: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     for name, separator in (("a.run", " "), ("a.tsv", "\t")):
@@ -392,8 +462,8 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
     ]
     with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
-    by_rank, _ = read_rankings("mine", cells, "rank")
-    by_score, _ = read_rankings("mine", cells, "score")
+    by_rank = read_rankings("mine", cells, "rank").by_subset[ANY_SUBSET]
+    by_score = read_rankings("mine", cells, "score").by_subset[ANY_SUBSET]
     assert all(
         [hit.document for hit in by_rank[query]] == [hit.document for hit in by_score[query]][::-1]
         for query in by_rank
@@ -401,7 +471,7 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
 
 
 @given(data=st.data(), best_first=st.booleans(), scores=st.booleans())
-def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
+def test_whole_scores_or_ranks_in_order_are_told_apart(
     data: st.DataObject, best_first: bool, scores: bool
 ):
     """Of rows best first, either reading has the first one first; rows worst first are those of the
@@ -413,11 +483,11 @@ def test_runs_with_whole_scores_or_ranks_in_order_are_read_as_they_are_meant(
         for query, size in enumerate(sizes)
         for place in range(size)
     ]
-    hits, _ = read_rankings(
-        "run",
-        rows if best_first else [*reversed(rows)],
-        None if best_first else ("score" if scores else "rank"),
+    order: Order = "score" if scores else "rank"
+    run = read_rankings(
+        "run", rows if best_first else [*reversed(rows)], None if best_first else order
     )
+    hits = run.by_subset[ANY_SUBSET]
     assert {ranked[0].document for ranked in hits.values()} == {"d0"}
 
 
@@ -451,9 +521,7 @@ def test_an_order_decides_between_a_score_and_a_distance(
 
 
 @pytest.mark.parametrize("missing", ["null", None])
-def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(
-    missing: str | None, tmp_path: Path
-):
+def test_a_distance_of_some_hits_matters_only_if_it_decides(missing: str | None, tmp_path: Path):
     """As of a hybrid search in LanceDB, some of whose hits only the full-text search found."""
     rows = [
         {"doc": "a", "_distance": 0.1, "_relevance_score": 0.2},
@@ -477,7 +545,7 @@ def test_a_distance_of_some_hits_alone_does_not_matter_unless_it_decides(
         .with_columns(qid=pl.lit("q"))
         .to_pandas()
     )
-    hits, _ = read_rankings("run", frame, None)
+    hits = read_rankings("run", frame, None).by_subset[ANY_SUBSET]
     assert [hit.document for hit in hits["q"]] == ["b", "a"]
 
 
@@ -503,7 +571,7 @@ def test_a_table_with_two_columns_of_one_name_is_refused(names: list[str], tmp_p
         with pytest.raises(DataError, match=r"a\.(csv|parquet)"):
             read_run_file(tmp_path / name)
     for frame in (table, table.to_pandas()):
-        with pytest.raises(DataError, match="run: has several columns"):
+        with pytest.raises(DataError, match="occurs twice"):
             read_rankings("run", frame, None)
 
 
@@ -527,7 +595,7 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
         read_run(tmp_path, "Third")
 
 
-def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path: Path):
+def test_predictions_of_sentence_transformers_are_a_run(tmp_path: Path):
     """As `InformationRetrievalEvaluator(write_predictions=True)` of version 6.2 writes them."""
     file = tmp_path / "Information-Retrieval_evaluation_dev_predictions_cosine.jsonl"
     results = [{"corpus_id": "d2", "score": 0.5}, {"corpus_id": "d1", "score": 0.25}]
@@ -539,7 +607,7 @@ def test_predictions_of_an_evaluator_of_sentence_transformers_are_a_run(tmp_path
     assert merge(read_run_file(file)) == {"q1": {"d2": 0.5, "d1": 0.25}, "q2": {}}
 
 
-def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_score_counts(
+def test_the_files_of_a_folder_are_one_run(
     tmp_path: Path,
 ):
     (tmp_path / "a.trec").write_text("q Q0 d 1 2.0 t\nq Q0 d 1 5.0 t\nq Q0 d 2 1.0 t\n")
@@ -562,7 +630,7 @@ def test_the_files_of_a_folder_are_one_run_and_of_repeated_rows_the_highest_scor
         ((4, 3, 2, 1), (1, 2, 3, 4), False),
     ],
 )
-def test_scores_that_contradict_stated_ranks_are_refused_until_the_user_says_what_counts(
+def test_scores_that_contradict_stated_ranks_are_refused(
     ranks: tuple[int, ...], scores: tuple[int, ...], contradicts: bool, tmp_path: Path
 ):
     file = tmp_path / "a.trec"
@@ -601,7 +669,7 @@ def test_scores_in_random_order_are_not_taken_for_distances(seed: random.Random)
     assert not check.describe_problem()
 
 
-def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_before_that():
+def test_distances_are_turned_before_chunks_are_merged():
     hits = [Hit("a", 0.1, text="x"), Hit("b", 0.2), Hit("a", 0.9, start=7)]
     assert sort_hits(hits, "distance") == [
         Hit("a", -0.1, text="x"),
@@ -664,7 +732,7 @@ def test_a_chunk_with_a_better_score_is_the_document_and_distances_are_turned_be
             '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}',
             "field 's' must have the rankings of one split",
         ),
-        ("a.json", '{"q": 1}', "first query q: int is no list of hits"),
+        ("a.json", '{"q": 1}', "first query q: int is not a list of hits"),
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
         ("a.lz4", "", "Save it with `run.save('a.parquet')`"),

@@ -83,9 +83,7 @@ def test_an_exported_run_has_the_profile_of_its_model(bm25: Path, tmp_path: Path
     )
 
 
-def test_a_retriever_of_chunks_has_the_profile_of_its_run_and_leaves_no_journal(
-    bm25: Path, tmp_path: Path
-):
+def test_a_retriever_of_chunks_has_the_profile_of_its_run(bm25: Path, tmp_path: Path):
     content = json.loads((bm25 / "run" / "PosIR-Mini_predictions.json").read_text())
     queries = mteb.get_task("PosIR-Mini").read_subset("default").queries  # type: ignore[attr-defined]
     texts = dict(zip(queries["text"][:], queries["id"][:], strict=True))
@@ -151,7 +149,7 @@ def read_entry(run: Any) -> dict[str, Any]:
     return json.loads((run.folder / "beir.json").read_text())["scores"]["test"][0]  # type: ignore[no-any-return]
 
 
-def test_several_relevant_documents_and_grades_are_scored_as_trec_eval_does(score: Any):
+def test_several_grades_are_scored_as_trec_eval_does(score: Any):
     scored = score(RUN, name="mine")
     (run,), (result,) = scored.runs, scored.results
     assert (run.counts.queries, run.counts.with_position, result.profile.totals.sum()) == (4, 1, 1)
@@ -191,9 +189,7 @@ PLACED: dict[str, Any] = {
 
 @pytest.mark.parametrize("unit", [1, 0.45])
 @pytest.mark.parametrize("only", [False, True])
-def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their_grades(
-    tmp_path: Path, only: bool, unit: float
-):
+def test_each_place_is_scored_by_the_rank_of_its_document(tmp_path: Path, only: bool, unit: float):
     """The unit of the grades, whole or not, changes no score."""
     placed = PLACED | {"qrels": [(*row[:2], row[2] * unit, *row[3:]) for row in PLACED["qrels"]]}
     data = (
@@ -241,7 +237,7 @@ def test_each_place_is_scored_by_the_rank_of_its_document_and_documents_by_their
         assert "3 places of 1 query, " in str(scored)
 
 
-def test_what_does_not_fit_in_judgments_is_one_paragraph_and_the_order_of_rows_decides_nothing(
+def test_what_does_not_fit_in_judgments_is_one_paragraph(
     tmp_path: Path,
 ):
     """One document is not in the corpus, one pair has two grades, one query no relevant document,
@@ -429,7 +425,7 @@ def evaluate_with_trec(run: dict[str, dict[str, float]]) -> dict[str, Any]:
     }
 
 
-def test_a_report_has_the_metrics_of_judged_queries_with_intervals_for_new_clusters(judged: Path):
+def test_a_report_has_the_metrics_of_judged_queries(judged: Path):
     values = evaluate_with_trec(PLAIN_RUNS["a"])
     for clusters, size in (("user", 3), ("topic", 1)):
         row = posir.report(judged / clusters).to_polars().row(0, named=True)
@@ -452,7 +448,7 @@ def test_a_report_has_the_metrics_of_judged_queries_with_intervals_for_new_clust
     assert "MAP@100" in posir.report(judged / "topic").to_latex()
 
 
-def test_queries_are_clustered_by_their_best_document_that_most_share():
+def test_queries_are_clustered_by_the_best_shared_document():
     best = {
         "one": {"d1": 2, "d9": 1},
         "two": {"d1": 1, "d2": 1},
@@ -465,7 +461,7 @@ def test_queries_are_clustered_by_their_best_document_that_most_share():
         cluster_queries(Judgments({}, best, {"user": {"one": "1"}}), "user")
 
 
-def test_a_comparison_of_judged_queries_is_the_paired_t_test_of_clusters(judged: Path):
+def test_a_comparison_of_judged_queries_is_a_paired_t_test(judged: Path):
     a, b = map(evaluate_with_trec, PLAIN_RUNS.values())
     for clusters, size in (("topic", 1), ("user", 3)):
         comparison = posir.compare(judged / clusters)
@@ -500,7 +496,7 @@ def test_limits_on_judged_queries_and_margins_decide_the_gate(judged: Path):
     }
 
 
-def test_results_with_other_clusters_or_judgments_are_not_compared(judged: Path, tmp_path: Path):
+def test_results_with_other_judgments_are_not_compared(judged: Path, tmp_path: Path):
     file = next((judged / "user").rglob("run__b/*/beir.json"))
     for change in ({"digest": "0"}, {"queries": "1 " * 90}, {"sums": {}}):
         shutil.copytree(judged / "user", tmp_path / "other", dirs_exist_ok=True)
@@ -611,7 +607,7 @@ def test_predictions_of_a_task_of_mteb_are_scored_by_subset(
         (RUN, {"missing": "no"}, "missing='no': must be 'error' or 'zero'"),
         ("absent.trec", {}, "no such file or folder"),
         (RUN, {"k": 0}, "k=0: must be at least 1"),
-        (3, {}, "^int is no run"),
+        (3, {}, "^int is not a run"),
         ([Path()], {"model": "all-MiniLM-L6-v2"}, "^Give runs or a retriever"),
     ],
 )
@@ -620,9 +616,7 @@ def test_mistakes_are_sentences(runs: Any, options: dict[str, Any], message: str
         posir.score(runs, data="PosIR-Mini", **options)
 
 
-def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_scored(
-    score: Any, tmp_path: Path
-):
+def test_runs_of_one_name_or_ranking_are_refused(score: Any, tmp_path: Path):
     files = [tmp_path / name for name in ("ok.json", "ok.jsonl")]
     files[0].write_text(json.dumps(RUN))
     rows = [
@@ -638,20 +632,14 @@ def test_runs_of_one_name_or_with_the_same_rankings_are_refused_before_any_is_sc
     assert not (tmp_path / "results").exists()
 
 
-def test_names_in_another_number_than_runs_are_refused_with_what_counts_as_a_run(tmp_path: Path):
+def test_names_in_another_number_than_runs_are_refused(tmp_path: Path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(RUN))
-    with pytest.raises(
-        PosirError, match=r"2 runs and 1 name\. B is no file, so it counts as a run"
-    ):
-        posir.score([file, "B"], data="PosIR-Mini", name=["A"])
     with pytest.raises(PosirError, match=r"2 runs and 1 name\. Give a --name for each run"):
         posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
-def test_a_system_is_its_name_and_revision_and_another_ranking_replaces_its_result_only_if_asked(
-    score: Any, tmp_path: Path
-):
+def test_another_ranking_replaces_a_result_only_if_asked(score: Any, tmp_path: Path):
     other = {**RUN, "place": {"d0": 1.0}}
     first, again = (score(RUN, name="mine").runs[0] for _ in range(2))
     assert (first.revision, again.digest) == ("unversioned", first.digest)
@@ -749,7 +737,7 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
 
 
 @pytest.mark.slow
-def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Path):
+def test_an_index_of_documents_has_the_findings_of_its_model(tmp_path: Path):
     minilm = str(get_model_path())
     model: Any = load_model(ModelReference(minilm))
     mteb.evaluate(
@@ -779,7 +767,7 @@ def test_an_index_of_whole_documents_has_the_sentences_of_its_model(tmp_path: Pa
         assert findings[0].value(quantity) == pytest.approx(findings[1].value(quantity), abs=0.005)
 
 
-def test_a_file_in_squad_format_keeps_its_ids_and_is_scored_as_it_is_opened(tmp_path: Path):
+def test_a_file_in_squad_format_keeps_its_ids(tmp_path: Path):
     text = "The mill burned down in 1901. A heron nested on the crane."
     asked = [
         {

@@ -190,9 +190,7 @@ def test_the_form_of_mteb_1_is_converted(
     assert scored.runs[0].counts.queries == QUERIES - 1
 
 
-def test_a_main_score_of_mteb_alone_and_documents_that_are_no_texts_are_refused(
-    task_with: Any, tmp_path: Path
-):
+def test_a_main_score_that_only_mteb_computes_is_refused(task_with: Any, tmp_path: Path):
     loaded, rankings = draw_task(3)
     task_with("Core17InstructionRetrieval", loaded, "test")
     with pytest.raises(

@@ -18,7 +18,7 @@ def test_holm_agrees_with_its_definition(p_values):
     np.testing.assert_allclose(holm(p_values), plain)
 
 
-def test_families_are_corrected_by_themselves_and_what_is_no_test_takes_no_share():
+def test_families_are_corrected_apart_and_none_takes_no_share():
     assert correct_p_values([0.01, 0.04, None, 0.04], ["a", "a", "a", "b"]) == [
         0.02,
         0.04,

@@ -127,7 +127,7 @@ def test_observed_differences_follow_their_formula():
     rng = np.random.default_rng(1)
     gains, third, cluster = rng.random(90), rng.integers(0, 3, 90), np.repeat(np.arange(30), 3)
     zeros, rows = np.zeros(90, np.int64), np.arange(90)
-    observed = Observations(gains, zeros, zeros, cluster, cluster, rows, third, 3, thirds=third)
+    observed = Observations(gains, zeros, cluster, rows, third, 3, thirds=third)
     finding = decide(replace(build_group(), observations=observed))[Quantity.START_MINUS_END]
     assert finding.state is None
     assert finding.estimate.value == pytest.approx(
@@ -259,7 +259,7 @@ def test_margins():
 
 
 @pytest.mark.parametrize("thirds", [(0,), (1,), (0, 1)])
-def test_documents_without_evidence_at_both_ends_have_no_number_that_would_decide(thirds):
+def test_evidence_at_one_end_needs_no_number_of_documents(thirds):
     test = build_test(documents=72)
     kept = np.isin(test.thirds, thirds)
     rows = {name: getattr(test, name)[kept] for name in ROW_FIELDS}

@@ -10,13 +10,13 @@ from posir_significance.intervals import estimate_difference, subtract_means
 from posir_tasks.values.means import Z, estimate_mean, wilson_interval
 
 
-def test_ends_of_the_wilson_interval_are_z_standard_errors_from_the_mean():
+def test_ends_of_wilson_intervals_are_z_errors_from_the_mean():
     for mean, trials in [(0.2, 40.0), (0.9, 10.0), (0.0, 25.0), (1.0, 25.0)]:
         for end in wilson_interval(mean, trials):
             assert abs(mean - end) == pytest.approx(Z * np.sqrt(end * (1 - end) / trials), abs=1e-7)
 
 
-def test_the_standard_error_of_independent_queries_is_that_of_their_mean():
+def test_the_error_of_independent_queries_is_that_of_their_mean():
     gains = np.random.default_rng(1).random(400)
     mean = estimate_mean(gains, np.arange(400))
     assert mean.value == pytest.approx(gains.mean())
@@ -45,7 +45,7 @@ def test_the_mean_of_group_means_has_the_error_of_its_groups():
     assert mean.standard_error == pytest.approx(np.hypot(*errors) / 2, rel=0.1)
 
 
-def test_near_1_documents_are_trials_as_far_as_it_is_not_known_how_alike_their_queries_are():
+def test_near_1_documents_are_trials_unless_queries_are_alike():
     documents = np.repeat(np.arange(100), 3)
     # Clopper and Pearson: of 100 documents, all were found.
     assert 0.95 < estimate_mean(np.ones(300), documents).interval[0] < 0.025 ** (1 / 100)

@@ -9,7 +9,7 @@ from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.schemes import AbsolutePositions
 
 
-def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_selected():
+def test_a_query_on_a_shared_boundary_has_two_memberships():
     starts = np.array([100, 50, 9_999, 250])
     evidence = Evidence(["a", "b", "c", "d"], ["x", "x", "y", "z"], starts, starts + 1)
     ranks = DocumentRanks.from_ranks(AbsolutePositions(), evidence, np.array([1, 2, 3, 0]))
@@ -19,7 +19,7 @@ def test_a_query_on_a_shared_boundary_has_two_memberships_also_when_it_is_select
         zip(result.gains[result.query].round(3).tolist(), result.position.tolist(), strict=True)
     )
     assert placed == [(0.0, 2), (0.631, 0), (1.0, 0), (1.0, 1)]
-    assert len(set(result.documents.tolist())) == 3
+    assert len(set(result.clusters.tolist())) == 3
     chosen = result.select(result.gains == 1)
     assert (chosen.position.tolist(), chosen.query.tolist()) == ([0, 1], [0, 0])
 
@@ -35,4 +35,4 @@ def test_ranks_and_profile_give_the_same_bins():
     gains = np.bincount(bins.position, bins.gains[bins.query])
     np.testing.assert_allclose(gains, (ranks.profile.counts @ NDCG_AT_10).sum(axis=0))
     assert np.bincount(bins.position).tolist() == ranks.profile.counts.sum(axis=(0, 2)).tolist()
-    assert len(set(bins.documents.tolist())) == 20
+    assert len(set(bins.clusters.tolist())) == 20

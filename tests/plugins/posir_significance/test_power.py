@@ -22,7 +22,7 @@ def test_sizes_are_those_of_the_specification(effect, lengths, errors, size):
     assert row.state is (State.FAVORS_START if effect else State.NO_BIAS)
 
 
-def test_an_effect_below_the_margin_has_no_size_and_ten_documents_are_needed():
+def test_small_effects_have_no_size_and_ten_documents_are_needed():
     assert required_sample(Design(), 0.04).questions is None
     assert required_sample(Design(10.0), 0.9).documents == 10
 
@@ -49,3 +49,9 @@ def test_the_command_has_a_row_for_each_state():
     rows = posir.power(difference=[10, 20], ndcg_difference=5).to_polars()
     assert rows["models"].to_list() == [1, 1, 1, 2, 2, 2, 2, 2]
     assert rows["ndcg_at_10"].drop_nulls().to_list() == [0.05, 0.0]
+
+
+def test_each_metric_is_planned_with_its_own_margin():
+    rows = posir.power(difference=10, ndcg_difference=5).to_polars()
+    assert rows["margin"].to_list() == [0.05] * 4 + [0.02] * 2
+    assert set(posir.power(ndcg_difference=5, margin=3).to_polars()["margin"]) == {0.03}

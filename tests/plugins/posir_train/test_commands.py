@@ -155,7 +155,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
             ("--set", "loss=Nothing"),
             "settings: field 'loss': Input should be 'MultipleNegativesRankingLoss'",
         ),
-        (("--set", "window=4"), "field 'window': must be at least 8"),
+        (("--set", "window=4"), "field 'window': .*greater than or equal to 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
         (("--set", "trackers=[wandb]"), r"trackers: wandb: .*pip install wandb"),
         (("--guard", "Nothing"), "--guard Nothing: no file or folder"),

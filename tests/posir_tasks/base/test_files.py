@@ -143,7 +143,7 @@ def test_files_are_found_through_links_and_loops_end(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PosirError, match=r"file/results: cannot be written to .* writable folder"):
+    with pytest.raises(PosirError, match=r"file/results: cannot be written to "):
         check_writable(tmp_path / "file" / "results")
     with pytest.raises(
         PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")
@@ -182,9 +182,7 @@ def test_a_fifo_gets_the_content_and_stays(tmp_path: Path, linked: bool):
     assert path.is_symlink() == linked
 
 
-def test_a_fifo_that_nobody_reads_is_an_error_and_not_an_endless_wait(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_fifo_without_a_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("posir_tasks.base.files.READER_TIMEOUT", 0.1)
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(PosirError, match="nothing read from it"):

@@ -125,9 +125,7 @@ def test_loader_and_kind_follow_from_the_settings(
     assert (result[0].__name__, *result[1:]) == (loader, kind, ["text"])
 
 
-def test_evaluate_saves_and_loads_through_the_cache_into_the_folder_of_the_result(
-    monkeypatch, tmp_path
-):
+def test_evaluate_saves_and_loads_through_the_cache(monkeypatch, tmp_path):
     cache = ResultCache(tmp_path / "cache")
     monkeypatch.setattr(
         cache,

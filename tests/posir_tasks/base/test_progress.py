@@ -118,7 +118,7 @@ def test_a_library_call_and_quiet_print_nothing(context, capsys):
     assert capsys.readouterr() == ("", "")
 
 
-def test_a_log_keeps_the_stream_of_the_command_that_a_library_redirects(capsys, monkeypatch):
+def test_a_log_keeps_the_stream_of_the_command(capsys, monkeypatch):
     with report_progress(quiet=False):
         monkeypatch.setattr("sys.stderr", io.StringIO())
         with track("Training"):
@@ -127,7 +127,7 @@ def test_a_log_keeps_the_stream_of_the_command_that_a_library_redirects(capsys, 
     assert capsys.readouterr().err == "Training\n1/2 done\n"
 
 
-def test_a_bar_counts_time_up_and_says_what_is_left_once_a_step_is_done(monkeypatch):
+def test_a_bar_shows_the_time_left_after_a_step(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "80")

@@ -209,7 +209,7 @@ def test_an_exception_and_its_causes_are_clean(key):
     ]
 
 
-def test_a_cause_that_cannot_be_changed_is_detached_by_public_functions(key):
+def test_a_cause_that_cannot_be_changed_is_detached(key):
     class FixedError(Exception):
         def __str__(self) -> str:
             return key

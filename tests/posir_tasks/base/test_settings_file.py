@@ -92,7 +92,7 @@ def test_what_is_wrong_is_named_as_it_was_given(file, overrides, options, messag
             load_settings(Painting, None, (), given)
 
 
-def test_the_printed_file_has_every_setting_with_its_description_and_is_read():
+def test_the_printed_file_has_every_setting():
     text = describe_settings(Painting)
     assert (
         "# Of the painting. Required.\ntitle:\n# Of the background. One of red, blue.\ncolor: "

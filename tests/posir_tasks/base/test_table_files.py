@@ -119,9 +119,7 @@ def test_enclosed_cells_are_told_from_texts_in_quotation_marks(table, rows):
         ("a.csv", "id,text\n1,a\x00b\n", 2),
     ],
 )
-def test_a_table_that_has_no_one_meaning_is_an_error_with_its_line(
-    tmp_path: Path, name, table, line
-):
+def test_an_ambiguous_table_is_an_error_with_its_line(tmp_path: Path, name, table, line):
     (tmp_path / name).write_text(table)
     with pytest.raises(GateError, match=rf"{name}: line {line}: "):
         read_delimited(tmp_path / name)
@@ -138,9 +136,7 @@ def test_texts_of_csv_may_have_lines_with_commas_and_numbers(tmp_path: Path):
 
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
-def test_csv_may_have_a_stray_mark_any_line_end_a_byte_order_mark_and_blank_lines(
-    tmp_path: Path, end
-):
+def test_csv_may_have_stray_marks_and_blank_lines(tmp_path: Path, end):
     table = ["", "id,text", '1,20" pipe', "", '2,"30"" pipe, x"', "3,", ""]
     (tmp_path / "a.csv").write_bytes(b"\xef\xbb\xbf" + end.join(table).encode())
     assert read_delimited(tmp_path / "a.csv").rows() == [
@@ -215,7 +211,7 @@ def test_a_repeated_column_of_questions_is_refused_by_name(tmp_path: Path):
         read_columns(tmp_path / "a.jsonl", {"text": pl.String})
 
 
-def test_quotation_marks_in_ids_of_runs_and_judgments_are_characters(tmp_path: Path):
+def test_quotation_marks_in_ids_are_characters(tmp_path: Path):
     (tmp_path / "run.tsv").write_text(
         'query_id\tdoc_id\tscore\nq1\t"d1\t3\nq1\td2\t2\nq1\td3"\t1\n'
     )

@@ -125,7 +125,7 @@ def run(*arguments):
     return call_posir(arguments, run=lambda words: call_app(APP, "example", example, words))
 
 
-def test_the_function_gets_what_is_given_and_its_result_prints_itself():
+def test_the_function_gets_the_values_of_the_command():
     done = run(
         *[
             "a",
@@ -212,7 +212,7 @@ def test_wrong_words_end_with_status_2(words, status):
     assert run(*words).exit_code == status
 
 
-def test_the_short_help_has_the_options_of_no_group_and_counts_all():
+def test_the_short_help_has_the_usual_options():
     shown, whole = (invoke("score", name) for name in ("-h", "--help"))
     assert [name in shown for name in ("--retriever", "--overwrite", "--format")] == [
         True,

@@ -39,7 +39,7 @@ def file(tmp_path) -> Path:
 
 def test_a_large_file_is_read_once(file, cache, monkeypatch):
     assert digest_file(file) == expected(b"0123456789")
-    monkeypatch.setattr(digests, "_known", {})
+    monkeypatch.setattr(digests, "_digests", {})
     monkeypatch.setattr(digests, "_compute", None)
     assert digest_file(file) == expected(b"0123456789")
     assert len(list(cache.iterdir())) == 1
@@ -66,12 +66,12 @@ def test_other_content_of_the_same_size_and_time_is_seen(file):
 def test_a_damaged_or_unwritable_cache_only_costs_time(file, cache, monkeypatch):
     digest_file(file)
     next(cache.iterdir()).write_bytes(b"short")
-    monkeypatch.setattr(digests, "_known", {})
+    monkeypatch.setattr(digests, "_digests", {})
     assert digest_file(file) == expected(b"0123456789")
     next(cache.iterdir()).unlink()
     cache.rmdir()
     cache.write_text("a file")
-    monkeypatch.setattr(digests, "_known", {})
+    monkeypatch.setattr(digests, "_digests", {})
     assert digest_file(file) == expected(b"0123456789")
 
 

@@ -8,7 +8,7 @@ from posir_tasks.display.charts import describe_scores, explain_window, mark_bey
 from posir_tasks.display.figures import Figure
 
 
-def test_the_window_ends_where_most_evidence_is_beyond_it_named_once_in_each_panel():
+def test_the_end_of_the_window_is_named_once_in_each_panel():
     shares = {"short": (0.0, 0.1, 0.5), "long": (0.2, 0.6, 1.0)}
     rows = [
         {"panel": panel, "beyond_share": share}
@@ -29,7 +29,7 @@ def test_scores_are_described_for_those_who_do_not_see_them():
     )
 
 
-def test_files_of_figures_whose_models_differ_at_the_end_of_a_long_name_differ():
+def test_files_of_models_with_long_names_differ():
     chart: Any = None
     slugs = {Figure("curves", "Task", f"a/{'m' * 90}{end}", chart).slug for end in "bc"}
     assert len(slugs) == 2

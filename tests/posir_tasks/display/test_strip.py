@@ -48,10 +48,10 @@ def paths(svg, kind):
     return path
 
 
-def test_heights_are_scores_and_the_hatched_part_is_as_wide_as_its_share():
+def test_heights_are_scores_and_hatched_widths_are_shares():
     glyph = draw_glyph(STRIP, 120, 103)  # 100 pixels for scores from 0 to 1, below 2 pixels
-    bars = re.findall(r"M([\d.]+) 102v-([\d.]+)H([\d.]+)V", paths(glyph, "bars"))
-    assert [tuple(map(float, bar)) for bar in bars] == [(0, 80, 30), (30, 60, 60), (60, 40, 90)]
+    bars = re.findall(r"M([\d.]+) 102H([\d.]+)V([\d.]+)H", paths(glyph, "bars"))
+    assert [tuple(map(float, bar)) for bar in bars] == [(0, 30, 22), (30, 60, 42), (60, 90, 62)]
     # What is truncated is a little apart.
     assert paths(glyph, "mean").endswith("M91.7 82h28.3")
     assert paths(glyph, "band").startswith("M0 32H30V12H0z")
@@ -99,7 +99,7 @@ def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
     )
 
 
-def test_nothing_is_hatched_where_all_is_read_and_a_gap_is_shown_as_one():
+def test_a_gap_is_shown_and_nothing_read_is_hatched():
     strip = Strip("a", (), (FOUND[0], None, FOUND[2]))
     assert 'class="hatch"' not in draw_strips([strip])
     assert not strip.share
@@ -128,7 +128,7 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
 
 
 @pytest.mark.parametrize("format_", ["svg", "pdf", "png"])
-def test_a_bare_picture_is_as_wide_in_every_format_and_has_names_alone(format_, tmp_path):
+def test_a_bare_picture_is_as_wide_in_every_format(format_, tmp_path):
     (path,) = export(prepare_figures([STRIP], [], tmp_path, FigureStyle(format_, bare=True)))
     content = path.read_bytes()
     assert path.name == f"answer.{format_}"
@@ -158,7 +158,7 @@ def test_the_value_is_the_mean_of_each_part(part):
     known = {"thirds": bins * 3 // 20, "twelfths": twelfths} if part else {}
     zeros = np.zeros(size, np.int64)
     observations = Observations(
-        gains, zeros, zeros, documents, documents, np.arange(size), bins, 20, **known, read=read
+        gains, zeros, documents, np.arange(size), bins, 20, **known, read=read
     )
     group = GroupAnalysis(observations, Reason.NOT_STORED)
     strip = build_strip(decide(group), group, "m")

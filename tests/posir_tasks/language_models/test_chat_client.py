@@ -53,7 +53,7 @@ def ask(model, values=ASKED):
     ]
 
 
-def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, tmp_path):
+def test_passing_failures_are_survived_and_answers_are_in_order(server, tmp_path):
     server.rates |= {"rate limit": 0.3, "server error": 0.3, "dropped connection": 0.3}
     server.seconds = 0.01
     assert ask(connect(tmp_path, server, in_flight=4)) == EXPECTED
@@ -64,7 +64,7 @@ def test_every_failure_that_passes_is_survived_and_answers_are_in_order(server, 
     assert ask(connect(tmp_path, server, timeout=0.3, temperature=0.1), ASKED[:3]) == EXPECTED[:3]
 
 
-def test_an_answered_call_is_never_sent_again_and_a_changed_setting_is(server, tmp_path):
+def test_an_answered_call_is_not_sent_again(server, tmp_path):
     assert (
         ask(connect(tmp_path, server))
         == ask(connect(tmp_path, server, in_flight=1, retries=3))
@@ -103,7 +103,7 @@ def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
     ("status", "message"),
     [
         (401, "OPENAI_API_KEY"),
-        (404, r"no such model or address .* Its models: human\."),
+        (404, "no such model or address"),
         (429, "limit is still exceeded"),
         (500, "failed up to 2 times .*Answers so far are saved"),
         (400, "refuses a request .*Check the settings of llm"),

@@ -198,9 +198,7 @@ def test_content_words_in_common():
 @pytest.mark.parametrize(
     "reference", ["@http://localhost:1/v1", "name@http://user:key@localhost/v1"]
 )
-def test_a_language_model_that_cannot_be_one_is_an_error_with_advice(
-    reference: str, tmp_path, monkeypatch
-):
+def test_a_malformed_language_model_is_an_error(reference: str, tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     with pytest.raises(PosirError, match=re.escape("Write MODEL, or MODEL@ADDRESS")):
         open_writer(reference, [])

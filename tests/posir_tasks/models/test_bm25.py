@@ -21,7 +21,7 @@ def test_trigrams_ignore_white_space_and_invisible_characters():
     ("language", "fitted"),
     [("tha-Thai", True), ("shn-Mymr", True), ("jpn-Jpan", False), ("deu-Latn", False)],
 )
-def test_only_the_baseline_and_only_scripts_without_spaces_have_trigrams(language, fitted):
+def test_only_scripts_without_spaces_have_trigrams(language, fitted):
     model = mteb.get_model(BASELINE)
     assert (fit_to_script(model, language) is not model) is fitted
     assert fit_to_script(model, language).mteb_model_meta.name == BASELINE
@@ -34,7 +34,7 @@ def build_texts(texts):
 
 
 @pytest.mark.parametrize("documents", [["! !", "? ...", "—"], ["the", "and of", "a"]])
-def test_documents_without_a_word_have_the_score_0_and_are_warned_of(documents, caplog):
+def test_documents_without_a_word_score_0_with_a_warning(documents, caplog):
     for model in (mteb.get_model(BASELINE), fit_to_script(mteb.get_model(BASELINE), "eng-Latn")):
         caplog.clear()
         with caplog.at_level(logging.WARNING):

@@ -82,7 +82,7 @@ def test_a_reference_names_model_and_address(reference, name, portable):
         ("m@http://localhost/v1#a/b", "'#a/b'"),
     ],
 )
-def test_a_reference_that_is_not_complete_or_has_a_secret_is_refused(reference, message):
+def test_an_incomplete_or_secret_reference_is_refused(reference, message):
     with pytest.raises(PosirError, match=message) as refused:
         find_model(ModelReference(reference))
     assert "hunter2" not in str(refused.value)
@@ -104,7 +104,7 @@ def test_batches_come_back_in_order_with_few_requests_in_flight(
     assert 1 < server.most_in_flight <= MAX_IN_FLIGHT
 
 
-def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
+def test_prompts_are_put_before_texts_and_part_of_the_key(server):
     reference = f"{server.reference}#1"
     model = mteb.get_model(reference, model_prompts={"query": "query: "})
     encode(model, ["a"], PromptType.query)
@@ -130,9 +130,7 @@ def test_prompts_are_put_before_the_texts_and_tell_embeddings_apart(server):
         (Failure(None), r"no answer after 3 attempts .*running"),
     ],
 )
-def test_a_failure_that_passes_is_retried_and_one_that_lasts_is_one_message(
-    server, monkeypatch, failure, message
-):
+def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, failure, message):
     server.failures.extend([failure] * 3)
     texts = ["some text", "another"]
     assert np.array_equal(encode(mteb.get_model(server.reference), texts), expected(texts))
@@ -156,14 +154,14 @@ def test_a_refusal_is_one_message_and_not_repeated(server, failure, message):
         mteb.get_model(server.reference)
 
 
-def test_an_unknown_model_or_address_lists_the_models_and_nobody_listens(server, monkeypatch):
+def test_an_unknown_model_or_address_is_one_message(server, monkeypatch):
     monkeypatch.setattr(connection, "RETRIES", 0)
     for reference, message in (
-        (f"other@{server.url}", r"no such model or address .* Its models: tiny\."),
+        (f"other@{server.url}", r"no such model or address"),
         (server.reference.removesuffix("/v1"), r"no such model or address .* end in /v1\."),
         (
             f"m@tei+{server.url}",
-            r"model or address \(404: [^)]*\)\. Check .*: tei is asked at http://[\d.:]+/embed\.",
+            r"model or address \(404: [^)]*\)\. .*Tried: tei \(http://[\d.:]+/embed\)\.",
         ),
         ("m@http://127.0.0.1:9/v1", r"after 1 attempts \(.*[Cc]onnection refused"),
     ):
@@ -192,7 +190,7 @@ def replaced(*entries):
     ],
 )
 @pytest.mark.filterwarnings("ignore:overflow")
-def test_an_answer_that_is_not_one_finite_vector_per_text_is_refused(server, damage, message):
+def test_an_answer_without_a_finite_vector_per_text_is_refused(server, damage, message):
     model = mteb.get_model(server.reference)
     server.damage = damage
     with pytest.raises(PosirError, match=message):
@@ -211,7 +209,7 @@ def test_one_vector_for_different_texts_is_refused(server):
         mteb.get_model(server.reference)
 
 
-def test_equal_and_zero_vectors_of_texts_without_a_difference_or_content_are_embeddings(server):
+def test_equal_texts_and_empty_texts_may_have_equal_vectors(server):
     model = mteb.get_model(server.reference)
     assert np.array_equal(encode(model, ["Text", "text"] * 10), expected(["text"] * 20))
     beginning = "word " * 100
@@ -228,7 +226,7 @@ def test_equal_and_zero_vectors_of_texts_without_a_difference_or_content_are_emb
     assert not encode(model, [" "]).any()
 
 
-def test_a_text_that_is_too_long_is_the_servers_own_message_and_no_further_batch_is_sent(server):
+def test_a_text_that_is_too_long_ends_the_run(server):
     model = mteb.get_model(server.reference)
     server.max_words, server.seconds = 100, 0.02
     with pytest.raises(
@@ -401,12 +399,12 @@ def test_each_kind_of_server_is_asked_in_its_own_form(kind):
 def test_an_address_of_no_kind_says_which_were_tried(server):
     with pytest.raises(
         PosirError,
-        match=r"404: .*Tried: openai \(/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
+        match=r"404: .*Tried: openai \(.*/embeddings\), tei .*, ollama .*, cohere .*@tei\+http",
     ):
         EmbeddingClient(find_endpoint(server.reference.replace("/v1", "/v7")))
     with pytest.raises(PosirError, match="404: ") as refused:
         EmbeddingClient(find_endpoint(f"tiny@tei+{server.url}"))
-    assert "Tried" not in str(refused.value)
+    assert "openai" not in str(refused.value)
 
 
 def encode_float(vector):
@@ -450,7 +448,7 @@ def test_other_formats_and_missing_indices_are_read(settings, factor):
     assert len(server.times) == again + (3 if "check" in settings else 2)
 
 
-def test_the_format_of_base64_is_that_of_the_answer_and_not_of_each_vector():
+def test_the_format_of_base64_is_that_of_the_answer():
     # The first vector could be one of float32, too.
     contents = cycle([bytes([0, 0, 0, 64] * 6), bytes(range(1, DIMENSIONS + 1))])
     with serve_embeddings(encode=lambda _: base64.b64encode(next(contents)).decode()) as server:
@@ -463,7 +461,7 @@ def test_the_format_of_base64_is_that_of_the_answer_and_not_of_each_vector():
         assert not client.embed([" "]).any()
 
 
-def test_a_text_that_is_too_large_is_a_refusal_whatever_the_status_and_details_are_shown(server):
+def test_a_text_that_is_too_large_is_a_refusal(server):
     client = connect(server)
     message = (
         "input (600 tokens) is too large to process. increase the physical batch size (current "
@@ -531,7 +529,7 @@ def test_the_chunks_of_a_document_are_embedded_in_its_context(kind):
     )
 
 
-def test_a_model_in_context_alone_has_single_texts_as_documents_of_one_chunk():
+def test_a_model_in_context_has_texts_as_documents_of_one_chunk():
     with serve_embeddings(kind="voyage", model="voyage-context-3") as server:
         connect(server).embed(["one", "two"])
     assert server.batches == [[["position"], ["A bell was cast in copper."]], [["one"], ["two"]]]

@@ -41,7 +41,7 @@ SHORT = [f"entry {i} on a lamp" for i in range(30)]
 
 
 @pytest.mark.parametrize("special", [0, 2])
-def test_texts_are_cut_by_the_servers_own_count_special_tokens_included(server_of, special):
+def test_texts_are_cut_by_the_count_of_the_server(server_of, special):
     with server_of(max_words=300, special=special) as server:
         model = load(server, window=200)
         vectors = encode(model, SHORT + LONG)
@@ -75,7 +75,7 @@ UNCOUNTED = {
 
 
 @pytest.mark.parametrize("name", UNCOUNTED)
-def test_without_a_count_of_tokens_the_window_is_estimated_and_said_so(name, caplog):
+def test_without_a_count_of_tokens_the_window_is_estimated(name, caplog):
     with serve_embeddings(max_words=300, **UNCOUNTED[name]) as server:
         with with_settings(window=200):
             model = load_model(ModelReference(f"tiny@{server.kind}+{server.url}"))
@@ -89,7 +89,7 @@ def test_without_a_count_of_tokens_the_window_is_estimated_and_said_so(name, cap
         assert "--tokenizer" in caplog.text
 
 
-def test_a_tokenizer_cuts_to_the_token_and_is_part_of_the_experiment(tmp_path):
+def test_a_tokenizer_cuts_to_the_token(tmp_path):
     folder = write_tiny_model(tmp_path / "tiny")
     tokenizer = AutoTokenizer.from_pretrained(folder)
     texts = ["the river rises in the hills and what is it " * 9, "a mill", "漢字かな交じり文" * 40]
@@ -106,7 +106,7 @@ def test_a_tokenizer_cuts_to_the_token_and_is_part_of_the_experiment(tmp_path):
         assert model.search_record == {"window_counted_by": "tokenizer"}
 
 
-def test_a_server_that_reads_less_than_it_is_sent_has_no_known_window(caplog):
+def test_a_server_that_reads_less_has_no_known_window(caplog):
     with serve_embeddings(window=100) as server:
         model = load(server, window=400)
         with caplog.at_level(logging.WARNING):
@@ -119,7 +119,7 @@ def test_a_server_that_reads_less_than_it_is_sent_has_no_known_window(caplog):
 def test_a_window_that_no_text_fits_in_is_refused(window):
     with serve_embeddings(special=6) as server:
         model = load(server, window=window)
-        with pytest.raises(PosirError, match=f"window {window}: .*larger"):
+        with pytest.raises(PosirError, match="larger"):
             encode(model, LONG[:1])
 
 
@@ -184,7 +184,7 @@ TEXT_FAILURES = {
 
 
 @pytest.mark.parametrize("name", TEXT_FAILURES)
-def test_a_text_that_cannot_be_embedded_is_named_or_left_out_and_counted(name, caplog):
+def test_a_text_that_fails_is_named_or_left_out_and_counted(name, caplog):
     texts = [*SHORT[:17], f"{BROKEN} in a text", *SHORT[17:]]
     with serve_embeddings(**TEXT_FAILURES[name]) as server:
         named = (
@@ -217,7 +217,7 @@ def test_no_more_than_a_fifth_of_the_texts_is_left_out(name):
             encode(load(server, skip_failed=True), SHORT[:20] + broken)
 
 
-def test_one_vector_for_all_texts_is_refused_also_if_failed_ones_are_left_out():
+def test_one_vector_for_all_texts_is_refused_with_skip_failed():
     with serve_embeddings(mix=lambda _, vectors: [[1.0] * DIMENSIONS for _ in vectors]) as server:
         server.mix, mix = (lambda _, vectors: vectors), server.mix
         model = load(server, skip_failed=True)
@@ -227,7 +227,7 @@ def test_one_vector_for_all_texts_is_refused_also_if_failed_ones_are_left_out():
 
 
 @pytest.mark.parametrize("least", [2, 16])
-def test_vectors_that_depend_on_the_batch_are_found_and_texts_are_then_sent_alone(least, caplog):
+def test_texts_are_sent_alone_if_vectors_depend_on_the_batch(least, caplog):
     def mix(texts, vectors):
         mean = np.mean(vectors, axis=0) * 3
         return (
@@ -247,7 +247,7 @@ def test_vectors_that_depend_on_the_batch_are_found_and_texts_are_then_sent_alon
         assert model.search_record["cosine_within_batch"] < 0.999
 
 
-def test_rounding_in_half_precision_and_noise_are_no_dependence_on_the_batch(caplog):
+def test_rounding_and_noise_are_no_dependence_on_the_batch(caplog):
     with serve_embeddings(noise=1e-3) as server, caplog.at_level(logging.WARNING):
         model = load(server)
         encode(model, SHORT)
@@ -259,7 +259,7 @@ def test_rounding_in_half_precision_and_noise_are_no_dependence_on_the_batch(cap
         assert max(map(len, server.batches)) == 30
 
 
-def test_skip_failed_and_tokenizer_are_refused_where_they_have_no_meaning(monkeypatch):
+def test_skip_failed_and_tokenizer_need_an_endpoint_and_a_window(monkeypatch):
     monkeypatch.setenv("POSIR_SKIP_FAILED", "yes")
     with serve_embeddings() as server:
         with pytest.raises(PosirError, match="POSIR_SKIP_FAILED=yes: must be 1 or 0"):

@@ -37,9 +37,7 @@ class LayerWise(LanguageModelReranker):
         ("BAAI/bge-reranker-v2-minicpm-layerwise", LayerWise, {"cutoff_layers": [28]}),
     ],
 )
-def test_a_language_model_that_reranks_is_loaded_by_flagembedding(
-    name, kind, settings, monkeypatch
-):
+def test_a_language_model_reranker_is_loaded_by_flagembedding(name, kind, settings, monkeypatch):
     module = ModuleType("FlagEmbedding")
     module.FlagLLMReranker, module.LayerWiseFlagLLMReranker = LanguageModelReranker, LayerWise
     monkeypatch.setitem(sys.modules, "FlagEmbedding", module)

@@ -103,7 +103,7 @@ def test_whatever_changes_embeddings_changes_the_revision(folder, change):
     assert find().revision != before
 
 
-def test_what_training_and_evaluation_leave_in_the_folder_does_not_change_the_revision(folder):
+def test_files_of_training_do_not_change_the_revision(folder):
     before = find().revision
     (folder / "results" / "results").mkdir(parents=True)
     for file in (
@@ -138,11 +138,6 @@ def test_a_link_into_a_cache_is_read_as_its_content(folder, tmp_path):
             r"empty/: not a model; .* its `save_pretrained`\.",
         ),
         (
-            lambda folder: shutil.copytree(folder, folder.parent / "runs" / "checkpoint-9"),
-            "./runs",
-            "mean runs/checkpoint-9?",
-        ),
-        (
             lambda folder: (folder / "config.json").write_text("{"),
             "./my-model",
             r"config\.json: cannot be read",
@@ -157,7 +152,7 @@ def test_what_is_not_a_model_is_one_message(folder, prepare, name, message):
         mteb.get_model(name)
 
 
-def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folder):
+def test_a_damaged_or_changing_folder_is_refused(folder):
     meta = find()
     edit_json(folder / "config.json", layer_norm_eps=1e-5)
     with pytest.raises(PosirError, match=r"local/my-model changed while it was loaded"):
@@ -178,14 +173,12 @@ def test_what_is_damaged_or_being_written_and_another_revision_are_refused(folde
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({"num_hidden_layers": 3}, r"layer\.1\.\S+, .* and 29 more"),
+        ({"num_hidden_layers": 3}, r"32 are missing .*layer\.1\.\S+, "),
         ({"intermediate_size": 24}, r"layer\.0\.inter"),
     ],
 )
 @pytest.mark.parametrize("kind", TINY_KINDS)
-def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_names(
-    tmp_path, kind, settings, named
-):
+def test_weights_that_do_not_fit_the_settings_are_refused(tmp_path, kind, settings, named):
     """transformers makes up the missing ones at random."""
     folder = write_tiny_model(tmp_path / "mine", kind)
     edit_json(folder / "config.json", **settings)
@@ -197,7 +190,7 @@ def test_a_folder_whose_weights_do_not_fit_its_settings_is_refused_by_their_name
             mteb.get_model(f"{folder}:colbert", device="cpu")
 
 
-def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_may_be_missing(
+def test_a_model_of_transformers_is_dense_and_needs_no_pooler(
     folder,
 ):
     shutil.copytree(
@@ -216,16 +209,7 @@ def test_a_model_of_transformers_alone_is_dense_and_weights_that_nothing_reads_m
     assert mteb.get_model("./my-model", device="cpu") is not None
 
 
-def test_a_number_of_layers_or_a_prompt_that_no_model_has_is_refused_by_name(folder):
-    for prompt in (["a"], {"a": "b"}, 3):
-        edit_json(
-            folder / "config_sentence_transformers.json",
-            prompts={"query": "q: ", "document": prompt},
-        )
-        with pytest.raises(
-            PosirError, match=r"config_sentence_transformers\.json: field 'prompts\.document'"
-        ):
-            mteb.get_model("./my-model")
+def test_a_number_of_layers_that_no_model_has_is_refused(folder):
     for layers in (-1, 10**9):
         edit_json(folder / "config.json", num_hidden_layers=layers)
         with pytest.raises(

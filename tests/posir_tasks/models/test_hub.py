@@ -33,7 +33,7 @@ def online(monkeypatch: pytest.MonkeyPatch, tmp_path) -> pytest.MonkeyPatch:
     return monkeypatch
 
 
-def test_a_closed_port_a_silent_server_and_offline_mode_are_problems(online):
+def test_closed_port_silent_server_and_offline_mode_are_problems(online):
     assert find_hub_problem().startswith(f"{CLOSED} cannot be reached: ConnectError")
     with socket.create_server(("127.0.0.1", 0)) as silent:
         address = f"http://127.0.0.1:{silent.getsockname()[1]}"
@@ -64,7 +64,7 @@ def test_a_model_that_is_not_downloaded_ends_in_one_sentence(online, tmp_path):
         with pytest.raises(PosirError, match=missing):
             mteb.get_model(name)
     unknown = (
-        rf"^no model 'all-mpnet-base-v3'\. Did you mean .*{bare_name(REGISTERED)}.*\?\nIt is not "
+        rf"^no model 'all-mpnet-base-v3'\. Did you mean {bare_name(REGISTERED)}\? It is not "
         rf".* \({CLOSED} "
     )
     for find in (find_model, load_model):
@@ -78,7 +78,7 @@ def test_a_model_that_is_not_downloaded_ends_in_one_sentence(online, tmp_path):
 
 
 @pytest.mark.usefixtures("online")
-def test_errors_of_the_operating_system_and_others_are_left_alone():
+def test_errors_of_the_operating_system_are_left_alone():
     for error in (OSError(28, "No space left on device"), ValueError("wrong"), PosirError("wrong")):
         with pytest.raises(type(error)) as raised, explain_missing_hub("failed"):
             raise error

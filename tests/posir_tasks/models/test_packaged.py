@@ -43,9 +43,7 @@ def test_the_files_of_the_package_are_those_of_the_revision():
     assert mteb.get_model_meta(MINILM).revision == PACKAGES[MINILM].revision
 
 
-def test_the_package_is_used_where_neither_the_hub_nor_its_cache_has_the_revision(
-    empty_cache, monkeypatch, caplog
-):
+def test_the_package_is_used_without_hub_and_cache(empty_cache, monkeypatch, caplog):
     meta = mteb.get_model_meta(MINILM)
     assert use_package(meta) is not meta
     for other in (

@@ -75,7 +75,7 @@ def test_servers_that_cut_are_found_exactly_in_few_requests(words: int, pooling:
     assert len(server.times) <= 25
 
 
-def test_noise_has_bounds_and_a_server_that_refuses_and_cuts_has_the_length_that_it_reads():
+def test_noise_has_bounds_and_refusing_servers_may_cut_texts():
     with (
         serve_embeddings(window=1024, pooling=Pooling.MEAN, noise=1e-3) as noisy,
         serve_embeddings(window=400, max_words=600) as refusing,
@@ -144,7 +144,7 @@ def test_samples_are_not_taken_for_ends(number: int, size: int):
     assert length.from_start.words.low <= size <= length.from_start.words.high
 
 
-def test_a_model_that_refuses_long_texts_and_reads_the_last_words_of_others_reads_these():
+def test_a_model_may_refuse_long_texts_and_read_last_words():
     class RefusesAndCuts(KeepsPart):
         def __call__(self, texts, prompt_type=None):
             if max(len(text.split()) for text in texts) > 600:

@@ -26,7 +26,6 @@ from posir_tasks.models.registry import (
     find_model,
     load_model,
     read_declarations,
-    read_declared_names,
     refuse_unknown,
     refuse_unloadable,
     split_models,
@@ -82,7 +81,7 @@ def test_no_two_endpoints_have_one_name(endpoints):
 @given(texts=st.lists(NAMES, min_size=2, max_size=12, unique=True))
 @example(texts=["q:06", "q-06", "q 06", "q/06", "q@06"])
 @example(texts=["a" * 150 + end for end in "bc"])
-def test_no_two_texts_have_one_legible_name_and_what_is_legible_stays(texts):
+def test_no_two_texts_have_one_legible_name(texts):
     names = [legible_name(text) for text in texts]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
@@ -119,7 +118,7 @@ def test_settings_that_mteb_writes_as_they_are_have_no_digest(chosen):
     assert add_digest(chosen) == chosen
 
 
-def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_unchanged():
+def test_a_bare_name_refers_to_the_only_model_that_has_it():
     known = registry("a/one", "a/two", "b/two")
     assert known["one"].name == known["a/one"].name == "a/one"
     assert [name in known for name in ("one", "two", None)] == [True, False, False]
@@ -130,10 +129,10 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it_and_the_contents_are_u
     assert find_model(ModelReference(BM25)) is find_model(ModelReference("baseline-bm25s", "0_3_0"))
 
 
-def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkeypatch):
+def test_a_misspelled_name_is_refused_without_mteb(monkeypatch):
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= read_declared_names()
+    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= {*read_declarations()}
     monkeypatch.delitem(sys.modules, "mteb")
     for known in (
         BM25,
@@ -144,7 +143,7 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
     ):
         refuse_unknown(known)
     with pytest.raises(
-        PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2, "
+        PosirError, match=r"^no model 'all-MiniLM-L6-v3'\. Did you mean all-MiniLM-L6-v2\?"
     ):
         refuse_unknown("all-MiniLM-L6-v3")
 
@@ -152,11 +151,6 @@ def test_a_misspelled_name_is_refused_without_mteb_and_a_known_one_is_not(monkey
 def write_refused_folder(folder: Path) -> str:
     write_tiny_model(folder)
     (folder / "config.json").write_text('{"auto_map": {"AutoModel": "evil.Model"}}')
-    return str(folder)
-
-
-def write_folder_without_weights(folder: Path) -> str:
-    (write_tiny_model(folder) / "model.safetensors").unlink()
     return str(folder)
 
 
@@ -176,12 +170,11 @@ def write_folder_without_weights(folder: Path) -> str:
         ("./no-such", "no such folder"),
         ("model@http:///v1", "no host"),
         (write_refused_folder, "auto_map"),
-        (write_folder_without_weights, "no weights"),
         (lambda folder: f"hybrid({BM25},{write_refused_folder(folder)})", "auto_map"),
         (lambda folder: f"{folder}/", "no such folder"),
     ],
 )
-def test_a_model_that_is_missing_or_refused_is_answered_without_mteb(
+def test_a_missing_or_refused_model_is_found_without_mteb(
     reference, message, tmp_path, monkeypatch
 ):
     monkeypatch.delitem(sys.modules, "mteb")
@@ -201,7 +194,7 @@ def test_what_only_loading_shows_is_not_refused_before(reference, monkeypatch):
     refuse_unloadable(reference)
 
 
-def test_a_hub_that_answers_decides_of_a_name_that_mteb_does_not_know(monkeypatch):
+def test_the_hub_decides_about_a_name_that_mteb_lacks(monkeypatch):
     monkeypatch.delitem(sys.modules, "mteb")
     monkeypatch.setattr("posir_tasks.models.registry.find_hub_problem", lambda: None)
     monkeypatch.setattr(
@@ -213,7 +206,7 @@ def test_a_hub_that_answers_decides_of_a_name_that_mteb_does_not_know(monkeypatc
         refuse_unknown("somebody/their-modle")
 
 
-def test_a_text_of_mteb_that_declares_names_tells_which_weights_are_those_of_the_name():
+def test_declarations_of_mteb_show_the_source_of_weights():
     from mteb.models.model_implementations import MODEL_REGISTRY
 
     by_name = [name for name, text in read_declarations().items() if LOADED_BY_NAME in text]
@@ -234,7 +227,7 @@ def test_a_text_of_mteb_that_declares_names_tells_which_weights_are_those_of_the
         ),
         (
             ModelReference("all-MiniLM-L6-v3"),
-            r"Did you mean all-MiniLM-L6-v2, .* or [^\n]*\?\nIt is not registered with mteb",
+            r"Did you mean all-MiniLM-L6-v2\? It is not registered with mteb",
         ),
         (ModelReference("no model at all has this name"), r"the Hub has none that mteb can load\."),
         (ModelReference(BM25, "older"), r"^Model revision older not found .* Expected 0_3_0\.$"),
@@ -247,7 +240,7 @@ def test_what_is_not_there_is_named_with_the_most_similar_names(reference, messa
 
 
 @pytest.mark.parametrize("ask", [find_model, load_model])
-def test_a_name_that_the_hub_cannot_have_is_one_message_for_everything_that_loads_models(ask):
+def test_a_name_that_the_hub_cannot_have_is_one_message(ask):
     for name in ("=cmd", "a/.", "\x1b[31m"):
         with pytest.raises(PosirError, match="the Hub has none"):
             ask(ModelReference(name))
@@ -269,7 +262,7 @@ def test_models_are_divided_by_the_commas_outside_of_parentheses():
         assert split_models(", ".join(parts)) == parts
 
 
-def test_a_hybrid_is_named_by_the_full_names_of_its_models_in_order():
+def test_a_hybrid_is_named_by_its_models_in_order():
     metas = [
         mteb.get_model_meta(f"hybrid({a},{b})")
         for a, b in ((BM25, "all-MiniLM-L6-v2"), ("all-MiniLM-L6-v2", BM25))
@@ -291,7 +284,6 @@ def test_a_hybrid_is_named_by_the_full_names_of_its_models_in_order():
     ("reference", "message"),
     [
         (f"hybrid({BM25})", "at least two models"),
-        (f"hybrid({BM25},all-MiniLM-L6-v2", "a parenthesis is not closed"),
         (f"hybrid({BM25},)", "at least two models"),
         (f"hybrid({BM25},{BM25})", "occurs more than once"),
         (f"hybrid({BM25},rerank@http://localhost:1/v1)", "reranks and does not search"),

@@ -46,12 +46,12 @@ def test_scores_come_back_in_the_order_of_the_texts(fields_of_tei: bool):
         ({"failures": deque([Failure(422)] * 3)}, "refuses a request"),
     ],
 )
-def test_failures_and_answers_that_cannot_be_scores_are_one_message(options: Any, message: str):
+def test_failures_and_unusable_scores_are_one_message(options: Any, message: str):
     with serve_reranker(**options) as server, pytest.raises(PosirError, match=message):
         RerankEndpoint(parse_endpoint("rerank", server.url))
 
 
-def test_a_failure_that_passes_is_retried_and_without_a_model_none_is_named():
+def test_a_passing_failure_of_a_reranker_is_retried():
     with serve_reranker(failures=deque([Failure(503)])) as server:
         assert RerankEndpoint(parse_endpoint("rerank", server.url)).rerank(
             "bell", TEXTS

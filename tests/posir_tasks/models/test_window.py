@@ -130,9 +130,7 @@ def score(model, texts):
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_can_read(
-    name, tmp_path, monkeypatch
-):
+def test_a_window_is_where_the_class_cuts_and_can_be_set(name, tmp_path, monkeypatch):
     load, cut, capacity = CLASSES[name]
     model = load(tmp_path, monkeypatch)
     model.mteb_model_meta = mteb.get_model_meta(name)
@@ -154,9 +152,7 @@ def test_a_window_is_where_the_class_cuts_and_can_be_set_up_to_what_the_model_ca
         set_window(model, capacity + 1)
 
 
-def test_the_metadata_comes_last_and_a_measurement_of_the_same_revision_before_it(
-    tmp_path, monkeypatch
-):
+def test_a_measurement_comes_before_metadata(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = RecordingEncoder()
     assert find_read_part(model) == UNKNOWN
@@ -190,7 +186,7 @@ def build_static_encoder() -> SentenceTransformerEncoderWrapper:
     )
 
 
-def test_a_model_whose_class_cuts_nothing_reads_all_and_one_with_positions_does_not(tmp_path):
+def test_only_a_model_without_positions_and_limit_reads_all(tmp_path):
     static = build_static_encoder()
     assert static.model.max_seq_length == math.inf
     texts = [" ".join(["river"] * 40_000 + [last]) for last in ("mill", "queen")]
@@ -210,7 +206,7 @@ def test_a_model_whose_class_cuts_nothing_reads_all_and_one_with_positions_does_
         assert find_read_part(encoder) == UNKNOWN
 
 
-def test_what_is_read_at_least_replaces_a_smaller_claim_and_no_larger_one(tmp_path, monkeypatch):
+def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = RecordingEncoder()
     meta = model.mteb_model_meta

@@ -32,7 +32,7 @@ def problems(monkeypatch):
     return private_names.failures
 
 
-def test_a_lookup_stops_at_the_first_registry_with_the_name_and_all_tasks_are_listed():
+def test_the_first_registry_with_a_name_wins_and_all_are_listed():
     ours, theirs = (
         Mock(return_value={"Own": int, "Host": bool}),
         Mock(return_value={"Own": set, "Other": str}),
@@ -65,7 +65,7 @@ def test_creating_tasks_may_look_tasks_up():
     assert asked == [False]
 
 
-def test_tasks_that_cannot_be_created_are_reported_once_and_the_others_are_kept(problems, capsys):
+def test_tasks_that_cannot_be_created_are_reported_once(problems, capsys):
     def fail():
         raise ImportError("mteb moved it")
 
@@ -103,7 +103,7 @@ def fail(*_, **__):
         (mteb_patches, "say_repository_code"),
     ],
 )
-def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(
+def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
     problems, capsys, monkeypatch, module, name
 ):
     for owner, part, value in (
@@ -120,7 +120,7 @@ def test_whatever_of_a_patch_does_not_fit_models_are_loaded_as_without_it(
     assert capsys.readouterr().err.count("\n") == 1
 
 
-def test_an_error_of_mteb_and_one_for_the_user_are_not_taken_for_a_misfit(problems, monkeypatch):
+def test_errors_of_mteb_and_for_the_user_are_no_misfit(problems, monkeypatch):
     monkeypatch.setattr(hub, "explain_missing_weights", lambda _: mteb_patches.nullcontext())
     monkeypatch.setattr(run_settings, "prepare_run_settings", lambda meta: meta)
     mteb = make_mteb(load=fail)
@@ -144,7 +144,7 @@ def test_a_method_with_other_parameters_is_left_as_it_is():
     assert dict(vars(mteb.ModelMeta)) == before
 
 
-def test_a_run_ends_with_what_plugins_say_and_none_of_them_can_fail_it(monkeypatch, capsys):
+def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, capsys):
     class Says:
         @hookimpl
         def posir_answers(self, file):
@@ -191,9 +191,7 @@ def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
     assert problems == ["add_model_references: ImportError: mteb moved it"]
 
 
-def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_revision(
-    caplog, monkeypatch
-):
+def test_a_model_that_ran_code_of_its_repository_is_named(caplog, monkeypatch):
     meta = SimpleNamespace(name="org/model", revision="5f1b", loader=print)
     before = mteb_patches.find_repository_code()
     mteb_patches.say_repository_code(meta, before)
@@ -207,9 +205,7 @@ def test_a_registered_model_that_ran_code_of_its_repository_is_named_with_its_re
     assert "5f1b" in line
 
 
-def test_a_newer_mteb_than_tested_is_one_line_when_the_tasks_are_first_needed(
-    problems, monkeypatch, capsys
-):
+def test_a_newer_mteb_than_tested_is_reported_in_one_line(problems, monkeypatch, capsys):
     assert Version(version("mteb")) <= Version(NEWEST_TESTED), (
         "test with it, then raise NEWEST_TESTED"
     )

@@ -106,7 +106,7 @@ def test_mtebs_own_files_are_there_and_no_others(cache, process, monkeypatch):
     assert cache.load_task_result(TASK, MODEL) == result_of(["sports"])
 
 
-def test_what_another_process_saved_meanwhile_is_kept_with_its_settings(cache, process, other):
+def test_what_another_process_saved_meanwhile_is_kept(cache, process, other):
     process.save(result_of(["sports"]), encode_kwargs={"batch_size": 16})
     other.save(result_of(["game"], 0.7), encode_kwargs={"batch_size": 8})
     process.save(result_of(["sports", "mining"], 0.6), encode_kwargs={"batch_size": 16})
@@ -126,7 +126,7 @@ def test_times_are_not_added_at_each_saving(cache, process, other):
     assert cache.load_task_result(TASK, MODEL).evaluation_time == 1.0
 
 
-def test_an_earlier_result_and_what_this_process_saved_itself_are_overwritten(cache, process):
+def test_earlier_results_and_own_ones_are_overwritten(cache, process):
     process.save(result_of(["sports", "game"]))
     process.save(result_of(["mining"]))
     assert set(scores_in(cache)) == {"mining"}
@@ -158,7 +158,7 @@ def test_results_computed_separately_are_merged(cache):
 
 
 @pytest.mark.parametrize(("task", "safe"), [(TASK, True), ("NFCorpus", False), ("unknown", False)])
-def test_results_of_other_tasks_are_saved_and_loaded_by_mteb_itself(cache, task, safe):
+def test_results_of_other_tasks_are_left_to_mteb(cache, task, safe):
     given = []
 
     def save(cache: ResultCache, *arguments) -> None:
@@ -253,9 +253,7 @@ def loaded(cache: ResultCache) -> set[str]:
     return {entry["hf_subset"] for entries in result.scores.values() for entry in entries}
 
 
-def test_a_result_without_rotations_is_unfinished_for_a_run_that_asks_for_them(
-    cache, data, monkeypatch
-):
+def test_a_result_without_requested_rotations_is_unfinished(cache, data, monkeypatch):
     data.choose("first", xquad="a", shared="b")
     result = data.result("xquad", "shared")
     del result.scores["test"][0][ROTATIONS_KEY]
@@ -283,9 +281,7 @@ def test_results_on_another_folder_stay_in_the_file(cache, data, separately):
     assert loaded(cache) == {"xquad", "shared"}
 
 
-def test_two_runs_on_different_folders_at_the_same_time_keep_each_others_results(
-    cache, data, process, other
-):
+def test_two_runs_at_the_same_time_keep_each_others_results(cache, data, process, other):
     data.choose("second", covid="b")
     data.choose("first", xquad="a")
     process.save(data.result("xquad"))
@@ -336,7 +332,7 @@ def test_the_hubs_results_are_never_replaced_by_local_ones(cache, data):
     ]
 
 
-def test_the_same_content_is_the_same_data_from_the_hub_and_from_a_folder(cache, data):
+def test_the_same_content_is_the_same_data_wherever_it_is(cache, data):
     data.choose("copy", sports="a", game="b")
     Process(cache).save(data.result("sports", commit=COMMIT))
     assert loaded(cache) == {"sports"}

@@ -257,4 +257,7 @@ def test_a_model_is_scored_by_the_grades_of_documents_and_the_ranks_of_places(tm
         1,
     )
     assert "position_profile" in entries[0]
-    assert describe_places(posir.read_results(tmp_path / "results0").summaries[0])["places"] == 6
+    assert (
+        describe_places(posir.read_results(tmp_path / "results0").content.summaries[0])["places"]
+        == 6
+    )

@@ -108,7 +108,7 @@ def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
     )
 
 
-def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(
+def test_only_the_damaged_embedding_of_a_file_is_missing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ):
     keys, rows = random_keys(5), vectors(5)
@@ -130,7 +130,7 @@ def test_a_damaged_embedding_is_missing_and_the_others_of_its_file_are_not(
         assert np.array_equal(cached.rows, rows)
 
 
-def test_a_cache_that_is_missing_or_deleted_during_use_is_empty_and_has_finite_embeddings_only(
+def test_a_deleted_cache_is_empty_and_keeps_finite_embeddings(
     tmp_path: Path,
 ):
     keys, rows = random_keys(3), vectors(3)
@@ -151,7 +151,7 @@ def test_two_models_under_one_name_and_a_newer_file_are_errors(tmp_path: Path, m
     with monkeypatch.context() as newer:
         newer.setattr(module, "SCHEMA", 2)
         cache.add(random_keys(2), vectors(2))
-    with pytest.raises(PosirError, match=r"5 dimensions in float32 and with 6 in float32.*Delete"):
+    with pytest.raises(PosirError, match=r"5 dimensions in float32 and with 6 dim.*Delete"):
         cache.add(random_keys(2, seed=1), vectors(2, 6))
     with pytest.raises(PosirError, match=r"schema 2; .* up to 1"):
         EmbeddingCache(tmp_path).look_up(random_keys(2))

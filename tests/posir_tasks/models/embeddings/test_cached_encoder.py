@@ -75,7 +75,7 @@ def evaluate(model: object, *tasks: str, **options: object) -> dict[str, str]:
 
 
 @pytest.mark.usefixtures("data")
-def test_the_english_corpus_is_encoded_once_for_all_languages_with_equal_results(
+def test_the_english_corpus_is_encoded_once_for_all_languages(
     transformer, tiny, tmp_path, monkeypatch
 ):
     questions = [
@@ -117,7 +117,7 @@ class SparseEncoder(RecordingEncoder):
     ],
     ids=["no revision", "sparse"],
 )
-def test_what_cannot_be_cached_is_passed_through_with_one_warning(
+def test_uncachable_embeddings_pass_with_one_warning(
     cache_folder, model, reason, caplog, monkeypatch
 ):
     scores = evaluate(model, "PosIR-English")
@@ -158,7 +158,7 @@ def test_the_first_embeddings_are_those_of_the_model(transformer, tmp_path):
         )
 
 
-def test_search_models_are_not_cached_nor_any_without_the_variable(tmp_path, monkeypatch):
+def test_search_models_and_runs_without_variable_are_not_cached(tmp_path, monkeypatch):
     model, bm25 = RecordingEncoder(), mteb.get_model("mteb/baseline-bm25s")
     assert with_cache(model) is model
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))

@@ -59,7 +59,7 @@ def test_a_model_of_mteb_is_cached(tmp_path, monkeypatch):
     assert model.encoded == ["one", "two", "three"]
 
 
-def test_a_model_without_one_vector_per_text_and_a_search_model_are_refused():
+def test_models_without_one_vector_per_text_are_refused():
     class LateInteraction(RecordingEncoder):
         def vectors(self, counts):
             return np.stack([np.stack(counts)] * 2)

@@ -60,7 +60,7 @@ def instructed(
     return model
 
 
-def test_tasks_with_the_same_prompt_share_a_key_and_queries_and_documents_do_not(transformer):
+def test_tasks_with_the_same_prompt_share_a_key(transformer):
     model = wrapped(transformer)
     assert (
         build_key(model, ENGLISH)
@@ -138,9 +138,7 @@ def test_a_change_of_the_model_changes_the_key(transformer, change):
     assert build_key(model).digest() != before.digest()
 
 
-def test_the_key_ignores_batch_size_mode_folder_and_device_and_has_other_arguments(
-    transformer, tmp_path: Path
-):
+def test_the_key_ignores_batch_size_mode_folder_and_device(transformer, tmp_path: Path):
     def loaded(**kwargs: object) -> EmbeddingKey:
         model = wrapped(transformer)
         model.mteb_model_meta = model.mteb_model_meta.model_copy(update={"loader_kwargs": kwargs})
@@ -158,7 +156,7 @@ def test_the_key_ignores_batch_size_mode_folder_and_device_and_has_other_argumen
     assert loaded(pooling="cls") != loaded()
 
 
-def test_a_model_without_revision_or_weights_or_that_wraps_another_has_no_key(transformer):
+def test_an_unidentified_model_has_no_key(transformer):
     assert build_key(CompressionWrapper(wrapped(transformer))) is None
     assert build_key(RecordingEncoder(revision=None)) is None
     assert build_key(RecordingEncoder(revision="2")) != build_key(RecordingEncoder(revision="1"))

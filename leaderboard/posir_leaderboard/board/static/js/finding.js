@@ -41,7 +41,6 @@
 
   /** Say in the heading what the rows show, below it by how much, and what is measured. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
-    if (!shown.choice) return byId("finding").replaceChildren(board.messages.empty);
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
     const published = rows.length && rows.every((row) => row.published);

@@ -7,7 +7,6 @@
   let rows = [];
   let shown = null;
   let kept = { view: null, rows: new Map() };
-  const EMPTY = { models: [], partial: [], standing: [], approximate: false, lengths: ["all"], opening: "all", columns: {}, scores: {}, revisions: {}, newest: null };
 
   /** Most models that can be compared. */
   board.MAX_COMPARED = 4;
@@ -60,7 +59,7 @@
     const { group, view: choice } = chosenBy(requested);
     board.syncControls(index, requested, group, choice);
     board.showTray(index, requested);
-    const view = choice ? await board.data(`views/${choice.file}`) : EMPTY;
+    const view = await board.data(`views/${choice.file}`);
     // The state may have changed while the data was loading.
     const state = board.state();
     if (chosenBy(state).view !== choice) return;

@@ -30,9 +30,8 @@ class Call:
     arguments: tuple[str, ...]
 
     def __str__(self) -> str:
-        return shlex.join(
-            [*(f"{name}={value}" for name, value in self.environment.items()), *self.arguments]
-        )
+        assignments = (f"{name}={value}" for name, value in self.environment.items())
+        return shlex.join([*assignments, *self.arguments])
 
 
 def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
@@ -65,7 +64,7 @@ def check_call(arguments: Sequence[str]) -> str | None:
     """
     program, *rest = arguments
     if program not in PROGRAMS:
-        return f"'{program}' is none of the programs {' and '.join(PROGRAMS)}"
+        return f"'{program}' is not {' or '.join(PROGRAMS)}"
     if program == "mteb":
         return _check_mteb(rest)
     try:

@@ -112,15 +112,11 @@ def say(message: str, kind: str = "") -> None:
     from posir_tasks.base.wording import escape_controls
     from posir_tasks.display.tables import wrap
 
-    console, lines = (
-        Console(stderr=True),
-        escape_controls(f"{kind}: {message}" if kind else message).split("\n"),
-    )
-    lines = (
-        [part for line in lines for part in wrap(line, console.width)]
-        if console.is_terminal
-        else lines
-    )
+    console = Console(stderr=True)
+    text = escape_controls(f"{kind}: {message}" if kind else message)
+    lines = text.split("\n")
+    if console.is_terminal:
+        lines = [part for line in lines for part in wrap(line, console.width)]
     printed = Text("\n".join(lines))
     printed.stylize("bold red", 0, len(kind))
     console.print(printed, soft_wrap=True)
