@@ -1,5 +1,5 @@
 """Measures of position bias on embedders whose bias is known: the Markdown table of
-docs/measures.md.
+docs/measured.md.
 
 Embedders are weighted means of fixed word vectors; texts are PosIR-Mini's. No model is needed.
 Use: python benchmarks/measures.py [DOCUMENTS]

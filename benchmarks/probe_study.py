@@ -1,5 +1,5 @@
 """Study of which probe predicts retrieval, over models that differ in training, pooling and window:
-docs/predicts.md.
+docs/measured.md.
 
 Use: python benchmarks/probe_study.py STUDY COVIDQA.json XQUAD.json [PART/PARTS]
      posir study correlate STUDY/results --families STUDY/families.csv

@@ -134,7 +134,7 @@ def posir_calls(page: Path) -> Iterator[list[str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_commands_of_a_page_have_the_options_that_are_used(page: Path):
-    # `edges` is what docs/plugin.md builds.
+    # `edges` is what docs/python.md builds.
     problems = [
         (words, check_call(["posir", *words])) for words in posir_calls(page) if words[0] != "edges"
     ]

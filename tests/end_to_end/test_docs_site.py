@@ -100,7 +100,7 @@ def test_search_works_in_a_folder_without_a_server(site: Path, browser: Browser)
         page.goto((site / "index.html").as_uri())
         page.get_by_role("button", name="Search").first.click()
         page.locator("input[aria-label=Search]").press_sequentially("truncation", delay=30)
-        page.get_by_text("Truncation passes for bias").first.wait_for(timeout=10_000)
+        page.get_by_text("Estimates of truncation").first.wait_for(timeout=10_000)
 
 
 @pytest.mark.slow

@@ -41,7 +41,7 @@ SAID = (
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory):
     """Run a line in a shell whose Python has all four packages, as installers leave them; pip is
-    called by docs/plugin.md.
+    called by docs/python.md.
     """
     folder, site = tmp_path_factory.mktemp("third-party"), tmp_path_factory.mktemp("site")
     for package in PACKAGES.iterdir():
@@ -63,7 +63,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_the_package_is_the_one_that_the_page_builds():
-    written = dict(WRITTEN.findall((ROOT / "docs" / "plugin.md").read_text()))
+    written = dict(WRITTEN.findall((ROOT / "docs" / "python.md").read_text()))
     assert written == {
         file.relative_to(LETTERS).as_posix(): file.read_text()
         for file in LETTERS.rglob("*")

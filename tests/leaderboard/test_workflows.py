@@ -1,4 +1,4 @@
-"""The workflow files in docs/submit.md: their scripts run as they stand."""
+"""The workflow files in docs/leaderboard.md: their scripts run as they stand."""
 
 import json
 import os
@@ -15,7 +15,7 @@ from tests.support.commands import BIN, CLEAN
 from tests.support.guessing import write_guesses
 from tests.support.hub import Store, serve_all
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "submit.md"
+DOCUMENT = Path(__file__).parents[2] / "docs" / "leaderboard.md"
 REPO = "my-org/posir-results"
 
 
