@@ -38,7 +38,7 @@ from posir_significance.messages.texts import (
     advise_index,
     describe_recall_change,
     describe_tail_recall,
-    format_share,
+    format_percentage,
 )
 from posir_significance.regression import Regression
 from posir_tasks.base.arrays import Booleans
@@ -442,7 +442,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         asked.append(f"The same command goes on from there: {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(asked))
     number = inspection.documents - len(inspection.not_in_index)
-    share = format_share(inspection.returned)
+    share = format_percentage(inspection.returned)
     found = [f"{number:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
         names = ", ".join(map(sanitized, inspection.not_in_index[:MAX_NAMES]))

@@ -24,7 +24,7 @@ from posir_significance.messages.texts import (
     WORD_BASELINE,
     advise_more_texts,
     describe_sentence_scores,
-    format_share,
+    format_percentage,
 )
 from posir_significance.messages.verdicts import (
     describe_advice,
@@ -318,7 +318,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     reading = [inspection.window.sentence]
     cut = inspection.unread.texts_cut
     if cut:
-        share = format_share(inspection.unread.share)
+        share = format_percentage(inspection.unread.share)
         reading.append(UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share))
     yield DisplaySection(READING, tuple(reading), lengths=inspection.lengths if cut else ())
     if scores is None:

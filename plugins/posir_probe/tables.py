@@ -107,7 +107,7 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
     return explain_no_interval(probe.describe(result.sums), few)
 
 
-def describe_sample(result: ProbeResult) -> str:
+def describe_texts(result: ProbeResult) -> str:
     """Describe the documents that are measured, how they were drawn, and how much of them is
     truncated.
     """
@@ -265,7 +265,7 @@ def build_measurements(
     title = f"Probes of {label} on {pluralize(documents, 'document')} of {lead.data}"
     rows = build_index_rows(results, probes)
     draw = partial(draw_result, stored=Deferred(lambda: read_probe_results(folder)))
-    opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_sample(lead))
+    opening = (f"{describe_result(lead, probes[lead.probe])}.", describe_texts(lead))
     commands = write_commands(reference, folder)
     differences = build_differences(results, probes)
     parts = [

@@ -22,7 +22,7 @@ from posir_score.excerpts import (
     estimate_score,
     find_chunk_part,
     find_evidence,
-    format_share,
+    format_evidence_estimate,
     score_division,
     score_retrieved,
 )
@@ -233,14 +233,14 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     yield DisplaySection("By document", tables=(table,))
     places = []
     for place in scored.places:
-        recall = format_share(place.recall)
+        recall = format_evidence_estimate(place.recall)
         places.append((place.name, place.title, format_count(place.excerpts), recall))
     table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
 def _format_scores(values: Mapping[str, Any]) -> list[str]:
-    return [format_share(values[name]) for name in SCORES]
+    return [format_evidence_estimate(values[name]) for name in SCORES]
 
 
 @dataclass(frozen=True, eq=False)

@@ -408,6 +408,6 @@ def build_table(texts: int, headings: Sequence[str], rows: Iterable[Sequence[str
     return Table(build_columns(headings, headings[texts:]), tuple(map(tuple, rows)))
 
 
-def format_share(share: Estimate) -> str:
+def format_evidence_estimate(share: Estimate) -> str:
     """Format a share in percent, with its interval."""
     return format_estimate(share, format_percent)

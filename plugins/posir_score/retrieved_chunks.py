@@ -36,7 +36,7 @@ from posir_score.excerpts import (
     estimate_score,
     find_chunk_part,
     find_evidence,
-    format_share,
+    format_evidence_estimate,
     merge,
     score_retrieved,
 )
@@ -432,17 +432,17 @@ class EvidenceScores:
         """
         depths = []
         for row in self.depths:
-            scores = map(format_share, (row.evidence_recall, row.iou, row.precision))
+            scores = map(format_evidence_estimate, (row.evidence_recall, row.iou, row.precision))
             depths.append((str(row.k), *scores))
         yield build_table(0, ("First chunks", "Evidence recall", "IoU", "Precision"), depths)
         places = [
-            (row.title, format_count(row.excerpts), format_share(row.recall))
+            (row.title, format_count(row.excerpts), format_evidence_estimate(row.recall))
             for row in self.by_position
         ]
         yield build_table(1, ("Evidence in the", "Excerpts", f"Recall@{self.k}"), places)
         rare = (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
         lost = [
-            (LOSSES[loss], format_share(share))
+            (LOSSES[loss], format_evidence_estimate(share))
             for loss, share in self.lost.items()
             if share.value or loss not in rare
         ]

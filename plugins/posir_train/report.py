@@ -164,7 +164,7 @@ def record_change(change: ChangeRow) -> dict[str, Any]:
     }
 
 
-def describe_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
+def list_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
     """Describe the window of each model and what is truncated."""
     findings = [decide(analyze(measured.values).overall) for measured in (before, after)]
     sentences = map(describe_model_window, labels, findings)
@@ -261,7 +261,7 @@ def check_forgetting(
     note = f"{questions} about {pluralize(len(articles), 'article')}."
     notes = [
         f"{note} {common} of these were trained on." if common else note,
-        *describe_windows(first, second, labels),
+        *list_windows(first, second, labels),
     ]
     return (
         compare_measurements(first, second, data.name),
@@ -377,7 +377,7 @@ def build_report(
             checked, remarks = check_forgetting(data, models, labels, trained.data.articles)
             changes += checked
             forgetting_notes += remarks
-    windows = describe_windows(trained.before, trained.after, labels)
+    windows = list_windows(trained.before, trained.after, labels)
     is_retrieval = settings.objective == "retrieval"
     method = f"on {settings.positions}" if is_retrieval else f"with {settings.objective}"
     return present_training(

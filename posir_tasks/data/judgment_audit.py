@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from posir_tasks.data.data import Judgments, PositionData
 
 
-class Kind(NamedTuple):
+class AuditKind(NamedTuple):
     """A kind of misfits, as tables and sentences have it."""
 
     label: str
@@ -27,67 +27,69 @@ class Kind(NamedTuple):
 #: Each kind by its field. Copies have a sentence of their own, and questions that are left out are
 #: listed by cause.
 KINDS = {
-    "missing_documents": Kind(
+    "missing_documents": AuditKind(
         "Relevant documents missing from the corpus",
         "relevant",
         "{count} of {relevant} {is_} not in the corpus (first {first}): no system can find what "
         "the corpus lacks.",
     ),
-    "unanswerable": Kind(
+    "unanswerable": AuditKind(
         "Queries whose relevant documents are all missing",
         "queries",
         "{count} of {queries} can only be scored 0, since none of their relevant documents is in "
         "the corpus (first {first}).",
     ),
-    "contradictions": Kind(
+    "contradictions": AuditKind(
         "Pairs with different grades",
         "",
         "{count} of the pairs of query and document {is_} judged several times with different "
         "grades (first {first}): the highest counts.",
     ),
-    "without_relevant": Kind(
+    "without_relevant": AuditKind(
         "Queries without a relevant document",
         "queries",
         "{count} of {queries} {has} no relevant document (first {first}): scored 0 for every "
         "system.",
     ),
-    "without_text": Kind(
+    "without_text": AuditKind(
         "Judged queries without a text",
         "queries",
         "{count} of {queries} {has} no text in the data (first {first}), so that no retriever can "
         "be asked.",
     ),
-    "left_out": Kind(
+    "left_out": AuditKind(
         "Queries without text or judgment",
         "",
         "{count} of the queries {has} no text or no judgment (first {first}): not scored, as in "
         "mteb.",
     ),
-    "fractional": Kind(
+    "fractional": AuditKind(
         "Fractional grades",
         "",
         "{count} of the grades {is_} fractional (first {first}): each is the gain of its document; "
         "trec_eval reads whole grades only.",
     ),
-    "sentinels": Kind(
+    "sentinels": AuditKind(
         "Grades below 0",
         "",
         "{count} of the grades {is_} below 0 (first {first}), as for what was not judged or is "
         "spam: not relevant.",
     ),
-    "repeated_questions": Kind(
+    "repeated_questions": AuditKind(
         "Queries with the text of an earlier query",
         "queries",
         "{count} of {queries} {has} the text of an earlier query (first {first}): no system can "
         "tell them apart.",
     ),
-    "self_hits": Kind(
+    "self_hits": AuditKind(
         "Queries whose text is a document",
         "queries",
         "{count} of {queries} {has} the text of a document of the corpus (first {first}), which "
         "every system finds first.",
     ),
-    "copies": Kind("Relevant documents with the text of another document", "relevant_documents"),
+    "copies": AuditKind(
+        "Relevant documents with the text of another document", "relevant_documents"
+    ),
 }
 
 

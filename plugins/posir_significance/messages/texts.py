@@ -126,12 +126,12 @@ def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> 
     """Describe the recall of sentences in the last third of documents."""
     return TAIL_RECALL.format(
         recall=f"recall ({task})",
-        share=format_share(recall),
+        share=format_percentage(recall),
         sentences=pluralize(questions, "sentence"),
     )
 
 
-def format_share(share: Estimate | None) -> str:
+def format_percentage(share: Estimate | None) -> str:
     """Format a share with its interval: `27.0% [19.4, 36.1]`."""
     if share is None:
         return numbers.MISSING

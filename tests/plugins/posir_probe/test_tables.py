@@ -23,7 +23,7 @@ from posir_probe.tables import (
     build_differences,
     build_measurements,
     choose_lead,
-    describe_sample,
+    describe_texts,
     list_published,
     write_commands,
 )
@@ -187,17 +187,17 @@ def test_mirror_reversal_is_named_with_its_number(tmp_path):
 
 
 def test_the_sample_is_described_with_what_is_truncated():
-    described = describe_sample(measure("permutation"))
+    described = describe_texts(measure("permutation"))
     tail = (
         r"median 512 tokens\. 50 ?% of the tokens are truncated: the window is 256 tokens, and 0 "
         r"of 10 documents fit\."
     )
     assert re.search(f"{tail}$", described)
-    whole = describe_sample(measure("permutation", window=1024))
+    whole = describe_texts(measure("permutation", window=1024))
     assert whole.endswith("median 512 tokens.")
     result = measure("permutation")
     known = replace(result, subsets={"default": replace(result.subsets["default"], available=72)})
-    assert describe_sample(known).startswith("10 of 72 documents of words")
+    assert describe_texts(known).startswith("10 of 72 documents of words")
 
 
 def test_a_verdict_is_elsewhere_and_its_commands_run(tmp_path):

@@ -120,7 +120,7 @@ PAIRS = {
     "mode": "text",
 }
 BY = {"model_name": "m", "type": "ai"}
-LABELLED = {
+RAG_DATASET = {
     "examples": [
         {
             "query": "What blew?",
@@ -243,7 +243,7 @@ def test_judgments_of_autorag_and_llamaindex_are_read(tmp_path):
 
 
 GOLDEN = {
-    "LlamaIndex": ("rag_dataset.json", LABELLED),
+    "LlamaIndex": ("rag_dataset.json", RAG_DATASET),
     "ragas": ("testset.jsonl", RAGAS),
     "ragas in Parquet": ("testset.parquet", RAGAS),
     "ragas as a list": ("testset.json", RAGAS),
@@ -570,7 +570,7 @@ KNOWN: dict[str, tuple[str, Any, str]] = {
     ),
     "QASPER in rows": ("a.jsonl", [{"id": "1901.1", **PAPER}], "id full_text qas evidence"),
     "an EmbeddingQAFinetuneDataset": ("a.json", PAIRS, "queries corpus relevant_docs"),
-    "LabelledRagDataset": ("a.json", LABELLED, "examples query reference_contexts"),
+    "LabelledRagDataset": ("a.json", RAG_DATASET, "examples query reference_contexts"),
     "ragas": ("a.jsonl", RAGAS, "user_input reference_contexts"),
     "ragas before 0.2": ("a.json", OLD_RAGAS, "question contexts ground_truth"),
     "ragas of pandas": (
