@@ -51,6 +51,7 @@ def _unset_user_variables(monkeypatch):
         "POSIR_CACHE",
         "POSIR_EMBEDDINGS",
         "OPENAI_API_KEY",
+        "COLUMNS",
     ):
         monkeypatch.delenv(name, raising=False)
 

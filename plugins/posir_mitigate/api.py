@@ -40,8 +40,8 @@ ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
 SCORES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
-    "with 95% intervals. Change: from the plain model, at 98.33%, for a method's metrics together. "
-    "Vectors: per document. Time: relative to the plain model."
+    "with 95% intervals; changes from the plain model at 98.33%. Vectors: per document. Time: "
+    "relative to the plain model."
 )
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "

@@ -137,7 +137,7 @@ class ReportContent:
     def sections(self) -> Iterator[DisplaySection]:
         """Yield the answers, every length if all is asked for, then judged queries."""
         if self.summaries:
-            yield DisplaySection(title_models(self.overall))
+            yield DisplaySection(title_findings(self.overall))
             rows = [*self.length_rows, *self.place_rows]
             yield from build_answer_sections(
                 rows, self.summaries, self.columns if self.keys else ()
@@ -326,7 +326,7 @@ def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
     return sorted(share for share in shares if share)
 
 
-def title_models(overall: Sequence[ReportRow]) -> str:
+def title_findings(overall: Sequence[ReportRow]) -> str:
     """Name the findings on few models of a task, or how many models and tasks there are."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})

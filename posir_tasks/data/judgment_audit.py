@@ -260,7 +260,7 @@ def _list_repeated(judgments: Judgments) -> list[str]:
     first: set[str] = set()
     repeated = []
     for query in judgments.grades:
-        text = " ".join(judgments.queries.get(query, "").split())
+        text = " ".join((judgments.queries.get(query) or "").split())
         if text and text in first:
             repeated.append(query)
         first.add(text)

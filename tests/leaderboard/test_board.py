@@ -183,7 +183,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     (entry,), _ = read_entries(tmp_path)
     view = views.build_task_view("PosIR-English", [recording.score_entry(entry)])
     glyph = columns_at(view, "Q4")["strip"][0]
-    assert glyph == draw_glyph(build_rows(summary)[-1].build_strip(summary.model))
+    assert glyph == draw_glyph(build_rows(summary)[-1].strip)
     curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
     assert True in sparse
@@ -811,7 +811,7 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
     asked = []
     record = first[files[0]]
     monkeypatch.setattr(
-        building, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or record
+        recording, "score_entry", lambda entry: asked.append((entry.model, entry.task)) or record
     )
     building.score_results(files, cache, submitted=False)
     assert 1 <= len(asked) <= 2

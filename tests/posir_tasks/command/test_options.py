@@ -50,8 +50,9 @@ SYNONYMS = {
     "--quiet": {"--silent", "--no-progress"},
 }
 #: Pairs that only look like singular and plural: a field of the texts and scores to show; a view
-#: and a table of models; a seed and a number of seeds.
-DIFFERENT = {"--columns", "--architectures", "--seeds"}
+#: and a table of models; a seed and a number of seeds; the domain of a dataset and those to
+#: evaluate; the format of output and the list of those that are read.
+DIFFERENT = {"--columns", "--architectures", "--seeds", "--domains", "--formats"}
 
 
 def test_no_command_has_a_synonym_of_another_commands_option():
