@@ -22,7 +22,7 @@ from posir_train.report import (
     compare_measurements,
     compare_seeds,
     describe_changes,
-    describe_windows,
+    list_windows,
     find_warnings,
     record_change,
 )
@@ -128,7 +128,7 @@ def test_warnings_and_paragraphs(cured):
 def test_windows_are_described_for_both_models():
     beyond = np.where(THIRDS == 0, 0, 2)
     before, after = measurement([0.9, 0.5, 0.2], beyond=beyond), measurement([0.5, 0.5, 0.5])
-    first, other = describe_windows(before, after, ("base", "trained"))
+    first, other = list_windows(before, after, ("base", "trained"))
     assert first.startswith("base: ")
     assert "40 tokens" in first
     assert "trained" in other
