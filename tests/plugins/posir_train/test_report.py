@@ -22,8 +22,8 @@ from posir_train.report import (
     compare_measurements,
     compare_seeds,
     describe_changes,
-    list_windows,
     find_warnings,
+    list_windows,
     record_change,
 )
 from posir_train.settings import TrainingSettings
