@@ -22,6 +22,7 @@ from xml.etree import ElementTree
 
 from posir_compare.comparison import FORMATS
 from posir_significance.analysis import GroupAnalysis
+from posir_significance.changes import NO_EFFECT
 from posir_significance.findings import (
     EFFECTS,
     JUDGED_METRICS,
@@ -124,7 +125,7 @@ def list_scores(
         effect: Difference | None = test.effect if test else None
         documents = test.documents_at_ends if test and effect else MIN_DOCUMENTS
         if group.not_tested is Reason.ORDER_BLIND:
-            effect = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
+            effect = NO_EFFECT
         about = replace(subject, documents=documents, counted=DOCUMENT)
         yield _list_score(metric, about, effect)
 

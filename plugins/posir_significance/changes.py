@@ -39,6 +39,9 @@ from posir_significance.observations import Floats, Integers, subtract_observati
 from posir_tasks.values.estimates import Difference
 from posir_tasks.values.judgments import JudgedScores
 
+#: The effect of position on scores in which word order plays no part, at any level.
+NO_EFFECT = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
+
 
 def decide_change(
     metric: Metric,
@@ -165,8 +168,7 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     blind_a = a.not_tested is Reason.ORDER_BLIND
     blind_b = b.not_tested is Reason.ORDER_BLIND
     if blind_a and blind_b:
-        none = Difference(0.0, (0.0, 0.0))
-        return replace(row, state=ChangeState.EQUIVALENT, estimate=none)
+        return replace(row, state=ChangeState.EQUIVALENT, estimate=NO_EFFECT)
     # Where word order plays no part, every version has the rank of the text itself.
     if blind_a and second:
         first = second.without_effect()

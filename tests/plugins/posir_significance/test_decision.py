@@ -173,6 +173,12 @@ def test_equal_systems_are_equivalent():
     }
 
 
+def test_two_order_blind_systems_are_equivalent_at_any_level():
+    blind = build_group(reason=Reason.ORDER_BLIND)
+    change = compare_groups(blind, blind, paired=True)[Metric.POSITION_EFFECT]
+    assert change.estimate.interval_at(0.99) == (0.0, 0.0)
+
+
 def test_a_system_is_compared_with_an_order_blind_one():
     blind, biased = build_group(reason=Reason.ORDER_BLIND), build_group(build_test(effect=0.3))
     change = compare_groups(blind, biased, paired=True)
