@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_published import rows as data
-from posir_published.checking import check_published
+from posir_published.checking import CheckState, check_published
 from posir_significance.messages.probes import describe_check, describe_mmteb, label_correlation
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
@@ -209,10 +209,10 @@ def _tabulate_training() -> Result:
 
 def _tabulate_check(file: Path) -> Result:
     checked = check_published(file)
-    counts = Counter(value.state for value in checked)
+    counts = Counter(value.state.value for value in checked)
     cells = []
     for value in checked:
-        if value.state != "equal":
+        if value.state is not CheckState.EQUAL:
             pair = (format_psi(value.given), format_psi(value.published))
             place = (value.task, value.model, value.length, value.score)
             cells.append([*place, value.state, *pair, value.source])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 
 from posir_published.rows import SCORE_COLUMNS, published_rows
@@ -11,6 +12,17 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.base.untrusted import read_csv_rows
 
 CHECKED_COLUMNS = ("task", "model", "length", *SCORE_COLUMNS)
+
+
+class CheckState(StrEnum):
+    """How a value of a user's table compares with the published one."""
+
+    EQUAL = "equal"
+    """To the decimals of the given value."""
+    DIFFERENT = "different"
+    MISSING = "missing"
+    """From the given table."""
+    NEW = "new"
 
 
 @dataclass(frozen=True)
@@ -24,10 +36,7 @@ class CheckedValue:
     """`ndcg_at_10` or `psi_as_published`."""
     given: float | None
     published: float | None
-    state: str
-    """`equal` to the decimals of the given value, `different`, `missing` from the given table, or
-    `new`.
-    """
+    state: CheckState
     source: str
     """Of the published value; empty for a new one."""
 
@@ -56,10 +65,11 @@ def check_published(file: Path) -> list[CheckedValue]:
         value = None if text is None else float(text)
         found = published.get(key)
         ours = None if found is None else float(getattr(found, key[3]))
-        state = "missing" if value is None else "new"
+        state = CheckState.MISSING if value is None else CheckState.NEW
         if text is not None and value is not None and ours is not None:
             decimals = len(text.partition(".")[2])
-            state = "equal" if round(ours, decimals) == round(value, decimals) else "different"
+            is_equal = round(ours, decimals) == round(value, decimals)
+            state = CheckState.EQUAL if is_equal else CheckState.DIFFERENT
         source = found.source if found else ""
         checked.append(CheckedValue(*key, value, ours, state, source))
     return checked

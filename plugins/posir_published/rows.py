@@ -69,7 +69,7 @@ PRINTED = {
     "Q1": (0.73, 0.01, "strongest"),
     "Q2": (0.71, 0.02, "decreases with length"),
     "Q3": (0.44, 0.2, "decreases with length"),
-    "Q4": (0.39, 0.2, "no clear correlation"),
+    "Q4": (0.39, 0.2, "no statistically significant correlation"),
 }
 #: The balanced training set among those of a table; the others are skewed to a position.
 BALANCED = "uniform"

@@ -35,8 +35,8 @@ QUERY_NAMES = ("query", "text", "question")
 
 
 @dataclass(frozen=True)
-class AskedText:
-    """A query as an object is asked for it."""
+class RetrieverQuery:
+    """A query to a retriever object, with the number of hits to return."""
 
     text: str
     k: int
@@ -57,7 +57,7 @@ class System(NamedTuple):
     mark: str
     call: str
     """How it is asked, in its own words."""
-    search: Callable[[Any, AskedText], Any]
+    search: Callable[[Any, RetrieverQuery], Any]
     needs_embedder: bool = False
 
 
@@ -74,19 +74,19 @@ def with_k(retriever: Any, k: int) -> Any:
     return changed
 
 
-def search_engine(engine: Any, question: AskedText) -> Any:
+def search_engine(engine: Any, question: RetrieverQuery) -> Any:
     """Search with the retriever of a query engine, so that no answer is written."""
     return with_k(engine.retriever, question.k).retrieve(question.text)
 
 
-def search_chroma(collection: Any, question: AskedText) -> Any:
+def search_chroma(collection: Any, question: RetrieverQuery) -> Any:
     """Search a collection, without an embedder by its own."""
     if question.embed is None:
         return collection.query(query_texts=[question.text], n_results=question.k)
     return collection.query(query_embeddings=[question.vector], n_results=question.k)
 
 
-def search_lancedb(table: Any, question: AskedText) -> Any:
+def search_lancedb(table: Any, question: RetrieverQuery) -> Any:
     """Search a table, without an embedder by its own or by words."""
     query = question.text if question.embed is None else question.vector
     return table.search(query).limit(question.k).to_list()
@@ -103,7 +103,7 @@ def choose_collection(client: Any, listed: Sequence[str]) -> str:
     )
 
 
-def search_qdrant(target: Any, question: AskedText) -> Any:
+def search_qdrant(target: Any, question: RetrieverQuery) -> Any:
     """Search a collection of a client."""
     client, collection = target if isinstance(target, tuple) else (target, None)
     if collection is None:
@@ -112,7 +112,7 @@ def search_qdrant(target: Any, question: AskedText) -> Any:
     return client.query_points(collection, question.vector, limit=question.k)
 
 
-def search_milvus(target: Any, question: AskedText) -> Any:
+def search_milvus(target: Any, question: RetrieverQuery) -> Any:
     """Search a collection of a client; `*` has all of its fields."""
     client, collection = target if isinstance(target, tuple) else (target, None)
     if collection is None:
@@ -121,14 +121,14 @@ def search_milvus(target: Any, question: AskedText) -> Any:
     return client.search(collection, data=[question.vector], **fields)[0]
 
 
-def search_milvus_collection(collection: Any, question: AskedText) -> Any:
+def search_milvus_collection(collection: Any, question: RetrieverQuery) -> Any:
     """Search a collection by its only index of vectors."""
     field = next(index.field_name for index in collection.indexes)
     found = collection.search([question.vector], field, {}, limit=question.k, output_fields=["*"])
     return [hit.to_dict() for hit in found[0]]
 
 
-def search_faiss(target: Any, question: AskedText) -> Any:
+def search_faiss(target: Any, question: RetrieverQuery) -> Any:
     """Search an index; ids are of its rows, or the stated ones of a pair of index and ids."""
     index, ids = target if isinstance(target, tuple) else (target, None)
     import numpy as np
@@ -137,7 +137,7 @@ def search_faiss(target: Any, question: AskedText) -> Any:
     return [row if ids is None else ids[row] for row in rows if row >= 0]
 
 
-def search_pylate(index: Any, question: AskedText) -> Any:
+def search_pylate(index: Any, question: RetrieverQuery) -> Any:
     """Search an index of late interaction, or its retriever."""
     assert question.embed is not None
     retriever = index
@@ -146,7 +146,7 @@ def search_pylate(index: Any, question: AskedText) -> Any:
     return retriever.retrieve(queries_embeddings=[question.embed(question.text)], k=question.k)[0]
 
 
-def search_component(component: Any, question: AskedText) -> Any:
+def search_component(component: Any, question: RetrieverQuery) -> Any:
     """Ask a component of Haystack, by the embedding of the query if it takes one."""
     if "query_embedding" not in inspect.signature(component.run).parameters:
         return component.run(query=question.text, top_k=question.k)
@@ -155,7 +155,7 @@ def search_component(component: Any, question: AskedText) -> Any:
     return component.run(query_embedding=question.vector, top_k=question.k)
 
 
-def search_pipeline(pipeline: Any, question: AskedText) -> Any:
+def search_pipeline(pipeline: Any, question: RetrieverQuery) -> Any:
     """Ask a pipeline for the documents of its last component that has some; raise PosirError if an
     input is unknown, or none has documents.
     """
@@ -270,7 +270,7 @@ class SystemRetriever:
 
     def __call__(self, query: str, k: int) -> Any:
         """Search the best k documents or chunks."""
-        return self.system.search(self.target, AskedText(query, k, self.embed))
+        return self.system.search(self.target, RetrieverQuery(query, k, self.embed))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Sentences about verdicts of a model."""
+"""Sentences about the verdict on a model."""
 
 from __future__ import annotations
 
