@@ -262,7 +262,8 @@ def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_
     hangs, settings = True, CollectionSettings(k=3, concurrency=2, timeout=0.2)
     with pytest.raises(PosirError, match=r"q0: no answer within 0\.2 seconds.*--timeout"):
         collect(search, tmp_path, settings, needs_all=needs_all)
-    assert len(asked) == 2
+    # On a loaded machine the second thread may not have asked when the first times out.
+    assert asked in (["text 0"], ["text 0", "text 1"], ["text 1", "text 0"])
     hangs = False
     assert set(collect(search, tmp_path, settings)) == set(QUERIES)
 
