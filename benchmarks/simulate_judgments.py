@@ -35,7 +35,7 @@ DECIDED = (ChangeState.BETTER, ChangeState.WORSE)
 
 def draw_difficulty(sizes: Integers, rng: np.random.Generator) -> Floats:
     """Draw the difficulty of each query, shared within its cluster."""
-    shared = np.repeat(rng.normal(size=len(sizes)), sizes)
+    shared: Floats = np.repeat(rng.normal(size=len(sizes)), sizes)
     return shared + rng.normal(size=sizes.sum())
 
 
@@ -89,14 +89,9 @@ def simulate(sizes: Integers, relevant: int, draws: int) -> tuple[float, Floats,
     covered = np.zeros(len(METRICS))
     for _ in range(draws):
         difficulty = draw_difficulty(sizes, rng)
-        a, b = (score_queries(draw_ranks(difficulty, relevant, rng)) for _ in range(2))
-        judged = [
-            JudgedScores.from_queries(
-                {name: scores[name].tolist() for name in METRICS}, names, "document", "data"
-            )
-            for scores in (a, b)
-        ]
-        changes = compare_judged(*judged)
+        a = score_queries(draw_ranks(difficulty, relevant, rng))
+        b = score_queries(draw_ranks(difficulty, relevant, rng))
+        changes = compare_judged(sum_scores(a, names), sum_scores(b, names))
         called += any(changes[metric].state in DECIDED for metric in JUDGED_METRICS)
         low += [read_p_value(changes[metric]) < 0.05 for metric in JUDGED_METRICS]
         for column, name in enumerate(METRICS):
@@ -106,6 +101,12 @@ def simulate(sizes: Integers, relevant: int, draws: int) -> tuple[float, Floats,
             start, end = estimate.interval
             covered[column] += start <= means[name] <= end
     return called / draws, low / draws, covered / draws
+
+
+def sum_scores(scores: dict[str, Floats], clusters: dict[str, str]) -> JudgedScores:
+    """Sum the scores of queries by cluster."""
+    rows = {name: scores[name].tolist() for name in METRICS}
+    return JudgedScores.from_queries(rows, clusters, "document", "data")
 
 
 def read_p_value(change: ChangeRow) -> float:
