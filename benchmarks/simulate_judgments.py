@@ -36,7 +36,7 @@ DECIDED = (ChangeState.BETTER, ChangeState.WORSE)
 def draw_difficulty(sizes: Integers, rng: np.random.Generator) -> Floats:
     """Draw the difficulty of each query, shared within its cluster."""
     shared: Floats = np.repeat(rng.normal(size=len(sizes)), sizes)
-    return shared + rng.normal(size=sizes.sum())
+    return shared + rng.normal(size=int(sizes.sum()))
 
 
 def draw_ranks(difficulty: Floats, relevant: int, rng: np.random.Generator) -> Integers:
