@@ -71,7 +71,7 @@ def test_thirds_are_balanced_and_keep_their_lengths(questions, count, rng):
     assert {shuffled[row][0] for row in choose_questions(build_evidence(shuffled), count)} == names
 
 
-def test_domains_of_posir_have_the_same_share_whichever_are_there():
+def test_domains_of_posir_have_the_same_share():
     assert (
         share_questions("sports", ["sports"])
         == share_questions("game", ["game", "mine", "sports"])
