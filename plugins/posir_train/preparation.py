@@ -17,6 +17,7 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from torch import Tensor
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
@@ -241,8 +242,7 @@ def filter_by_margin(
         for example in usable
         for span in thirds[example]
     ]
-    size = BLOCK * len(Position)
-    batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    batches = split_batches(pairs, BLOCK * len(Position))
     scores: list[Scores] = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
         for reranker in rerankers:

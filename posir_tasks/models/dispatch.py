@@ -116,11 +116,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
             f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders."
         )
     phase = {"split": context.hf_split, "subset": context.hf_subset}
-    shared = {
-        **context.task_arguments,
-        "encode_kwargs": context.encode_kwargs,
-        "num_proc": context.num_proc,
-    }
+    shared = context.search_arguments
     with request.timer("Encoding corpus", **phase):
         search.index(request.corpus, **shared)
     with request.timer("Encoding queries and documents", **phase):
@@ -171,9 +167,7 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResul
                 request.corpus,
                 request.queries,
                 top_k=request.top_k,
-                num_proc=context.num_proc,
-                encode_kwargs=context.encode_kwargs,
-                **context.task_arguments,
+                **context.search_arguments,
             )
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
         return search_results(model, request)
