@@ -293,6 +293,11 @@ class PositionData:
         return zip(ids, texts, self.evidence.document_ids, spans, strict=True)
 
 
+def list_texts(rows: Dataset) -> dict[str, str]:
+    """Return the texts of queries or documents by id."""
+    return dict(zip(rows["id"][:], rows["text"][:], strict=True))
+
+
 def digest_data(
     corpus: Dataset, queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
 ) -> dict[str, str]:
