@@ -467,7 +467,7 @@ def subset_facts(
     return SubsetFacts(
         data.evidence,
         data.tolerated,
-        digest_data(data.corpus, data.queries, data.evidence),
+        digest_data(data),
         select_relevant(data.corpus, data.evidence.document_ids),
     )
 

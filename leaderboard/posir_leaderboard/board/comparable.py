@@ -77,8 +77,7 @@ def compute_pin(task_name: str) -> Pin:
     versions = {}
     for subset in task.metadata.hf_subsets:
         data = task.read_subset(subset)
-        digests = digest_data(data.corpus, data.queries, data.evidence)
-        versions[subset] = DataVersion(data.revision, **digests)
+        versions[subset] = DataVersion(data.revision, **digest_data(data))
     revisions = sorted({version.revision for version in versions.values()})
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 
