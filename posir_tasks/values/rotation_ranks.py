@@ -270,9 +270,9 @@ class RotationRanks:
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
-        for part in ranks.sets:
-            firsts.setdefault(part.identity, (first, part))
-            first += len(part.ranks)
+        for owner in ranks.sets:
+            firsts.setdefault(owner.identity, (first, owner))
+            first += len(owner.ranks)
         size = sample_size or self.sample_size
         expanded = [RotationRows(*[empty_integers()] * 5)]
         for part in self._tested:
