@@ -53,7 +53,6 @@ from posir_tasks.search.rotations import digest_versions, find_spans, sample_doc
 from posir_tasks.search.scoring import select_relevant
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.text.rotations import find_units, rotate_text
-from posir_tasks.values import document_ranks, rotation_ranks
 from posir_tasks.values.document_keys import OPENINGS, TEXTS, TITLES
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.values.evidence import Evidence, ReadEvidence
@@ -95,13 +94,8 @@ SYNONYMS = {
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
 #: Scores that mteb adds to a result, which say nothing of the model's search.
 UNCHECKED = {"mteb_version", "previous_results_model_meta"}
-#: Fields whose packed columns are compared as values, by their schema.
-PACKED = {
-    RANKS_KEY: document_ranks.SCHEMA,
-    READ_RANKS_KEY: document_ranks.SCHEMA,
-    KEYS_KEY: document_ranks.SCHEMA,
-    ROTATIONS_KEY: rotation_ranks.SCHEMA,
-}
+#: Fields whose packed columns are compared as values.
+PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
 #: Number of tolerated judgments of documents that the corpus lacks.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Problems that are reported for one subset, at most.
@@ -302,9 +296,9 @@ def _score_problems(
     }
     # Packed columns are compared as values above: another version of zlib packs the same ones into
     # another text.
-    for key, schema in PACKED.items():
+    for key in PACKED:
         if key in scores:
-            expected[key] = {**scores[key], "schema": schema}
+            expected[key] = {**scores[key], "schema": SCHEMA}
     added = score_result(result.values).to_json(
         result.profile.positions, taken={*unchecked, *expected, RUN_KEY}
     )
@@ -473,7 +467,7 @@ def subset_facts(
     return SubsetFacts(
         data.evidence,
         data.tolerated,
-        digest_data(data.corpus, data.queries, data.evidence),
+        digest_data(data),
         select_relevant(data.corpus, data.evidence.document_ids),
     )
 

@@ -37,6 +37,7 @@ from posir_build.records import (
 from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
 from posir_tasks.base.errors import PosirError, summarize_error
+from posir_tasks.data.data import list_texts
 from posir_tasks.data.formats.passages import Passage
 from posir_tasks.data.repository import DATA_SUFFIXES
 from posir_tasks.datasets.opening import open_data
@@ -274,7 +275,7 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
-        texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+        texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
             document = by_name.get(name)
             # Languages may share ids.

@@ -26,13 +26,13 @@ from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.dispatch import search_dense
 from posir_tasks.models.embeddings.cached_encoder import with_cache
+from posir_tasks.models.embeddings.context import build_context
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
     ModelReranker,
     Pair,
     Scores,
-    build_context,
     build_scorer,
     to_probabilities,
 )

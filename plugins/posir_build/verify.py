@@ -31,6 +31,7 @@ from posir_build.records import (
     seeded_order,
 )
 from posir_build.settings import VerifySettings
+from posir_tasks.base.batches import split_batches
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import (
     AnswerT,
@@ -240,7 +241,7 @@ class Verifier:
             return {"question": question.text, "text": self._build_views(rule, question)[view]}
 
         replies = self.model.ask(prompt, pairs, build, description)
-        return [replies[start : start + views] for start in range(0, len(replies), views)]
+        return [[*batch] for batch in split_batches(replies, views)]
 
 
 def _judge(

@@ -105,14 +105,12 @@ class TestedLimit:
     """That state as a sentence."""
 
 
-def list_scores(
-    group: GroupAnalysis, model: str, task: str, length: str = ALL
-) -> Iterator[ChangeRow]:
-    """Yield the scores of a model over a group of questions, as rows without a baseline."""
+def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeRow]:
+    """Yield the scores of a model over all questions of a task, as rows without a baseline."""
     subject = ChangeSubject(
         model=model,
         task=task,
-        length=length,
+        length=ALL,
         queries=group.queries,
         documents=group.documents,
         counted=group.counted,

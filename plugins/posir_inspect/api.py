@@ -178,13 +178,7 @@ def inspect(
         )
     write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
     if retriever is not None:
-        source = texts if model is None else model
-        others = (model if texts is not None else None, chunker, revision, protocol, tokenizer)
-        if source is None or any(other is not None for other in others):
-            raise PosirError(
-                "A retriever needs the texts of its index and no model: posir inspect "
-                "--retriever module:function TEXTS."
-            )
+        source = _choose_index_texts(model, texts, (chunker, revision, protocol, tokenizer))
         # The readers and mteb take seconds to import.
         from posir_inspect.live_index import IndexOptions, inspect_index
         from posir_score.collecting import CollectionSettings
@@ -200,7 +194,6 @@ def inspect(
             folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        questions = Path(write_questions) if write_questions else None
         opened = open_data(source, column=column)
         options = IndexOptions(
             limit,
@@ -208,7 +201,7 @@ def inspect(
             load_embedder(embedder) if embedder else reads,
             embedder,
             chunk_separator,
-            questions,
+            Path(write_questions) if write_questions else None,
         )
         return inspect_index(retriever, opened, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
@@ -246,6 +239,20 @@ def inspect(
     )
     with measure(encoder.model):
         return inspect_model(request, Path(output) if output else None, show, full=full)
+
+
+def _choose_index_texts(
+    model: DataReference | None, texts: DataReference | None, others: Sequence[object]
+) -> DataReference:
+    """Choose the texts of an index, which are the only argument before the options."""
+    source = texts if model is None else model
+    has_both = model is not None and texts is not None
+    if source is None or has_both or any(other is not None for other in others):
+        raise PosirError(
+            "A retriever needs the texts of its index and no model: posir inspect "
+            "--retriever module:function TEXTS."
+        )
+    return source
 
 
 def _read_texts(

@@ -153,8 +153,7 @@ class QuestionSet:
         target = Target(code, domain[-100:].strip("_"), folder)
         if target.folder.is_dir():
             old = read_domain(LocalRepository(folder), code, code, target.domain)
-            parts = [(part.corpus, part.queries, part.evidence) for part in (old, data)]
-            if digest_data(*parts[0]) == digest_data(*parts[1]):
+            if digest_data(old) == digest_data(data):
                 return target.folder
         target.check()
         write_domain(data, target.folder)

@@ -15,6 +15,7 @@ from posir_significance.messages.texts import (
     REQUIREMENT,
     WINDOWS,
 )
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import sanitized
 from posir_tasks.display.presentation import Result
@@ -323,11 +324,11 @@ def measure_fit(
     place = places.get(reading.part or Part.FIRST, 1.0)
     with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
         probe = ModelProbe(model.encode, advance)
-        for start in range(0, len(chunks), CUTS):
+        for batch in split_batches(chunks, CUTS):
             if probe.requests >= MAX_FIT_REQUESTS:
                 is_complete = False
                 break
-            cut = sum(probe.find_cut_texts(chunks[start : start + CUTS], place))
+            cut = sum(probe.find_cut_texts(batch, place))
             too_long += cut
             if not cut:
                 break

@@ -43,7 +43,6 @@ from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.digests import digest
 from posir_tasks.models.embeddings.encoding import Embeddings, Vectors, encode_distinct
-from posir_tasks.text.interventions import NO_SPAN, insert_text
 from posir_tasks.values.scores import Unit
 
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3, section {}"
@@ -171,7 +170,8 @@ class NeedleInsertion(Perturbation):
         for size, place in product(self.sizes, self.places):
             last = max(1, int(size * len(tokens))) - 1
             needle = filler[: filler_tokens[last, 1]]
-            yield insert_text(text, NO_SPAN, needle, int(place * len(text))).text
+            at = int(place * len(text))
+            yield text[:at] + needle + text[at:]
 
 
 class NeedleInsertionCode(NeedleInsertion):

@@ -9,8 +9,9 @@ from functools import partial
 from random import Random
 
 from posir_data.texts import draw_texts
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.public import DataReference
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.formats.passages import Passage, SkippedText
 from posir_tasks.datasets.dataset import Subset
 from posir_tasks.datasets.opening import open_data
@@ -125,7 +126,7 @@ class ProbeData:
             starts = evidence.starts.tolist()
         spans = data.place_spans() or [NO_SPAN] * number
         return cls(
-            dict(zip(data.corpus["id"], data.corpus["text"], strict=True)),
+            list_texts(data.corpus),
             tuple(map(ProbeQuestion, data.queries["text"], documents, spans, starts)),
             tokens=dict(zip(documents, evidence.tokens.tolist(), strict=False)),
             language=language,
@@ -184,9 +185,8 @@ class ProbeData:
 
     def blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""
-        names = list(self.documents)
-        for start in range(0, len(names), size):
-            yield self._select(names[start : start + size])
+        for names in split_batches(list(self.documents), size):
+            yield self._select(names)
 
     def _select(self, names: Iterable[str]) -> ProbeData:
         documents = {name: self.documents[name] for name in names}

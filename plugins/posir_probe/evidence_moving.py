@@ -41,7 +41,7 @@ def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[
     moved = []
     for question in questions:
         text = data.documents[question.document]
-        moved.append([move_evidence(text, question.span, share).text for share in SHARES])
+        moved.append([move_evidence(text, question.span, share) for share in SHARES])
     return moved
 
 

@@ -25,7 +25,7 @@ from posir_probe.results import ProbeSums, at, average, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
 from posir_tasks.models.embeddings.encoding import Embeddings
-from posir_tasks.text.interventions import NO_SPAN, find_part, find_parts, reverse_parts
+from posir_tasks.text.interventions import find_part, find_parts, reverse_parts
 from posir_tasks.values.scores import Unit
 
 PARTS = 5
@@ -144,7 +144,7 @@ class MirrorReversal(Probe):
                 groups.append(GROUPS[find_part(parts, question.span)])
         skipped["fewer than five words to reverse"] += len(selected) - len(questions)
         corpus = {**data.documents, **data.distractors}
-        mirrored = {name: reverse_parts(text, NO_SPAN, PARTS).text for name, text in corpus.items()}
+        mirrored = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             rows = np.arange(len(questions))

@@ -89,8 +89,8 @@ def build_pairs(
         return {}
     place = Span(evidence[0].start, evidence[-1].end)
     quoted = place.of(text)
-    leading = move_evidence(text, place, 0.0).text
-    trailing = move_evidence(text, place, 1.0).text
+    leading = move_evidence(text, place, 0.0)
+    trailing = move_evidence(text, place, 1.0)
     pairs = {
         POSITION: ControlledPair(question.text, leading, trailing),
         BREVITY: ControlledPair(question.text, quoted, leading),

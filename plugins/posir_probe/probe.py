@@ -15,6 +15,7 @@ from posir_probe.data import ProbeData
 from posir_probe.results import Compute, ProbeResult, ProbeSums, at
 from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import Advance
 from posir_tasks.display.numbers import (
     FORMATS,
@@ -287,8 +288,8 @@ def run_plans(
 
     def encode(texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         vectors = []
-        for start in range(0, len(texts), STEP):
-            vectors.append(encoder(texts[start : start + STEP], prompt_type))
+        for batch in split_batches(texts, STEP):
+            vectors.append(encoder(batch, prompt_type))
             advance(len(vectors[-1]) / (len(documents) + len(queries)))
         return np.concatenate(vectors)
 

@@ -38,6 +38,7 @@ from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
 from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
@@ -249,8 +250,7 @@ class DomainSum:
     ) -> DomainSum:
         """Embed and sum at least one document, in bounded memory."""
         sums = []
-        for start in range(0, len(texts), BLOCK):
-            block = texts[start : start + BLOCK]
+        for block in split_batches(texts, BLOCK):
             vectors = unit_vectors(encoder(block, PromptType.document))
             sums.append(vectors.sum(axis=0, dtype=float))
         return cls(len(texts), np.sum(sums, axis=0), data_revision)

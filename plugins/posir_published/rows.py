@@ -20,9 +20,7 @@ from posir_psi.scores import compute_psi
 from posir_significance.correction import holm
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.schemes import (
-    START_TO_END,
     RelativePositions,
-    assign_thirds,
     contrast_thirds,
 )
 from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
@@ -240,8 +238,7 @@ class PositionCurve:
     @property
     def start_to_end_unweighted(self) -> float:
         """First third of the bins minus the last, in [-1, 1]."""
-        bins = len(self.ndcg_at_10)
-        contrast = contrast_thirds(assign_thirds(bins), np.ones(bins), START_TO_END)
+        contrast = contrast_thirds(np.ones(len(self.ndcg_at_10)))
         assert contrast is not None
         return float(contrast @ self.ndcg_at_10)
 

@@ -51,7 +51,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     point = {"fill": fill, "tooltip": [charts.LENGTH, *charts.cell_tooltips()]}
     layers = [
         *charts.mark_window(base, positions),
-        charts.null_band(base, charts.NULL, positions),
+        charts.null_band(base, positions),
         *charts.curve(base, positions, alt.ColorValue(color), "rule", point=point),
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)

@@ -294,12 +294,7 @@ def score(
     names = to_list(name)
     # Mistakes in the runs are reported before the data is read.
     _check_runs(given, names)
-    version = revision or "unversioned"
-    if not REVISION.fullmatch(version):
-        raise PosirError(
-            f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
-            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
-        )
+    version = _check_version(revision or "unversioned")
     from posir_score.scored_data import open_scored_data
 
     opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
@@ -427,6 +422,15 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
                 f"{type(run).__name__} is not a run. Give a file or folder, a score by document id "
                 "by query id, rows, a frame, or a retriever, called as search(query, k)."
             )
+
+
+def _check_version(version: str) -> str:
+    if not REVISION.fullmatch(version):
+        raise PosirError(
+            f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
+            "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
+        )
+    return version
 
 
 def describe_retriever(search: Retriever) -> str:

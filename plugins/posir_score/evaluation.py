@@ -35,7 +35,7 @@ from posir_score.retrieved_chunks import EvidenceScores, ReadChunks, RetrievedCh
 from posir_score.run_files import Run
 from posir_score.scored_data import ScoredData
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full, folder_lock
+from posir_tasks.base.files import check_writable, explain_disk_full, folder_lock, write_text
 from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
@@ -441,8 +441,8 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     with folder_lock(file.parent), explain_disk_full(file):
         if file.exists():
             _set_other_data_aside(file, data.name, entries)
-        _write_json(file.parent / META_FILE, meta, indent=4)
-        _write_json(file, rounded(result), indent=2)
+        write_text(file.parent / META_FILE, json.dumps(meta, indent=4))
+        write_text(file, json.dumps(rounded(result), indent=2))
 
 
 def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
@@ -457,11 +457,6 @@ def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[s
             others.append(name)
     if others:
         set_aside(file, task, others)
-
-
-def _write_json(file: Path, content: object, indent: int) -> None:
-    with atomic_write(file) as part:
-        part.write_text(json.dumps(content, indent=indent), encoding="utf-8")
 
 
 def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: bool) -> RunScores:

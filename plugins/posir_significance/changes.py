@@ -122,19 +122,17 @@ def compare_groups(
     return changes
 
 
-def compare_gains(
-    metric: Metric, differences: Floats, clusters: Integers, margins: Margins = DEFAULT_MARGINS
-) -> ChangeRow:
+def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> ChangeRow:
     """Compare a metric over questions whose evidence has no position.
 
     Args:
-        metric: The metric; its margin is that of nDCG@10.
+        metric: The metric; its margin is the usual one of nDCG@10.
         differences: b - a by question, shape (n,).
         clusters: The documents of the questions, shape (n,).
-        margins: Smallest differences that matter.
     """
     difference = estimate_difference(differences, clusters)
-    return decide_change(metric, difference, margins.ndcg_at_10, len(np.unique(clusters)))
+    margin = DEFAULT_MARGINS.ndcg_at_10
+    return decide_change(metric, difference, margin, len(np.unique(clusters)))
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:

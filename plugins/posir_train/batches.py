@@ -18,6 +18,7 @@ import numpy as np
 from datasets import Dataset
 from sentence_transformers.base.sampler import DefaultBatchSampler
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_train.examples import Example
 from posir_train.settings import Position, PositionWeights, QuestionBudget
@@ -202,7 +203,7 @@ class BatchPlan:
                 filled.update(self.examples[row].position for row in batch)
                 yield batch
 
-    def _group_by_article(self, rows: Iterable[int]) -> Iterator[list[int]]:
+    def _group_by_article(self, rows: Iterable[int]) -> Iterator[Sequence[int]]:
         """Yield groups of a few rows of one article, of all positions in turn."""
         articles: dict[str, ByPosition] = defaultdict(lambda: ([], [], []))
         for row in rows:
@@ -210,8 +211,7 @@ class BatchPlan:
             articles[example.document.article][example.position].append(row)
         for cells in articles.values():
             mixed = [row for turn in zip_longest(*cells) for row in turn if row is not None]
-            for start in range(0, len(mixed), self.per_article):
-                yield mixed[start : start + self.per_article]
+            yield from split_batches(mixed, self.per_article)
 
 
 class PositionBatchSampler(DefaultBatchSampler):

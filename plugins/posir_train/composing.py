@@ -54,17 +54,15 @@ def compose_window(
     starts = range(lowest, min(len(source.tokens) - tokens, latest) + 1)
     for start in rng.sample(starts, min(MAX_TRIES, len(starts))):
         window = _cut_window(source, start, start + tokens)
-        if window is not None and _lies_in_third(window, position):
+        if window is None:
+            continue
+        # The evidence is in one third, its first and last character included.
+        characters = len(window.document.text)
+        first = find_position(window.start, window.start + 1, characters)
+        last = find_position(window.end - 1, window.end, characters)
+        if first == last == position:
             return window
     return NO_ROOM
-
-
-def _lies_in_third(window: Example, position: Position) -> bool:
-    """Tell whether the evidence is in one third, its first and last character included."""
-    characters = len(window.document.text)
-    first = find_position(window.start, window.start + 1, characters)
-    last = find_position(window.end - 1, window.end, characters)
-    return first == last == position
 
 
 def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | None:

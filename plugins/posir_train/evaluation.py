@@ -288,18 +288,15 @@ class PositionEvaluator(BaseEvaluator):
         rounded = {key: round(scores[key], 4) for key in ESTIMATES}
         logger.info("Position evaluation on %s: %s", self.dataset.name, rounded)
         if output_path is not None and self.write_csv:
-            self._append_row(Path(output_path), {"epoch": epoch, "steps": steps, **scores})
+            file = Path(output_path) / self.csv_file
+            file.parent.mkdir(parents=True, exist_ok=True)
+            row = {"epoch": epoch, "steps": steps, **scores}
+            heading, line = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
+            with file.open("a", encoding="utf-8", newline="") as opened:
+                opened.write(line if file.stat().st_size else heading + line)
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
-
-    def _append_row(self, folder: Path, row: Mapping[str, float]) -> None:
-        """Append a row to the CSV file, with headings if it is new."""
-        folder.mkdir(parents=True, exist_ok=True)
-        file = folder / self.csv_file
-        heading, line = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
-        with file.open("a", encoding="utf-8", newline="") as opened:
-            opened.write(line if file.stat().st_size else heading + line)
 
     def get_config_dict(self) -> dict[str, Any]:
         """Return the settings for a model card."""

@@ -17,7 +17,7 @@ import polars as pl
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import is_unfinished
 from posir_tasks.base.progress import progress
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.declared import REPO_ID
 from posir_tasks.data.posir import FILES, PLACES_FILE, Target, write_domain
 from posir_tasks.data.repository import combine_revisions, folder_name
@@ -169,7 +169,7 @@ def _read_subset(subset: Subset) -> Examples:
             f"{corpus}: spans are in texts of another language than the corpus. Give data in one "
             "language."
         )
-    texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
+    texts = list_texts(data.corpus)
     columns = zip(
         evidence.query_ids,
         data.queries["text"],

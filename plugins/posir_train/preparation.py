@@ -17,6 +17,7 @@ from datasets import Dataset
 from huggingface_hub import ModelCard
 from torch import Tensor
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import pluralize
@@ -241,8 +242,7 @@ def filter_by_margin(
         for example in usable
         for span in thirds[example]
     ]
-    size = BLOCK * len(Position)
-    batches = [pairs[start : start + size] for start in range(0, len(pairs), size)]
+    batches = split_batches(pairs, BLOCK * len(Position))
     scores: list[Scores] = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
         for reranker in rerankers:
@@ -289,38 +289,6 @@ def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader
     notes = []
     if beyond := len(training.examples) - len(examples):
         notes.append(f"left out: {pluralize(beyond, 'question')} with evidence beyond the window")
-    return _form_pairs(settings, data.name, examples, held_out, notes)
-
-
-def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    articles = set[str]()
-    if settings.texts is None:
-        _, held_out = split_by_article(data, settings.held_out, settings.division)
-        name = data.name
-        documents = [
-            document for document in data.corpus if document.article not in held_out.articles
-        ]
-        texts = {document.text for document in documents}
-        articles = {document.article for document in documents}
-    else:
-        held_out = data
-        name = display_name(settings.texts)
-        passages = open_data(settings.texts).read_texts()
-        texts = {passage.text for passage in passages if isinstance(passage, Passage)}
-    kept = sorted(text for text in texts if text.strip())
-    dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
-    description = f"{name}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
-    return PreparedData(dataset, None, description, articles, (), held_out)
-
-
-def _form_pairs(
-    settings: TrainingSettings,
-    name: str,
-    examples: Sequence[Example],
-    held_out: Examples,
-    notes: list[str],
-) -> PreparedData:
-    """Form the columns of the loss; add notes on what is left out."""
     if settings.rerankers:
         total = len(examples)
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
@@ -356,8 +324,29 @@ def _form_pairs(
     return PreparedData(
         Dataset.from_dict(columns),
         BatchPlan(tuple(examples), rows, settings.weights, settings.per_article),
-        f"{name}: {pluralize(len(drawn), 'question')} about {about} ({counted})",
+        f"{data.name}: {pluralize(len(drawn), 'question')} about {about} ({counted})",
         articles,
         notes,
         held_out,
     )
+
+
+def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
+    articles = set[str]()
+    if settings.texts is None:
+        _, held_out = split_by_article(data, settings.held_out, settings.division)
+        name = data.name
+        documents = [
+            document for document in data.corpus if document.article not in held_out.articles
+        ]
+        texts = {document.text for document in documents}
+        articles = {document.article for document in documents}
+    else:
+        held_out = data
+        name = display_name(settings.texts)
+        passages = open_data(settings.texts).read_texts()
+        texts = {passage.text for passage in passages if isinstance(passage, Passage)}
+    kept = sorted(text for text in texts if text.strip())
+    dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
+    description = f"{name}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
+    return PreparedData(dataset, None, description, articles, (), held_out)

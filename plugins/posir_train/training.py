@@ -318,7 +318,38 @@ def _build_trainer(
     model: SentenceTransformer,
     evaluator: PositionEvaluator,
 ) -> PositionTrainer:
-    arguments = _build_arguments(settings, folder, _count_steps(settings, data), model)
+    every = math.ceil(_count_steps(settings, data) / settings.evaluations)
+    is_retrieval = settings.objective == "retrieval"
+    prompts = {
+        "anchor": model.prompts.get("query") or "",
+        "positive": model.prompts.get("document") or "",
+    }
+    best = settings.chosen in METRICS
+    arguments = SentenceTransformerTrainingArguments(
+        output_dir=str(folder),
+        num_train_epochs=settings.epochs,
+        max_steps=settings.max_steps or -1,
+        per_device_train_batch_size=settings.batch_size,
+        learning_rate=settings.learning_rate,
+        warmup_steps=settings.warmup,
+        lr_scheduler_type=settings.schedule,
+        # Without weight decay AdamW is Adam, with which PADS trains.
+        weight_decay=0.01 if is_retrieval else 0.0,
+        seed=settings.seed,
+        prompts=prompts if any(prompts.values()) and is_retrieval else None,
+        eval_strategy="steps",
+        eval_steps=every,
+        save_strategy="steps",
+        save_steps=every,
+        logging_steps=every,
+        save_total_limit=2,
+        load_best_model_at_end=best,
+        metric_for_best_model=f"eval_{METRICS[settings.chosen]}" if best else None,
+        greater_is_better=True if best else None,
+        report_to=list(settings.trackers),
+        disable_tqdm=True,
+        use_cpu=not torch.cuda.is_available(),
+    )
     options: dict[str, Any] = {"scale": settings.scale}
     if settings.loss.startswith("Cached"):
         options["mini_batch_size"] = settings.mini_batch_size
@@ -330,7 +361,7 @@ def _build_trainer(
             model=model,
             args=arguments,
             train_dataset=data.dataset,
-            loss=build(model, **options) if settings.objective == "retrieval" else PadsLoss(model),
+            loss=build(model, **options) if is_retrieval else PadsLoss(model),
             evaluator=evaluator,
         )
     trainer.remove_callback(PrinterCallback)
@@ -345,42 +376,6 @@ def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
     if data.plan:
         epoch = len(data.plan.form_batches(size, settings.seed, 0))
     return max(1, math.ceil(epoch * settings.epochs))
-
-
-def _build_arguments(
-    settings: TrainingSettings, folder: Path, steps: int, model: SentenceTransformer
-) -> SentenceTransformerTrainingArguments:
-    every = math.ceil(steps / settings.evaluations)
-    prompts = {
-        "anchor": model.prompts.get("query") or "",
-        "positive": model.prompts.get("document") or "",
-    }
-    best = settings.chosen in METRICS
-    return SentenceTransformerTrainingArguments(
-        output_dir=str(folder),
-        num_train_epochs=settings.epochs,
-        max_steps=settings.max_steps or -1,
-        per_device_train_batch_size=settings.batch_size,
-        learning_rate=settings.learning_rate,
-        warmup_steps=settings.warmup,
-        lr_scheduler_type=settings.schedule,
-        # Without weight decay AdamW is Adam, with which PADS trains.
-        weight_decay=0.01 if settings.objective == "retrieval" else 0.0,
-        seed=settings.seed,
-        prompts=prompts if any(prompts.values()) and settings.objective == "retrieval" else None,
-        eval_strategy="steps",
-        eval_steps=every,
-        save_strategy="steps",
-        save_steps=every,
-        logging_steps=every,
-        save_total_limit=2,
-        load_best_model_at_end=best,
-        metric_for_best_model=f"eval_{METRICS[settings.chosen]}" if best else None,
-        greater_is_better=True if best else None,
-        report_to=list(settings.trackers),
-        disable_tqdm=True,
-        use_cpu=not torch.cuda.is_available(),
-    )
 
 
 def save_model(model: SentenceTransformer, folder: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import to_jsonable_python
+from pydantic_core import ErrorDetails, to_jsonable_python
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
@@ -71,8 +71,18 @@ def load_settings(
     try:
         return kind.model_validate(values | values_of_options)
     except ValidationError as error:
-        problems = _describe_errors(kind, str(file or "settings"), names, error)
-        raise PosirError("\n".join(problems)) from None
+        problems: dict[str, str] = {}
+        for problem in error.errors(include_url=False):
+            path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
+            if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
+                # Of a union: what is wrong with the other alternative says more.
+                continue
+            place = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
+            if path and path[0] in names:
+                place = names[path[0]]
+            problems[place] = _describe_problem(kind, path, problem)
+        lines = [f"{place}: {message}" for place, message in problems.items()]
+        raise PosirError("\n".join(lines)) from None
 
 
 def describe_settings(kind: type[Section]) -> str:
@@ -128,29 +138,15 @@ def _list_allowed(kind: Any) -> list[str]:
     return [name for part in get_args(kind) for name in _list_allowed(part)]
 
 
-def _describe_errors(
-    kind: type[Section], where: str, options: Mapping[str, str], error: ValidationError
-) -> list[str]:
-    problems: dict[str, str] = {}
-    for problem in error.errors(include_url=False):
-        path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
-        if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
-            # Of a union: what is wrong with the other alternative says more.
-            continue
-        place = f"{where}: field '{'.'.join(path) or 'settings'}'"
-        if path and path[0] in options:
-            place = options[path[0]]
-        message = problem["msg"].removeprefix("Value error, ")
-        if problem["type"] == "model_type":
-            names = ", ".join(_list_fields(kind, path))
-            message = f"Input should be a section with fields: {names}"
-        elif problem["type"] == "extra_forbidden":
-            fields = _list_fields(kind, path[:-1])
-            near = get_close_matches(path[-1], fields, 1)
-            hint = f"; did you mean {near[0]}?" if near else "."
-            message = f"unknown field{hint} Fields here: {', '.join(fields)}"
-        problems[place] = message
-    return [f"{place}: {message}" for place, message in problems.items()]
+def _describe_problem(kind: type[Section], path: Sequence[str], problem: ErrorDetails) -> str:
+    if problem["type"] == "model_type":
+        return f"Input should be a section with fields: {', '.join(_list_fields(kind, path))}"
+    if problem["type"] == "extra_forbidden":
+        fields = _list_fields(kind, path[:-1])
+        near = get_close_matches(path[-1], fields, 1)
+        hint = f"; did you mean {near[0]}?" if near else "."
+        return f"unknown field{hint} Fields here: {', '.join(fields)}"
+    return problem["msg"].removeprefix("Value error, ")
 
 
 def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:

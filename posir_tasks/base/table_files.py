@@ -154,8 +154,16 @@ def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
         # JSON that cannot be read is an error of polars, which says where.
         with suppress(GateError):
             value = parse_json(part, file)
-            _collect_keys(value, keys)
             rows += len(value) if is_list else 1
+            # Keys at any depth.
+            rest = [value]
+            while rest:
+                inner = rest.pop()
+                if isinstance(inner, dict):
+                    keys.update(inner)
+                    rest += inner.values()
+                elif isinstance(inner, list):
+                    rest += inner
     limit = max(MAX_ROWS.read(), len(content))
     if rows * len(keys) > limit:
         problem = (
@@ -163,15 +171,3 @@ def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
             "read"
         )
         raise MAX_ROWS.refuse(file, problem)
-
-
-def _collect_keys(value: object, keys: set[str]) -> None:
-    """Add the keys of a JSON value at any depth."""
-    rest = [value]
-    while rest:
-        part = rest.pop()
-        if isinstance(part, dict):
-            keys.update(part)
-            rest += part.values()
-        elif isinstance(part, list):
-            rest += part

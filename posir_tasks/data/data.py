@@ -293,16 +293,20 @@ class PositionData:
         return zip(ids, texts, self.evidence.document_ids, spans, strict=True)
 
 
-def digest_data(
-    corpus: Dataset, queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
-) -> dict[str, str]:
-    """Return digests of the content of a dataset, `corpus` and `queries`; those of the queries
-    include their evidence.
+def list_texts(rows: Dataset) -> dict[str, str]:
+    """Return the texts of queries or documents by id."""
+    return dict(zip(rows["id"][:], rows["text"][:], strict=True))
+
+
+def digest_data(data: PositionData) -> dict[str, str]:
+    """Return digests of the content of data, `corpus` and `queries`; those of the queries include
+    their evidence and its places.
 
     They are equal for the same content from any source, with the rows in any order. The texts are
     read once, without a copy of all of them; `benchmarks/data_digest.py` measures it.
     """
-    return {"corpus": digest_texts(corpus), "queries": digest_queries(queries, evidence, places)}
+    queries = digest_queries(data.queries, data.evidence, data.places)
+    return {"corpus": digest_texts(data.corpus), "queries": queries}
 
 
 def digest_queries(

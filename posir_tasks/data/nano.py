@@ -85,7 +85,7 @@ class DomainSample(BaseModel):
         for question, document in chosen.positives().items():
             others = [name for name in candidates[question] if name != document]
             documents.update(others[:DISTRACTORS])
-        digests = digest_data(data.corpus, data.queries, data.evidence, data.places)
+        digests = digest_data(data)
         return cls(
             share=share, data=digests, questions=chosen.query_ids, documents=sorted(documents)
         )
@@ -112,7 +112,7 @@ def read_sample(task: str, domain: str, data: PositionData, share: int) -> Domai
     all are of other data.
     """
     files = [file for file in find_lists(task, domain) if file.is_file()]
-    digests = digest_data(data.corpus, data.queries, data.evidence, data.places) if files else {}
+    digests = digest_data(data) if files else {}
     advice = f"Select it anew with `posir study nano {task}`."
     for file in files:
         try:

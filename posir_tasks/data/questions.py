@@ -18,7 +18,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize, sanitized
 from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.formats.passages import (
     Cause,
     Item,
@@ -258,7 +258,7 @@ class ImportedData:
 
     def take(self, data: PositionData) -> ImportedData:
         """Return this with the documents, questions and places of data that were made from it."""
-        corpus = dict(zip(data.corpus["id"][:], data.corpus["text"][:], strict=True))
+        corpus = list_texts(data.corpus)
         rows = data.list_questions()
         questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
         titles = {name: title for name, title in self.titles.items() if name in corpus}

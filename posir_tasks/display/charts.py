@@ -224,17 +224,15 @@ def build_positions(axes: Axes) -> Positions:
     )
 
 
-def ndcg_axis(field: str, scale: alt.Scale = UNIT) -> alt.Y:
+def ndcg_axis(field: str, scale: alt.Scale) -> alt.Y:
     """Build the vertical axis of nDCG@10, printed x 100."""
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
-def null_band(
-    base: alt.Chart, shade: Shade, positions: Positions, scale: alt.Scale = UNIT
-) -> alt.Chart:
+def null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
     """Build the band of 95% of the bin means if position has no effect."""
-    band: alt.Chart = base.mark_rect(color=shade).encode(
-        **positions.extent, y=ndcg_axis("null_low", scale), y2="null_high:Q"
+    band: alt.Chart = base.mark_rect(color=NULL).encode(
+        **positions.extent, y=ndcg_axis("null_low", UNIT), y2="null_high:Q"
     )
     return band
 

@@ -69,26 +69,17 @@ def search_dense(
         for start in range(0, len(corpus), CORPUS_CHUNK_SIZE):
             block = corpus.select(range(start, min(start + CORPUS_CHUNK_SIZE, len(corpus))))
             documents = context.encode(model, block, PromptType.document)
-            chunk_scores, chunk_rows = find_nearest(model, query_embeddings, documents, top_k)
+            nearest = []
+            for batch in split_queries(query_embeddings, documents.shape[0]):
+                similarities = torch.as_tensor(model.similarity(batch, documents))
+                nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
+            chunk_scores = torch.cat([top.values.float().cpu() for top in nearest])
+            chunk_rows = torch.cat([top.indices.cpu() for top in nearest])
             scores = torch.cat([scores, chunk_scores], dim=1)
             rows = torch.cat([rows, chunk_rows + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
-
-
-def find_nearest(
-    model: EncoderProtocol, queries: Array, documents: Array, top_k: int
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return scores and rows of each query's nearest documents, shape (queries, at most `top_k`),
-    in single precision.
-    """
-    nearest = []
-    for batch in split_queries(queries, documents.shape[0]):
-        similarities = torch.as_tensor(model.similarity(batch, documents))
-        nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
-    scores = torch.cat([top.values.float().cpu() for top in nearest])
-    return scores, torch.cat([top.indices.cpu() for top in nearest])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
@@ -125,11 +116,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
             f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders."
         )
     phase = {"split": context.hf_split, "subset": context.hf_subset}
-    shared = {
-        **context.task_arguments,
-        "encode_kwargs": context.encode_kwargs,
-        "num_proc": context.num_proc,
-    }
+    shared = context.search_arguments
     with request.timer("Encoding corpus", **phase):
         search.index(request.corpus, **shared)
     with request.timer("Encoding queries and documents", **phase):
@@ -180,9 +167,7 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResul
                 request.corpus,
                 request.queries,
                 top_k=request.top_k,
-                num_proc=context.num_proc,
-                encode_kwargs=context.encode_kwargs,
-                **context.task_arguments,
+                **context.search_arguments,
             )
     if not isinstance(model, EncoderProtocol) or isinstance(model, SearchProtocol):
         return search_results(model, request)

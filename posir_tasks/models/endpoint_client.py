@@ -91,7 +91,6 @@ class EndpointModel:
     """Tokens of an input, special ones included, that are sent; None for all."""
     tokenizer: Any = None
     """Counts them; None if they are estimated, or counted by the server."""
-    tokenizer_name: str | None = None
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         self._endpoint = endpoint
@@ -106,7 +105,6 @@ class EndpointModel:
         self.tokenizer = ModelTokenizer.load(name).tokenizer
         # Texts are cut at their end, whatever the tokenizer would do.
         self.tokenizer.truncation_side = "right"
-        self.tokenizer_name = name
 
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None

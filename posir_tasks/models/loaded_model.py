@@ -20,9 +20,7 @@ from mteb.types import PromptType
 from torch import nn
 from transformers import PreTrainedModel
 
-from posir_tasks.data.task_metadata import build_metadata
-from posir_tasks.models.embeddings.context import EncodingContext, build_texts
-from posir_tasks.values.result_schema import SPLIT
+from posir_tasks.models.embeddings.context import EncodingContext, build_context, build_texts
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -160,11 +158,7 @@ def read_ids(
         read = ids[0] if mask is None else ids[0][mask[0].bool()]
         raise _InputsReadError(read.tolist())
 
-    if context is None:
-        metadata = build_metadata(
-            "posir-protocol", dataset="posir/protocol", revision="1", languages=["eng-Latn"]
-        )
-        context = EncodingContext(metadata, SPLIT, "default")
+    context = context or build_context("eng-Latn")
     text = build_texts([QUERY])
     # Not a hook: classes may call the method itself.
     vars(transformer)["forward"] = stop
@@ -176,11 +170,7 @@ def read_ids(
                 PromptType.query if document is None else PromptType.document,
             )
         elif isinstance(model, MultiVectorWrapper):
-            shared = {
-                **context.task_arguments,
-                "encode_kwargs": context.encode_kwargs,
-                "num_proc": None,
-            }
+            shared = context.search_arguments
             search: Any = copy(model)
             search.index(document or text, **shared)
             search.search(query or text, top_k=1, **shared)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.files import atomic_write, cache_folder
+from posir_tasks.base.files import cache_folder, write_text
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.models.references import MISSING_REVISIONS
 from posir_tasks.values.read_part import ReadPart
@@ -38,8 +38,7 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
             return
     file = _find_file(model, revision)
     if file:
-        with atomic_write(file) as partial_file:
-            partial_file.write_text(json.dumps(part.to_json()), "utf-8")
+        write_text(file, json.dumps(part.to_json()))
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:

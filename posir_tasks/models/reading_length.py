@@ -132,7 +132,7 @@ class ReadingLength:
             at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
-    def stored_part(self, added: int = 0) -> ReadPart:
+    def stored_part(self, added: int) -> ReadPart:
         """Return the part that is read of other texts: where the longest text was read as a
         whole, at least so much.
         """

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
@@ -236,8 +237,8 @@ class ModelProbe:
         few = min((end - start for start, end in blocks), default=0) < FEW_PIECES
         number = CUTS if few else CHANGES
         ratios: list[float] = []
-        for first in range(0, len(blocks), number):
-            ratios += self.compare(document, blocks[first : first + number], 2 if few else 1)
+        for batch in split_batches(blocks, number):
+            ratios += self.compare(document, batch, 2 if few else 1)
         sizes = np.array([end - start for start, end in blocks])
         distances = np.array(ratios)
         seen = distances > 1

@@ -11,6 +11,7 @@ from functools import cached_property
 from datasets import Dataset
 from mteb.timing import TimingStack
 
+from posir_tasks.data.data import list_texts
 from posir_tasks.models.embeddings.context import EncodingContext
 
 
@@ -34,8 +35,3 @@ class SearchRequest:
     def query_texts(self) -> dict[str, str]:
         """Texts of the queries by id."""
         return list_texts(self.queries)
-
-
-def list_texts(rows: Dataset) -> dict[str, str]:
-    """Return the texts of queries or documents by id."""
-    return dict(zip(rows["id"][:], rows["text"][:], strict=True))

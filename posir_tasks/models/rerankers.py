@@ -14,13 +14,11 @@ from mteb.types import PromptType
 
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.task_metadata import build_metadata
 from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.embeddings.context import EncodingContext, build_texts
+from posir_tasks.models.embeddings.context import build_context, build_texts
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
-from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -30,16 +28,6 @@ Scores = Floats
 Pair = tuple[str, str]
 #: Decimals of a margin.
 DECIMALS = 12
-
-
-def build_context(language: str) -> EncodingContext:
-    """Build the task that models of mteb are given; models with instructions see a retrieval
-    task.
-    """
-    metadata = build_metadata(
-        "posir-build", dataset="posir/build", revision="1", languages=[language]
-    )
-    return EncodingContext(metadata, SPLIT, "default")
 
 
 @dataclass

@@ -75,7 +75,7 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
         "evidence": single.evidence,
         "single": single.queries,
         "places": several,
-        "digest": partial(digest_data, data.corpus, data.queries, data.evidence, data.places),
+        "digest": partial(digest_data, data),
         "revision": data.revision,
         "tolerated": dict(data.tolerated),
     }

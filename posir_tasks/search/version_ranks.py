@@ -21,9 +21,10 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.types import PromptType
 
 from posir_tasks.base.errors import ScoreError
+from posir_tasks.data.data import list_texts
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings, is_reranker, search_results
 from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
-from posir_tasks.models.request import SearchRequest, list_texts
+from posir_tasks.models.request import SearchRequest
 from posir_tasks.text.rotations import VERSIONS
 from posir_tasks.values.ranks import Results
 

@@ -446,7 +446,7 @@ def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[st
         data = task().read_subset(subset)
     except PosirError:
         return None
-    return digest_data(data.corpus, data.queries, data.evidence, data.places)
+    return digest_data(data)
 
 
 def build_task(

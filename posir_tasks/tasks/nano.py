@@ -7,7 +7,7 @@ from functools import cache
 
 from mteb.timing import TimingStack
 
-from posir_tasks.base.files import atomic_write
+from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import track
 from posir_tasks.data import nano
 from posir_tasks.data.data import PositionData
@@ -71,8 +71,8 @@ class NanoTask(PosirTask):
         with track(f"Selecting the sample of {subset}"):
             candidates, _ = load_first_stage(request)
             sample = nano.DomainSample.from_candidates(data, chosen.evidence, candidates, share)
-        with atomic_write(nano.find_lists(self.metadata.name, subset)[0]) as part:
-            part.write_text(sample.model_dump_json(indent=0), encoding="utf-8")
+        file = nano.find_lists(self.metadata.name, subset)[0]
+        write_text(file, sample.model_dump_json(indent=0))
         return sample
 
 

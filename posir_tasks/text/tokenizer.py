@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import progress
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens, find_words, split_words
@@ -137,9 +138,8 @@ class ModelTokenizer(Tokenizer):
         return found
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
-        for start in progress(range(0, len(texts), BATCH_SIZE), "Counting tokens"):
-            batch = [*texts[start : start + BATCH_SIZE]]
-            yield self.tokenizer(batch, **WHOLE, **options)
+        for batch in progress(split_batches(texts, BATCH_SIZE), "Counting tokens"):
+            yield self.tokenizer([*batch], **WHOLE, **options)
 
 
 def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:

@@ -39,13 +39,17 @@ from posir_tasks.values.profile import (
     reading_json,
 )
 from posir_tasks.values.read_part import CountedWith
-from posir_tasks.values.result_schema import KEYS_KEY, RANKS_KEY, READ_RANKS_KEY, WEIGHTS_KEY
+from posir_tasks.values.result_schema import (
+    KEYS_KEY,
+    RANKS_KEY,
+    READ_RANKS_KEY,
+    SCHEMA,
+    WEIGHTS_KEY,
+)
 from posir_tasks.values.schemes import Axes, PositionScheme
 
 logger = logging.getLogger(__name__)
 
-#: Version of the JSON form. A reader refuses a newer one.
-SCHEMA = 1
 #: Bytes of a hash that orders documents and queries.
 HASH_BYTES = 8
 #: Most queries of a result that are read: 45 times those of SQuAD-PosQ, the largest task.
@@ -200,12 +204,35 @@ class DocumentRanks:
                 another subset by its title alone.
             queries: The query of each row, if rows are places of queries that have several.
         """
-        cell_keys, columns = _list_cells(scheme, evidence)
-        part = _build_set(
-            subset, evidence, columns, rank_columns(ranks), placed, texts or {}, queries or ()
+        cell_keys, cells = _list_cells(scheme, evidence)
+        if not len(evidence):
+            return cls(scheme.axes, tuple(cell_keys), ())
+        documents, keys = _group_by_document(evidence, cells)
+        order = [row for rows in documents for row in rows]
+        first = [rows[0] for rows in documents]
+        complete = evidence.complete(texts) if texts else evidence
+        thirds = complete.twelfths() // (TWELFTHS // 3)
+        twelfths = placed.twelfths if placed else empty_integers()
+        numbers = np.array([*(queries or ())], np.str_)
+        _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
+        places = order if len(numbers) else []
+        titles = dict(zip(evidence.document_ids, evidence.clusters, strict=False))
+        names = [evidence.document_ids[row] for row in first]
+        part = DocumentSet(
+            subset=subset,
+            documents=_digest_hashes(keys[row][0] for row in first),
+            queries=_digest_hashes(keys[row][2] for row in order),
+            document_sizes=np.array([len(rows) for rows in documents], np.int64),
+            cells=cells[order],
+            ranks=rank_columns(ranks)[order],
+            twelfths=twelfths[order] if len(twelfths) else twelfths,
+            thirds=thirds[order] if len(thirds) else thirds,
+            document_keys=digest_documents(names, titles, texts or {}),
+            counted_with=placed.counted_with if placed else None,
+            questions=questions[places].astype(np.int64),
+            weights=(PLACE_WEIGHT // counts[questions])[places].astype(np.int64),
         )
-        sets = (part,) if len(evidence) else ()
-        return cls(scheme.axes, tuple(cell_keys), sets)
+        return cls(scheme.axes, tuple(cell_keys), (part,))
 
     def __add__(self, other: DocumentRanks) -> DocumentRanks:
         self.axes.check_same(other.axes)
@@ -375,7 +402,7 @@ class DocumentRanks:
         for key in fields:
             if key not in data:
                 raise ProfileError(f"no field '{key}'. Run the model again.", key)
-            with reading_json(data[key], SCHEMA, f"field '{key}'", key):
+            with reading_json(data[key], SCHEMA, field=key):
                 sets = data[key]["sets"]
                 if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
@@ -387,7 +414,7 @@ class DocumentRanks:
                 "fields of a newer version of posir are left out: %s",
                 sanitized(", ".join(unknown), 200),
             )
-        with reading_json(data[RANKS_KEY], SCHEMA, f"field '{RANKS_KEY}'", RANKS_KEY):
+        with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cells = data[RANKS_KEY]["cells"].split()
             cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
             rows_of_sets = list(zip(*stored, strict=True))
@@ -440,7 +467,7 @@ def _read_set(
     """
     values: dict[str, Any] = {}
     for (key, names), row in zip(fields.items(), rows, strict=True):
-        with reading_json(data[key], SCHEMA, f"field '{key}'", key):
+        with reading_json(data[key], SCHEMA, field=key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
                 keys = np.zeros((documents, len(names)), np.int64)
@@ -516,46 +543,6 @@ def _group_by_document(
     order = sorted(range(len(keys)), key=keys.__getitem__)
     groups = groupby(order, key=document_keys.__getitem__)
     return [list(rows) for _, rows in groups], keys
-
-
-def _build_set(
-    subset: str,
-    evidence: Evidence,
-    cells: Integers,
-    ranks: Integers,
-    placed: ReadEvidence | None,
-    texts: Mapping[str, str],
-    queries: Sequence[str],
-) -> DocumentSet:
-    documents, keys = _group_by_document(evidence, cells)
-    order = [row for rows in documents for row in rows]
-    first = [rows[0] for rows in documents]
-    complete = evidence.complete(texts) if texts else evidence
-    thirds = complete.twelfths() // (TWELFTHS // 3)
-    twelfths = placed.twelfths if placed else empty_integers()
-    numbers = np.array([*queries], np.str_)
-    _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-    places = order if len(numbers) else []
-    titles = (
-        dict(zip(evidence.document_ids, evidence.clusters, strict=True))
-        if evidence.clusters
-        else {}
-    )
-    names = [evidence.document_ids[row] for row in first]
-    return DocumentSet(
-        subset=subset,
-        documents=_digest_hashes(keys[row][0] for row in first),
-        queries=_digest_hashes(keys[row][2] for row in order),
-        document_sizes=np.array([len(rows) for rows in documents], np.int64),
-        cells=cells[order],
-        ranks=ranks[order],
-        twelfths=twelfths[order] if len(twelfths) else twelfths,
-        thirds=thirds[order] if len(thirds) else thirds,
-        document_keys=digest_documents(names, titles, texts),
-        counted_with=placed.counted_with if placed else None,
-        questions=questions[places].astype(np.int64),
-        weights=(PLACE_WEIGHT // counts[questions])[places].astype(np.int64),
-    )
 
 
 def _digest_hashes(hashes: Iterable[bytes]) -> str:

@@ -7,7 +7,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any
@@ -94,15 +94,13 @@ class Evidence:
         """Return the evidence with lengths that the data does not state, of documents by id; tokens
         are estimated.
         """
-        names = dict.fromkeys(self.document_ids)
-        characters = self.characters
-        if not len(characters):
-            lengths = {name: len(texts[name]) for name in names}
-            characters = np.array([lengths[name] for name in self.document_ids], np.int64)
-        tokens = self.tokens
-        if not len(tokens):
-            estimates = {name: estimate_tokens(texts[name]) for name in names}
-            tokens = np.array([estimates[name] for name in self.document_ids], np.int64)
+
+        def measure(count: Callable[[str], int]) -> Integers:
+            counts = {name: count(texts[name]) for name in dict.fromkeys(self.document_ids)}
+            return np.array([counts[name] for name in self.document_ids], np.int64)
+
+        characters = self.characters if len(self.characters) else measure(len)
+        tokens = self.tokens if len(self.tokens) else measure(estimate_tokens)
         return replace(self, characters=characters, tokens=tokens)
 
     def twelfths(self) -> Integers:

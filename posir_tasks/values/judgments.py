@@ -17,10 +17,8 @@ import numpy as np
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.digests import digest
 from posir_tasks.values.profile import format_counts, reading_json
-from posir_tasks.values.result_schema import JUDGMENTS_KEY
+from posir_tasks.values.result_schema import JUDGMENTS_KEY, SCHEMA
 
-#: Version of the JSON form. A reader refuses a newer one.
-SCHEMA = 1
 #: mteb's names of the metrics that are stored, and how they are printed.
 METRICS = {
     "ndcg_at_10": "nDCG@10",
@@ -119,7 +117,7 @@ class JudgedScores:
         """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
         newer.
         """
-        with reading_json(data, SCHEMA, f"field '{JUDGMENTS_KEY}'", JUDGMENTS_KEY):
+        with reading_json(data, SCHEMA, field=JUDGMENTS_KEY):
             sizes = np.array(data["queries"].split(), np.int64)
             sums = np.array([data["sums"][name].split() for name in METRICS], np.int64)
             if not len(sizes) or sums.shape[1:] != sizes.shape or sizes.min() < 1:

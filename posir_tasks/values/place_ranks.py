@@ -22,13 +22,11 @@ from posir_tasks.base.errors import ProfileError
 from posir_tasks.values.document_ranks import MAX_QUERIES, PLACE_FIELDS, PLACE_WEIGHT, DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import NDCG_AT_10, reading_json
-from posir_tasks.values.result_schema import PLACES_KEY
+from posir_tasks.values.result_schema import PLACES_KEY, SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
 #: What follows the name of a task if its queries with several places of evidence are meant.
 PLACES = ", several places"
-#: Version of the JSON form. A reader refuses a newer one.
-SCHEMA = 1
 #: `PLACE_WEIGHT` is a multiple of each number of places up to this one.
 MAX_PLACES = 12
 
@@ -106,7 +104,7 @@ def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
     """Read what `places_to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
     newer.
     """
-    with reading_json(data, SCHEMA, f"field '{PLACES_KEY}'", PLACES_KEY):
+    with reading_json(data, SCHEMA, field=PLACES_KEY):
         left_out = int(data["left_out"])
         if not 0 <= left_out <= MAX_QUERIES:
             raise ValueError(f"'left_out' is {left_out}; it is a number of queries")

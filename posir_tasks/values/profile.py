@@ -44,10 +44,11 @@ def pool(values: Iterable[Addable]) -> Addable:
 
 
 @contextmanager
-def reading_json(data: object, newest: int, what: str, field: str = "") -> Iterator[None]:
-    """Check the schema of JSON, called `what`, and explain errors of reading it: ProfileError of
-    `field`, NewerSchemaError.
+def reading_json(data: object, newest: int, what: str = "", *, field: str = "") -> Iterator[None]:
+    """Check the schema of JSON, called `what` or by its field of a result, and explain errors of
+    reading it: ProfileError, NewerSchemaError.
     """
+    what = what or f"field '{field}'"
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
         raise ProfileError(
             f"The {what} must be a JSON object with an integer field 'schema'.", field

@@ -195,7 +195,12 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
     means = {
         (metric, k): float(values.mean()) for k in k_values for metric, values in gains[k].items()
     }
-    naucs = _naucs(ranked, gains)
+    naucs = {
+        (metric, k, measure): compute_nauc(confidence, gains[k][metric])
+        for metric in ("ndcg", "recall", "mrr")
+        for k in k_values
+        for measure, confidence in ranked.confidence.items()
+    }
 
     def mean(name: str, metric: str) -> dict[str, float]:
         return {f"{name}_at_{k}": means[metric, k] for k in k_values}
@@ -324,18 +329,6 @@ def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
             f"success_{k}": recall,
         }
     return scores
-
-
-def _naucs(
-    ranked: RankedQueries, gains: Mapping[int, Mapping[str, Floats]]
-) -> dict[tuple[str, int, str], float]:
-    """Return mteb's nAUC by metric, k and confidence measure."""
-    return {
-        (metric, k, measure): compute_nauc(confidence, gains[k][metric])
-        for metric in ("ndcg", "recall", "mrr")
-        for k in gains
-        for measure, confidence in ranked.confidence.items()
-    }
 
 
 def compute_nauc(confidence: Floats, scores: Floats) -> float:

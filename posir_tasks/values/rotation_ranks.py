@@ -26,10 +26,8 @@ from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
 from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.profile import RANKS, reading_json
-from posir_tasks.values.result_schema import ROTATIONS_KEY
+from posir_tasks.values.result_schema import ROTATIONS_KEY, SCHEMA
 
-#: Version of the JSON form. A reader refuses a newer one.
-SCHEMA = 1
 #: Environment variable with the number of documents of each length that are rotated; 0 for none.
 ROTATED_VARIABLE = "POSIR_ROTATED"
 #: Documents of each length that are rotated, shared equally by the subsets of the task.
@@ -272,17 +270,24 @@ class RotationRanks:
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
-        for part in ranks.sets:
-            firsts.setdefault(part.identity, (first, part))
-            first += len(part.ranks)
+        for owner in ranks.sets:
+            firsts.setdefault(owner.identity, (first, owner))
+            first += len(owner.ranks)
         size = sample_size or self.sample_size
-        expanded = [
-            _expand(part, *firsts[part.owner], window, part.quota(size))
-            for part in self._tested
-            if part.owner in firsts
-        ]
-        if not expanded:
-            return RotationRows(*[empty_integers()] * 5)
+        expanded = [RotationRows(*[empty_integers()] * 5)]
+        for part in self._tested:
+            if part.owner not in firsts:
+                continue
+            first, owner = firsts[part.owner]
+            query, version, document = _list_rows(part, owner, window=window)
+            of_window = window and part.window is not Window.WHOLE
+            ranked = part.window_ranks if of_window else part.ranks
+            twelfths = part.window_twelfths if of_window else part.twelfths
+            has_unread = len(part.unread) and not window
+            unread = part.unread if has_unread else np.zeros(len(query), np.int64)
+            rows = RotationRows(query + first, version, twelfths, ranked, unread)
+            places = part.sample[part.sample > 0][document]
+            expanded.append(rows.select(places <= part.quota(size)))
         columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
         return RotationRows(*map(np.concatenate, columns))
 
@@ -303,7 +308,7 @@ class RotationRanks:
             NewerSchemaError: A newer version of posir wrote it.
         """
         owners = {part.identity: part for part in ranks.sets}
-        with reading_json(data, SCHEMA, f"field '{ROTATIONS_KEY}'", ROTATIONS_KEY):
+        with reading_json(data, SCHEMA, field=ROTATIONS_KEY):
             sets = [_unpack(row, owners) for row in data["sets"]]
         return cls(tuple(sorted(sets, key=lambda part: part.key)))
 
@@ -333,18 +338,6 @@ def _list_rows(
     has_version = (versions[documents][:, None] >> np.arange(VERSIONS)) & 1 > 0
     rows, numbers = np.nonzero(has_version & has_rows[:, None])
     return questions[rows], numbers.astype(np.int64), documents[rows]
-
-
-def _expand(
-    part: RotationSet, first: int, owner: DocumentSet, window: bool, quota: int
-) -> RotationRows:
-    query, version, document = _list_rows(part, owner, window=window)
-    of_window = window and part.window is not Window.WHOLE
-    ranks = part.window_ranks if of_window else part.ranks
-    twelfths = part.window_twelfths if of_window else part.twelfths
-    unread = part.unread if len(part.unread) and not window else np.zeros(len(query), np.int64)
-    rows = RotationRows(query + first, version, twelfths, ranks, unread)
-    return rows.select(part.sample[part.sample > 0][document] <= quota)
 
 
 #: Columns of a set in its JSON form.

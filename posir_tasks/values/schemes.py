@@ -247,10 +247,6 @@ def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Ax
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
 
 
-#: Weights of the thirds in a contrast.
-START_TO_END = (1.0, 0.0, -1.0)
-
-
 def bin_midpoints(bins: int) -> Floats:
     """Return the midpoints of equal bins of [0, 1], shape (P,)."""
     return (np.arange(bins) + 0.5) / bins
@@ -265,24 +261,16 @@ def assign_thirds(bins: int) -> Integers:
     return thirds
 
 
-def contrast_thirds(
-    third: Integers, bin_weights: Floats, weights: tuple[float, float, float]
-) -> Floats | None:
-    """Return the contrast over bins whose product with their scores is the weighted sum of the
-    thirds' scores, shape (B,).
+def contrast_thirds(bin_weights: Floats) -> Floats | None:
+    """Return the contrast over equal bins whose product with their scores is the score of the first
+    third minus that of the last, shape (B,); None if one of these has no weight.
 
-    Args:
-        third: Third of each bin, shape (B,).
-        bin_weights: Weight of each bin in its third, such as its number of queries, shape (B,).
-        weights: Of the thirds; the result is None if one with a weight has no bins.
+    The weight of a bin in its third is its number of queries, for example; shape (B,).
     """
-    shares = [np.where(third == index, bin_weights, 0.0) for index in range(3)]
-    if any(weight and not share.any() for weight, share in zip(weights, shares, strict=True)):
+    third = assign_thirds(len(bin_weights))
+    first = np.where(third == 0, bin_weights, 0.0)
+    last = np.where(third == 2, bin_weights, 0.0)
+    if not first.any() or not last.any():
         return None
-    parts = [
-        weight * share / share.sum()
-        for weight, share in zip(weights, shares, strict=True)
-        if weight
-    ]
-    contrast: Floats = np.sum(parts, axis=0)
+    contrast: Floats = first / first.sum() - last / last.sum()
     return contrast

@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -305,21 +305,6 @@ class Score(ScoreInfo):
 GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
-class ScoreColumns(dict[str, list[ScoreValue]]):
-    """The values of each score in all groups, computed when they are first read."""
-
-    def __init__(self, declared: Iterable[tuple[str, Score]], groups: Sequence[QueryGroup]) -> None:
-        """Remember the scores that plugins declare, by the plugin's name."""
-        super().__init__()
-        self.declared = {score.key: (plugin, score) for plugin, score in declared}
-        self._groups = groups
-
-    def __missing__(self, key: str) -> list[ScoreValue]:
-        plugin, score = self.declared[key]
-        self[key] = _compute_score(plugin, score, self._groups)
-        return self[key]
-
-
 class ComputedScores(Mapping[str, ScoreValue]):
     """The scores of one of several groups of queries, each computed for all of them when that of
     one is asked for.
@@ -327,8 +312,11 @@ class ComputedScores(Mapping[str, ScoreValue]):
     A score that raises for one group is omitted from all, with a warning that names its plugin.
     """
 
-    def __init__(self, columns: ScoreColumns, place: int) -> None:
-        self._columns = columns
+    def __init__(
+        self, keys: Collection[str], compute: Callable[[str], list[ScoreValue]], place: int
+    ) -> None:
+        self._keys = keys
+        self._compute = compute
         self._place = place
 
     @classmethod
@@ -339,32 +327,34 @@ class ComputedScores(Mapping[str, ScoreValue]):
         name.
         """
         of_groups = list(groups)
-        columns = ScoreColumns(declared, of_groups)
-        return [cls(columns, place) for place in range(len(of_groups))]
+        by_key = {score.key: (plugin, score) for plugin, score in declared}
+
+        @cache
+        def compute(key: str) -> list[ScoreValue]:
+            """Return the values of a score, one for each group; none if it cannot be computed."""
+            plugin, score = by_key[key]
+            try:
+                return [check_value(score.compute(group)) for group in of_groups]
+            except Exception as error:
+                problem = f"{type(error).__name__}: {error}"
+                logger.warning(
+                    "posir plugin '%s': score '%s' raised %s; it is missing", plugin, key, problem
+                )
+                return []
+
+        return [cls(by_key, compute, place) for place in range(len(of_groups))]
 
     def __getitem__(self, key: str) -> ScoreValue:
-        values = self._columns[key]
+        values = self._compute(key)
         if not values:
             raise KeyError(key)
         return values[self._place]
 
     def __iter__(self) -> Iterator[str]:
-        return (key for key in self._columns.declared if self._columns[key])
+        return (key for key in self._keys if self._compute(key))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-
-def _compute_score(plugin: str, score: Score, groups: Iterable[QueryGroup]) -> list[ScoreValue]:
-    """Return the values of a score, one for each group; none if it cannot be computed."""
-    try:
-        return [check_value(score.compute(group)) for group in groups]
-    except Exception as error:
-        problem = f"{type(error).__name__}: {error}"
-        logger.warning(
-            "posir plugin '%s': score '%s' raised %s; it is missing", plugin, score.key, problem
-        )
-        return []
 
 
 @dataclass(frozen=True, eq=False)

@@ -107,7 +107,7 @@ class CorpusRead:
         stored = data.get(TOKENS_READ_KEY)
         if stored is None:
             return cls(read)
-        with reading_json(stored, SCHEMA, f"field '{TOKENS_READ_KEY}'", TOKENS_READ_KEY):
+        with reading_json(stored, SCHEMA, field=TOKENS_READ_KEY):
             counts = _Stored.model_validate(stored)
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:

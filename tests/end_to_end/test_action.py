@@ -51,7 +51,7 @@ def test_inputs_are_not_part_of_a_script():
     assert not [step["name"] for step in ACTION["runs"]["steps"] if "${{" in step["run"]]
 
 
-def test_the_verdict_is_the_exit_status_an_output_and_the_summary(tmp_path):
+def test_the_verdict_is_exit_status_output_and_summary(tmp_path):
     for name, model, seed in (("base", "org/a", 1), ("new", "org/b", 5)):
         write_run(tmp_path / "all results" / name, model, seed)
     folders = {name: str(tmp_path / "all results" / name) for name in ("base", "new")}

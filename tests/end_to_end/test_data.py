@@ -122,7 +122,7 @@ def test_a_language_nobody_listed_needs_no_code(tmp_path: Path):
     assert "PosIR-Thai" in done("posir", "report", str(output))
 
 
-def test_a_language_is_found_by_its_name_alone_and_missing_data_is_one_message(tmp_path: Path):
+def test_a_language_is_found_by_name_and_missing_data_named_once(tmp_path: Path):
     (tmp_path / POSIR_FOLDER).mkdir()
     refused = run("mteb", "run", "-t", "PosIR-Persian", "-m", BM25, POSIR_DATA=str(tmp_path))
     assert refused.returncode == 1

@@ -264,14 +264,14 @@ def test_every_command_that_takes_texts_reads_every_format(tmp_path, write, read
     "read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import]
 )
 @pytest.mark.parametrize("write", WITH_QUESTIONS)
-def test_every_command_that_takes_questions_reads_every_format_that_has_them(tmp_path, write, read):
+def test_commands_read_questions_of_every_format(tmp_path, write, read):
     assert sorted(read(str(write(tmp_path)))) == QUESTIONS
 
 
 @pytest.mark.parametrize(
     "read", [questions_of_probe, questions_of_train, questions_of_mitigate, questions_of_import]
 )
-def test_every_command_that_takes_questions_reads_the_evidence_of_scifact(tmp_path, read):
+def test_commands_read_the_evidence_of_scifact(tmp_path, read):
     expected = sorted(
         (question, text, find_sentence(text, answer)[1]) for question, text, answer in QUESTIONS
     )
@@ -353,7 +353,7 @@ def test_what_does_not_exist_is_one_sentence(reference):
         open_data(reference)
 
 
-def test_the_folder_of_the_data_and_its_parent_can_be_given_to_posir_data(tmp_path, monkeypatch):
+def test_posir_data_is_the_folder_of_the_data_or_its_parent(tmp_path, monkeypatch):
     folder = layout(tmp_path)
     monkeypatch.setenv(DATA_VARIABLE, str(folder))
     direct = open_repository("infgrad/PosIR-Benchmark-v1", "main")
@@ -361,9 +361,7 @@ def test_the_folder_of_the_data_and_its_parent_can_be_given_to_posir_data(tmp_pa
     assert questions_of_train("PosIR-English") == questions_of_train(str(folder))
 
 
-def test_a_file_that_is_not_utf_8_is_skipped_by_every_command_and_its_byte_is_named(
-    tmp_path, caplog
-):
+def test_every_command_skips_a_file_not_in_utf_8_naming_the_byte(tmp_path, caplog):
     plain_texts(tmp_path)
     (tmp_path / "latin.txt").write_bytes("Größe".encode("latin-1"))
     skipped = ("latin.txt", "not UTF-8", "byte 0xf6 at 2")

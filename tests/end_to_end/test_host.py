@@ -40,7 +40,7 @@ def test_available_tasks_lists_every_task():
     assert all(f"- {name}," in listed.stdout for name in TASKS)
 
 
-def test_tasks_benchmarks_and_models_are_found_by_name_type_and_language():
+def test_tasks_and_models_are_found_by_name_type_and_language():
     german = "(languages=['deu'], task_types"
     asked = python_with_mteb(
         f"{NAMES.replace('(task_types', german)}\n{NAMES}\n"
@@ -163,7 +163,7 @@ mteb.evaluate(SentenceTransformer(MODEL), task, cache=mteb.ResultCache(FOLDER), 
 
 
 @pytest.mark.slow
-def test_the_result_file_of_a_task_without_positions_is_that_of_mteb_alone(tmp_path):
+def test_a_task_without_positions_has_the_result_file_of_mteb(tmp_path):
     model, written = write_tiny_model(tmp_path / "tiny"), []
     for autoload in "01":
         folder = tmp_path / autoload
@@ -291,7 +291,7 @@ def test_without_a_private_name_only_what_uses_it_is_missing(tmp_path):
 
 
 @pytest.mark.slow
-def test_doctor_names_what_does_not_work_and_the_rest_is_registered():
+def test_doctor_names_what_fails_and_the_rest_is_registered():
     checked = python(
         "import sys, mteb, mteb.cache.result_cache as cache\n"
         "del sys.modules['mteb.get_tasks'].TASK_LIST, cache.ResultCache.save_to_cache\n"

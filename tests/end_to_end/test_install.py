@@ -31,7 +31,7 @@ def build(kind: str, folder: Path) -> zipfile.ZipFile:
     return zipfile.ZipFile(folder / done.stdout.split()[-1])
 
 
-def test_a_wheel_has_the_autoload_files_and_every_module_and_data_file(tmp_path: Path):
+def test_a_wheel_has_all_autoload_module_and_data_files(tmp_path: Path):
     wheel = build("wheel", tmp_path)
     names = set(wheel.namelist())
     assert {name: wheel.read(name).decode() for name in AUTOLOAD_FILES} == AUTOLOAD_FILES
@@ -101,7 +101,7 @@ def test_a_pth_file_without_its_module_is_silent(tmp_path: Path):
     assert (done.stdout, done.stderr) == ("started\n", "")
 
 
-def test_without_the_rest_of_posir_mteb_is_imported_after_one_warning(tmp_path: Path):
+def test_mteb_without_the_rest_of_posir_imports_after_a_warning(tmp_path: Path):
     for name in ("posir.pth", "posir_autoload.py"):
         shutil.copy(ROOT / "autoload" / name, tmp_path)
     (tmp_path / "mteb" / "benchmarks").mkdir(parents=True)
@@ -130,9 +130,7 @@ def test_the_module_imports_only_what_python_has_loaded_at_start():
 
 
 @pytest.mark.parametrize(("switch", "installed"), [("1", True), ("0", False)])
-def test_importing_the_module_installs_the_hook_unless_it_is_switched_off(
-    switch: str, installed: bool
-):
+def test_an_import_installs_the_hook_unless_switched_off(switch: str, installed: bool):
     code = "import posir_autoload as a; print(a.is_installed()); a.start(); print(a.is_installed())"
     done = run_process(
         sys.executable, "-S", "-c", code, cwd=ROOT / "autoload", env={"POSIR_AUTOLOAD": switch}
@@ -148,7 +146,7 @@ def test_neither_the_import_nor_the_function_ever_raises():
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_the_readme_says_how_to_avoid_cuda_before_the_first_command():
+def test_the_readme_avoids_cuda_before_its_first_command():
     readme = (ROOT / "README.md").read_text()
     cpu_build = readme.index("pip install torch --index-url https://download.pytorch.org/whl/cpu")
     assert cpu_build < readme.index("\npip install '.[demo]'") < readme.index("\nposir window")
@@ -162,9 +160,7 @@ def published(tmp_path_factory) -> Path:
     return folder
 
 
-def test_what_would_be_published_passes_the_checks_of_pypi_and_is_the_wheel_of_the_clone(
-    published: Path, tmp_path: Path
-):
+def test_the_published_wheel_passes_pypi_and_is_the_clones_wheel(published: Path, tmp_path: Path):
     done = run_process(sys.executable, "-m", "twine", "check", "--strict", *published.iterdir())
     assert done.returncode == 0, done.stdout + done.stderr
     (file,) = published.glob("*.whl")
@@ -224,7 +220,7 @@ main()
 
 
 @pytest.mark.slow
-def test_the_light_distribution_scores_compares_reports_and_measures_windows_with_its_own_libraries(
+def test_the_light_distribution_works_with_its_own_libraries(
     tmp_path: Path,
 ):
     run_process(

@@ -199,9 +199,7 @@ class LimitedEncoder(RecordingEncoder):
         return super().encode(inputs, hf_subset=hf_subset, **task)
 
 
-def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(
-    data: Path, tmp_path: Path, monkeypatch
-):
+def test_out_of_memory_in_a_subset_leaves_other_results(data: Path, tmp_path: Path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(data))
     model = LimitedEncoder()
 
@@ -222,7 +220,7 @@ def test_out_of_memory_in_one_subset_leaves_the_results_of_the_others(
 
 
 @pytest.mark.slow
-def test_without_autoload_importing_posir_tasks_makes_saving_safe():
+def test_importing_posir_tasks_alone_makes_saving_safe():
     code = """
 import mteb
 save = mteb.ResultCache.save_to_cache

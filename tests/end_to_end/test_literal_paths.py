@@ -131,7 +131,7 @@ def test_models_are_run_and_results_are_read(folder):
 
 
 @pytest.mark.slow
-def test_texts_are_inspected_and_probed_and_models_are_mitigated_and_trained(folder):
+def test_inspect_probe_mitigate_and_train_take_literal_paths(folder):
     model = write_tiny_model(folder / "dense")
     assert "6 texts" in posir("inspect", model, folder / "texts", "--html", folder / "inspect.html")
     for source in (folder, folder / "facts.json", folder / POSIR_FOLDER):

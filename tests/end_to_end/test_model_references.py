@@ -65,7 +65,7 @@ def test_every_kind_of_model_in_a_folder_is_evaluated(
     assert ("previous_results_model_meta" in scores) == (kind == "cross-encoder")
 
 
-def test_a_retrained_model_takes_neither_results_nor_embeddings_of_the_old_one(
+def test_a_retrained_model_reuses_neither_results_nor_embeddings(
     tmp_path: Path, environment: dict[str, str]
 ):
     environment["POSIR_EMBEDDINGS"] = str(tmp_path / "embeddings")

@@ -74,7 +74,7 @@ def test_queries_and_truncation_are_counted(tiny, model, kind):
     check_scores(evaluate(model(tiny(kind))))
 
 
-def test_the_multi_vector_head_of_bge_m3_is_a_late_interaction_model(tiny):
+def test_the_head_of_bge_m3_is_a_late_interaction_model(tiny):
     """Its repository has a dense model with `colbert_linear.pt` beside it; every token but the
     first has a vector.
     """
@@ -122,9 +122,7 @@ def test_cross_encoder_reranks_bm25s_top_100_once_and_names_it(
     assert [file.stat().st_mtime_ns for file in tmp_path.rglob("*.parquet")] == [written]
 
 
-def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_name_of_its_own(
-    tiny, tmp_path, monkeypatch
-):
+def test_a_reranker_of_another_first_stage_has_a_name_of_its_own(tiny, tmp_path, monkeypatch):
     """The first stage is loaded as it is, whatever the prompt of the reranker; candidates of each
     model are cached apart.
     """
@@ -155,9 +153,7 @@ def test_a_cross_encoder_reranks_the_model_that_the_environment_names_under_a_na
         evaluate(mteb.get_model(reranker))
 
 
-def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_results_identity(
-    tiny, tmp_path, monkeypatch
-):
+def test_the_query_prompt_of_a_run_is_part_of_the_result(tiny, tmp_path, monkeypatch):
     folder = tiny()
     SentenceTransformer(folder, prompts={"query": "own: ", "Retrieval-document": "text: "}).save(
         str(tmp_path / "model")
@@ -178,9 +174,7 @@ def test_the_query_prompt_of_a_run_replaces_the_models_own_and_is_part_of_the_re
     assert mteb.get_model("mteb/baseline-bm25s").mteb_model_meta.experiment_kwargs is None
 
 
-def test_the_document_prompt_of_a_run_replaces_the_models_own_and_queries_keep_theirs(
-    tiny, tmp_path, monkeypatch
-):
+def test_the_document_prompt_of_a_run_leaves_that_of_queries(tiny, tmp_path, monkeypatch):
     SentenceTransformer(tiny(), prompts={"query": "own: ", "Retrieval": "any: "}).save(
         str(tmp_path / "model")
     )
@@ -202,9 +196,7 @@ def test_a_reranker_takes_the_document_prompt(tiny, monkeypatch):
     assert (model.query_prefix, model.passage_prefix) == ("", "Text:\n")
 
 
-def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(
-    tmp_path, monkeypatch
-):
+def test_a_protocol_is_an_experiment_that_records_its_settings(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_PROTOCOL", "bias-learning")
     protocol = find_protocol("bias-learning", "e5-large-v2")
     with with_tiny_weights(mteb.get_model_meta(protocol.model), protocol) as meta:
@@ -244,7 +236,7 @@ def test_a_run_with_a_protocol_is_an_experiment_that_records_what_the_model_got(
 
 
 @pytest.mark.slow
-def test_mteb_run_with_a_protocol_gives_a_model_of_the_hubs_cache_the_authors_text(tmp_path):
+def test_mteb_run_with_a_protocol_gives_models_the_authors_text(tmp_path):
     protocol = find_protocol("posq", "Qwen3-Embedding-0.6B")
     meta, repository = (
         mteb.get_model_meta(protocol.model),
@@ -281,7 +273,7 @@ def test_mteb_run_with_a_protocol_gives_a_model_of_the_hubs_cache_the_authors_te
     )
 
 
-def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents(tiny):
+def test_an_instruction_model_takes_a_query_prompt_only(tiny):
     model = InstructSentenceTransformerModel(
         tiny(), "main", instruction_template="Do: {instruction} "
     )
@@ -291,7 +283,7 @@ def test_an_instruction_model_takes_the_query_prompt_and_keeps_that_of_documents
     assert find_prompt(model, PosIRMini.metadata, PromptType.document) == documents
 
 
-def test_an_instruction_model_takes_the_document_prompt_and_keeps_that_of_queries(tiny):
+def test_an_instruction_model_takes_a_document_prompt_only(tiny):
     model = InstructSentenceTransformerModel(
         tiny(), "main", instruction_template="Do: {instruction} "
     )
@@ -311,7 +303,7 @@ class AskingEncoder(AbsEncoder):
         return self.get_task_instruction(task_metadata, prompt_type) if self.asks else ""
 
 
-def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_one():
+def test_a_custom_class_that_asks_gets_the_query_prompt():
     model, silent, task = (
         AskingEncoder(asks=True),
         AskingEncoder(asks=False),
@@ -326,7 +318,7 @@ def test_a_model_of_a_class_of_its_own_is_given_the_query_prompt_if_it_asks_for_
     assert not replace_prompts(mteb.get_model("mteb/baseline-bm25s"), "Find: ")
 
 
-def test_a_model_of_a_class_of_its_own_is_given_the_document_prompt_if_it_asks_for_one():
+def test_a_custom_class_that_asks_gets_the_document_prompt():
     model, silent, task = (
         AskingEncoder(asks=True),
         AskingEncoder(asks=False),
@@ -344,9 +336,7 @@ def test_a_model_of_a_class_of_its_own_is_given_the_document_prompt_if_it_asks_f
         silent.encode([], **task, prompt_type=PromptType.document)
 
 
-def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_model(
-    tiny, tmp_path, monkeypatch
-):
+def test_after_a_cross_encoder_a_model_searches_the_full_corpus(tiny, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     task = FewQuestions()
     mteb.evaluate(CrossEncoder(tiny("cross-encoder"), max_length=64), task, cache=None)
@@ -356,7 +346,7 @@ def test_a_task_used_by_a_cross_encoder_searches_the_full_corpus_for_the_next_mo
     assert again["position_profile"] == evaluate(bm25)["position_profile"]
 
 
-def test_bm25_has_the_same_ranks_from_arrays_and_from_mtebs_dictionaries(tmp_path: Path):
+def test_bm25_ranks_alike_from_arrays_and_mtebs_dictionaries(tmp_path: Path):
     model = mteb.get_model("mteb/baseline-bm25s")
     from_dictionaries = mteb.evaluate(model, FewQuestions(), cache=None, prediction_folder=tmp_path)
     assert (tmp_path / "PosIR-Mini_predictions.json").exists()

@@ -123,7 +123,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
         yield session
 
 
-def test_every_printed_command_is_one_that_the_command_line_takes(session: Session):
+def test_every_printed_command_is_one_the_command_line_takes(session: Session):
     assert len(session.calls) >= 5, session.calls.keys()
     assert {call.arguments[0] for call in session.calls.values()} <= {*PROGRAMS}
     problems = {
@@ -134,7 +134,7 @@ def test_every_printed_command_is_one_that_the_command_line_takes(session: Sessi
     assert not problems
 
 
-def test_no_printed_command_has_the_name_under_which_results_are_filed(session: Session):
+def test_no_printed_command_has_the_name_that_results_have(session: Session):
     words = {word for call in session.calls.values() for word in call.arguments}
     assert not {word for word in words if word.startswith(("local/", "endpoint/", "run/"))}
     assert FOLDER in words

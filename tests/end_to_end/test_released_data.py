@@ -37,7 +37,7 @@ def write_translation(root: Path) -> None:
     write_domain(root / POSIR_FOLDER, released, language="deu-Latn")
 
 
-def test_released_data_runs_and_a_task_without_data_ends_in_one_sentence(tmp_path: Path):
+def test_released_data_runs_and_missing_data_is_one_sentence(tmp_path: Path):
     data, output = tmp_path / "data", tmp_path / "out"
     write_translation(data)
     for folder in ("FineWeb-PosQ_raw", "FineWeb-PosQ"):

@@ -87,9 +87,7 @@ def test_mini_runs_and_reports(tmp_path: Path):
     assert pooled["position_scores"]["all"]["state"] == "no_bias"
 
 
-def test_results_of_partial_data_are_marked_and_extended_when_data_is_added(
-    data: Path, tmp_path: Path
-):
+def test_results_of_partial_data_are_marked_and_extended_later(data: Path, tmp_path: Path):
     output = tmp_path / "out"
     custom = data / POSIR_FOLDER / "eng-Latn" / "custom"
     custom.rename(data / "aside")
@@ -157,7 +155,7 @@ def test_changed_domains_are_evaluated_again_and_no_others(
 
 
 @pytest.mark.parametrize("command", ["mteb", pytest.param("posir", marks=pytest.mark.slow)])
-def test_a_benchmark_runs_what_the_data_has_and_names_the_rest_once(
+def test_a_benchmark_runs_what_is_there_and_names_the_rest_once(
     command: str, data: Path, tmp_path: Path
 ):
     ran = run(
@@ -267,9 +265,7 @@ def test_a_user_mistake_of_the_posir_command_is_one_message(tmp_path: Path):
         assert "Traceback" not in failed.stderr
 
 
-def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(
-    data: Path, tmp_path: Path
-):
+def test_reports_parse_and_rescore_restores_plugin_scores(data: Path, tmp_path: Path):
     mteb_run(tmp_path, "PosIR-English", POSIR_DATA=str(data))
     (file,) = tmp_path.rglob("PosIR-English.json")
     rows = list(
@@ -294,9 +290,7 @@ def test_reports_parse_and_rescore_restores_plugin_scores_without_the_model(
     assert json.loads(file.read_text()) == json.loads(original)
 
 
-def test_import_run_and_report_agree_with_an_independent_squad_protocol(
-    squad_data: Path, tmp_path: Path
-):
+def test_import_run_and_report_agree_with_an_independent_squad(squad_data: Path, tmp_path: Path):
     """SQuAD-PosQ's protocol on XQuAD English: all contexts as corpus, the authors' BM25
     settings.
     """

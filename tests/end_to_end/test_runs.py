@@ -80,7 +80,7 @@ def subsets_in(output: Path, task: str) -> list[str]:
 
 
 @pytest.mark.slow
-def test_after_ctrl_c_and_with_bad_data_in_one_subset_all_other_results_are_those_of_mteb(
+def test_ctrl_c_and_a_bad_subset_leave_the_other_results(
     data: Path, tmp_path: Path, expected, monkeypatch
 ):
     output = tmp_path / "out"
@@ -186,7 +186,7 @@ def kill_one_worker(cluster, killed: list[int]) -> None:
 
 
 @pytest.mark.slow
-def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_as_mteb(
+def test_a_killed_worker_of_two_leaves_the_results_of_mteb(
     cluster, data: Path, tmp_path: Path, expected, monkeypatch
 ):
     monkeypatch.setenv("POSIR_DATA", str(data))
@@ -202,7 +202,7 @@ def test_two_workers_of_a_cluster_of_which_one_is_killed_save_the_same_results_a
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_a_run_on_a_cluster_and_the_same_command_completes_it(
+def test_ctrl_c_stops_a_cluster_and_the_command_completes_it(
     cluster, data: Path, tmp_path: Path, expected
 ):
     output = tmp_path / "out"

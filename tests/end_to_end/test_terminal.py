@@ -65,7 +65,7 @@ REPORTS = ("report --bins", "report --published")
     "command",
     ["report", "compare", *(pytest.param(name, marks=pytest.mark.slow) for name in REPORTS)],
 )
-def test_a_terminal_shows_every_cell_of_results_that_a_pipe_shows(results, command):
+def test_a_terminal_shows_every_cell_of_results(results, command):
     assert_same_cells(
         *command.split(),
         str(results),
@@ -73,7 +73,7 @@ def test_a_terminal_shows_every_cell_of_results_that_a_pipe_shows(results, comma
     )
 
 
-def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
+def test_a_terminal_shows_every_cell_of_statistics(data):
     assert_same_cells(
         "stats", str(data), folded=["Computer_Science_Programming_Internet_and_Other_Technology"]
     )
@@ -82,7 +82,7 @@ def test_a_terminal_shows_every_cell_of_statistics_that_a_pipe_shows(data):
 @pytest.mark.parametrize(
     "task", ["PosIR-English", pytest.param("SQuAD-PosQ", marks=pytest.mark.slow)]
 )
-def test_a_terminal_shows_every_cell_of_published_results_that_a_pipe_shows(task):
+def test_a_terminal_shows_every_cell_of_published_results(task):
     assert_same_cells("published", "--task", task)
 
 

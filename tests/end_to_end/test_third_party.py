@@ -72,7 +72,7 @@ def test_the_package_is_the_one_that_the_page_builds():
 
 
 @pytest.mark.slow
-def test_doctor_lists_what_each_package_adds_and_what_is_wrong_with_it(shell):
+def test_doctor_lists_what_each_package_adds_and_its_faults(shell):
     checked = shell("posir doctor")
     assert checked.returncode == 1
     assert "Traceback" not in checked.stderr
@@ -103,7 +103,7 @@ for command in sys.argv[1:]:
 """
 
 
-def test_tasks_are_listed_and_run_with_the_score_and_the_command_and_each_problem_is_reported_once(
+def test_third_party_tasks_run_and_each_problem_is_reported_once(
     shell,
 ):
     commands = (
@@ -224,7 +224,7 @@ PositionTask.from_folder("nowhere", name="Nowhere", language="eng-Latn")
 """  # noqa: E501
 
 
-def test_a_repository_of_the_hub_is_a_task_in_three_lines_and_a_mistake_is_one_message(
+def test_a_repository_is_a_task_in_three_lines(
     tmp_path: Path,
 ):
     write_domain(tmp_path / "repository", posir_tables())

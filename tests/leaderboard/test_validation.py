@@ -30,9 +30,11 @@ from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.results import rescore_file
+from posir_tasks.search.scoring import divide_split
 from posir_tasks.tasks.catalog import builtin_tasks
 from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.columns import pack_column, unpack_column
+from posir_tasks.values.evidence import Place
 from posir_tasks.values.profile import PositionProfile
 from posir_tasks.values.ranks import RankedQueries, retrieval_scores
 from posir_tasks.values.schemes import Axes
@@ -459,7 +461,18 @@ def test_other_places_than_the_data_has_are_refused(file, column):
 # Whole, and of the right data
 
 MINI = read_mini()
-MINI_DIGEST = digest_data(MINI.corpus, MINI.queries, MINI.evidence)
+MINI_DIGEST = digest_data(MINI)
+
+
+def test_the_facts_of_data_with_several_places_have_its_digest():
+    data = replace(MINI, places={name: Place(name[:2]) for name in MINI.evidence.query_ids})
+
+    class PlacedTask:
+        def read_subset(self, _):
+            return data
+
+    facts = subset_facts(PlacedTask, "default", MINI.revision)
+    assert facts.digest == divide_split(data)["digest"]() != MINI_DIGEST
 
 
 @pytest.mark.parametrize(
@@ -626,9 +639,7 @@ def test_facts_have_the_articles_that_the_reader_finds(tmp_path, monkeypatch):
     (root / "eng-Latn/sports/corpus.parquet").unlink()
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     facts = subset_facts(builtin_tasks()["PosIR-English"], "sports", COMMIT)
-    assert facts.digest == {
-        "queries": digest_data(data.corpus, data.queries, data.evidence)["queries"]
-    }
+    assert facts.digest == {"queries": digest_data(data)["queries"]}
     assert facts.evidence.clusters == data.evidence.clusters == ("Mills", "Bees", "Bees", "Mills")
 
 

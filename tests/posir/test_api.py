@@ -156,7 +156,7 @@ class Fragment(HTMLParser):
 
 
 @pytest.mark.parametrize("name", RETURNED)
-def test_what_functions_return_shows_itself_and_becomes_a_data_frame(name: str, reader: Path):
+def test_a_result_shows_itself_and_becomes_a_data_frame(name: str, reader: Path):
     check_shown(RETURNED[name](reader))
 
 

@@ -44,7 +44,7 @@ Pins = Mapping[str, Pin]
 KNOWN_PINS: Pins = {MINI.name: Pin(revision=MINI.revision, digest="d9433e2e4e2f4ea3")}
 
 
-def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
+def read_pins(folder: Path, repository: str | None) -> dict[str, Pin] | None:
     """Return the pins of a folder of results, the copy of a repository if one is named; None if it
     has no file of them.
     """
@@ -77,8 +77,7 @@ def compute_pin(task_name: str) -> Pin:
     versions = {}
     for subset in task.metadata.hf_subsets:
         data = task.read_subset(subset)
-        digests = digest_data(data.corpus, data.queries, data.evidence)
-        versions[subset] = DataVersion(data.revision, **digests)
+        versions[subset] = DataVersion(data.revision, **digest_data(data))
     revisions = sorted({version.revision for version in versions.values()})
     return Pin(revision=", ".join(revisions), digest=identify_data(versions))
 

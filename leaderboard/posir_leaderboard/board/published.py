@@ -30,9 +30,7 @@ from posir_tasks.values.means import Z, wilson_interval
 from posir_tasks.values.result_schema import rounded
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
-    START_TO_END,
     RelativePositions,
-    assign_thirds,
     contrast_thirds,
 )
 from posir_tasks.values.scores import ALL
@@ -110,7 +108,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
         return row
     scores = np.array([bin_.ndcg_at_10 for bin_ in bins])
     queries = np.array(counts, float)
-    contrast = contrast_thirds(assign_thirds(len(bins)), queries, START_TO_END)
+    contrast = contrast_thirds(queries)
     if contrast is None:
         return row
     difference = float(contrast @ scores)

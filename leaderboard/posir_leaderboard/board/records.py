@@ -352,11 +352,6 @@ class BoardRecord:
         """The rows by length."""
         return {row.length: row for row in self.rows}
 
-    def read_score(self, length: str) -> float | None:
-        """Return nDCG@10 at a length, rounded; None without one."""
-        row = self.rows_by_length.get(length)
-        return rounded(row.score.value) if row and row.score else None
-
     def find_detail(self, name: str, length: str) -> Any:
         """Return the value of a length in a list of the detail, such as `panels`; None if
         unknown.

@@ -68,11 +68,11 @@ def label_change(change: ChangeRow) -> Label:
     return name_change(change.state, change.margin) if change.state else Label("")
 
 
-def format_change(change: ChangeRow, separator: str = ": ") -> Label:
+def format_change(change: ChangeRow) -> Label:
     """Format the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
     difference = format_difference(change)
     label = label_change(change)
-    return Label(f"{label}{separator}{difference}", label.tone) if difference else label
+    return Label(f"{label}: {difference}", label.tone) if difference else label
 
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:

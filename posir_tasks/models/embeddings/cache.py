@@ -76,24 +76,20 @@ class EmbeddingFormat:
         """The NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
 
+    def to_rows(self, embeddings: Array) -> NDArray[Any]:
+        """Return embeddings of this format as rows of `stored_dtype`, without a copy if contiguous
+        and on the CPU.
+        """
+        if isinstance(embeddings, torch.Tensor):
+            stored = getattr(torch, self.stored_dtype.name)
+            return embeddings.detach().cpu().contiguous().view(stored).numpy()
+        return np.ascontiguousarray(embeddings).view(self.stored_dtype)
+
     def restore(self, rows: NDArray[Any]) -> Array:
         """Return rows of `stored_dtype` as the model returned them, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
-
-
-def to_rows(embeddings: Array) -> NDArray[Any]:
-    """Return dense embeddings as rows of `EmbeddingFormat.stored_dtype`, without a copy if
-    contiguous and on the CPU.
-    """
-    if isinstance(embeddings, torch.Tensor):
-        tensor = embeddings.detach().cpu().contiguous()
-        name = str(tensor.dtype).removeprefix("torch.")
-        rows: NDArray[Any] = tensor.view(getattr(torch, STORED_AS.get(name, name))).numpy()
-        return rows
-    rows = np.ascontiguousarray(embeddings)
-    return rows.view(STORED_AS.get(rows.dtype.name, rows.dtype))
 
 
 #: 128-bit keys that identify texts; shape (n, 2).
@@ -247,7 +243,7 @@ class EmbeddingCache:
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
         self._require_format(embedding_format)
-        rows = to_rows(embeddings)
+        rows = embedding_format.to_rows(embeddings)
         sums = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32)
         finite = sums.isfinite().numpy()
         if finite.all():

@@ -24,8 +24,8 @@ from torch.utils.data import DataLoader
 
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.digests import digest_json
-from posir_tasks.base.files import atomic_write
-from posir_tasks.models.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys, to_rows
+from posir_tasks.base.files import write_text
+from posir_tasks.models.embeddings.cache import EmbeddingCache, EmbeddingFormat, Keys
 from posir_tasks.models.embeddings.context import TASK_ARGUMENTS
 from posir_tasks.models.prompts import find_prompt
 from posir_tasks.models.references import MISSING_REVISIONS
@@ -311,10 +311,11 @@ class CachedEncoder(WrappedEncoder):
                 )
                 return encoded if is_complete else encode(inputs)
             cache.add(keys[missing], encoded)
+            encoded_rows = embedding_format.to_rows(encoded)
             if missing.size == len(keys):
-                rows = to_rows(encoded)
+                rows = encoded_rows
             else:
-                rows[missing] = to_rows(encoded)
+                rows[missing] = encoded_rows
         assert embedding_format is not None
         return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
 
@@ -324,8 +325,7 @@ class CachedEncoder(WrappedEncoder):
         folder = self.folder / name / key.digest()
         about = folder / "about.json"
         if not about.exists():
-            with atomic_write(about) as part:
-                part.write_text(json.dumps(asdict(key), indent=2), encoding="utf-8")
+            write_text(about, json.dumps(asdict(key), indent=2))
         return _cache_in(folder.resolve())
 
 

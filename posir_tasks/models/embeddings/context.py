@@ -11,6 +11,8 @@ from mteb.models import EncoderProtocol
 from mteb.types import Array, PromptType
 
 from posir_tasks.base.private_names import CREATE_DATALOADER
+from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -49,6 +51,12 @@ class EncodingContext:
         return {name: getattr(self, name) for name in TASK_ARGUMENTS}
 
     @property
+    def search_arguments(self) -> dict[str, Any]:
+        """The task and the options of encoding as mteb passes them to models that search."""
+        options = {"encode_kwargs": self.encode_kwargs, "num_proc": self.num_proc}
+        return self.task_arguments | options
+
+    @property
     def corpus_language(self) -> str:
         """Code of the documents' language, such as `eng-Latn`."""
         return self.task_metadata.hf_subsets_to_langscripts[self.hf_subset][-1]
@@ -80,6 +88,16 @@ class EncodingContext:
             **self.task_arguments,
             **self.encode_kwargs,
         )
+
+
+def build_context(language: str) -> EncodingContext:
+    """Build the context of texts without a task: models with instructions see a retrieval task,
+    which no model has a prompt of its own for.
+    """
+    metadata = build_metadata(
+        "posir-texts", dataset="posir/texts", revision="1", languages=[language]
+    )
+    return EncodingContext(metadata, SPLIT, "default")
 
 
 def build_texts(texts: Sequence[str]) -> Dataset:

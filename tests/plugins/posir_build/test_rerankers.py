@@ -11,9 +11,9 @@ from mteb.types import PromptType
 
 from posir_build.cluster import BATCH, Reranker, split_batches
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.models.embeddings.context import EncodingContext, build_texts
+from posir_tasks.models.embeddings.context import EncodingContext, build_context, build_texts
 from posir_tasks.models.references import ModelReference
-from posir_tasks.models.rerankers import ModelReranker, build_context, build_scorer
+from posir_tasks.models.rerankers import ModelReranker, build_scorer
 from tests.support.models import TINY_KINDS, write_tiny_model
 
 QUESTIONS = [f"Of what metal is bell number {row}?" for row in range(4)]

@@ -148,7 +148,7 @@ def test_judgments_alone_are_refused_with_how_spans_are_added(tmp_path):
         imported([passage(TEXT, asked(answer=None))], tmp_path / "out")
 
 
-def test_an_id_of_several_questions_is_derived_from_their_content(tmp_path, caplog):
+def test_an_id_of_several_questions_is_made_from_their_content(tmp_path, caplog):
     others = (
         asked("Who?", StatedAnswer("Zoë"), id="q"),
         asked("Whose?", StatedAnswer("Zoë"), id="r"),

@@ -230,7 +230,7 @@ def test_a_distance_is_turned_once():
     )
 
 
-def test_a_list_of_hits_with_columns_keeps_the_fields_of_the_user():
+def test_hits_with_columns_keep_the_fields_of_the_user():
     class HybridHits(list[Any]):
         ids = (7,)
         distances = (0.5,)

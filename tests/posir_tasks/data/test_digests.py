@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from posir_tasks.base import digests
 from posir_tasks.base.digests import digest_file
-from posir_tasks.data.data import digest_data, digest_texts
+from posir_tasks.data.data import PositionData, digest_data, digest_texts
 from posir_tasks.values.evidence import Evidence
 
 
@@ -127,11 +127,9 @@ def test_every_part_of_the_data_is_in_the_digest(changed, differs):
             "characters": np.array([3]),
         }
         evidence = Evidence(["q1"], **fields | columns)
-        return digest_data(
-            dataset(corpus or {"d1": "one", "d2": "two"}),
-            dataset(queries or {"q1": "what is it"}),
-            evidence,
-        )
+        texts = dataset(corpus or {"d1": "one", "d2": "two"})
+        data = PositionData(texts, dataset(queries or {"q1": "what is it"}), evidence, "")
+        return digest_data(data)
 
     before, after = build(), build(**changed)
     assert {name for name in before if before[name] != after[name]} == differs

@@ -257,7 +257,7 @@ def test_misfits_are_counted_with_the_first_of_them():
     )
 
 
-def test_the_texts_of_data_show_copies_and_questions_that_are_documents():
+def test_texts_show_copies_and_questions_that_are_documents():
     texts = {"d0": "A mill.", "d1": "A  mill.", "d2": "Who\nburned it?", "d3": ""}
     questions = {"q0": ("Who burned it?", "d0", Span(0, 1)), "q1": ("When?", "d2", Span(0, 3))}
     skipped = [skip_question("f", f"lost{number}", Cause.AMBIGUOUS) for number in range(2)]

@@ -71,7 +71,7 @@ def test_thirds_are_balanced_and_keep_their_lengths(questions, count, rng):
     assert {shuffled[row][0] for row in choose_questions(build_evidence(shuffled), count)} == names
 
 
-def test_domains_of_posir_have_the_same_share_whichever_are_there():
+def test_domains_of_posir_have_the_same_share():
     assert (
         share_questions("sports", ["sports"])
         == share_questions("game", ["game", "mine", "sports"])
@@ -148,7 +148,7 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
         *(name for scores in results.values() for name in scores),
     }
     assert expected <= set(sample.corpus["id"]) < set(full.corpus["id"])
-    digests = [digest_data(data.corpus, data.queries, data.evidence) for data in (sample, full)]
+    digests = [digest_data(data) for data in (sample, full)]
     assert run["data_digest"] == digests[0] != digests[1]
     assert subset_facts(type(task), "sports", "main").digest == digests[0]
     assert len(open_data(NAME).subsets[0].read().queries) == 48

@@ -102,7 +102,7 @@ def test_equivalent_types_and_orders_of_rows_are_equal(tmp_path, posir_folder):
     assert data.evidence.starts.tolist() == expected.starts.tolist()
 
 
-def test_queries_that_only_the_qrels_name_are_dropped_and_counted(tmp_path):
+def test_queries_of_the_qrels_alone_are_dropped_and_counted(tmp_path):
     tables = posir_tables()
     gone = pl.DataFrame(
         {

@@ -235,7 +235,7 @@ class Data:
         )
         for entry in result.scores["test"]:
             data = read_domain(repository, "eng-Latn", "eng-Latn", entry["hf_subset"])
-            digest = digest_data(data.corpus, data.queries, data.evidence)
+            digest = digest_data(data)
             entry["position_run"] = {
                 "data_revision": commit or data.revision,
                 "data_digest": digest,

@@ -27,7 +27,7 @@ IDS = ["d1", "d10", "d2", "ä", "文", "😀", "-"]
 
 
 @given(st.lists(st.permutations(range(len(IDS))), min_size=1, max_size=5), st.data())
-def test_candidates_are_sorted_by_score_then_by_id_both_descending(documents, data):
+def test_candidates_are_sorted_by_score_then_id_descending(documents, data):
     score = st.sampled_from([0.0, 0.5, 2.0])
     scores = [[data.draw(score) for _ in IDS] for _ in documents]
     queries = Dataset.from_dict({"id": list(map(str, range(len(documents))))})

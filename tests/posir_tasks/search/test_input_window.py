@@ -158,9 +158,7 @@ def place_evidence(model, request, evidence):
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
-def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
-    folder, made, loader, monkeypatch
-):
+def test_evidence_is_beyond_the_window_if_its_tokens_are(folder, made, loader, monkeypatch):
     model = loader(folder)
     request = request_of(made)
     truncated = place_evidence(model, request, made.evidence)
@@ -174,7 +172,7 @@ def test_evidence_is_beyond_the_window_if_the_model_does_not_receive_its_tokens(
     assert truncated.read.tokens == (40 if isinstance(model, MultiVectorWrapper) else 64)
 
 
-def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
+def test_real_evidence_is_beyond_minilm_if_its_tokens_are():
     data = read_mini()
     model = SentenceTransformerEncoderWrapper(
         SentenceTransformer(str(get_model_path()), device="cpu")
@@ -196,7 +194,7 @@ def test_real_evidence_is_beyond_the_window_of_minilm_if_its_tokens_are():
         assert abs(truncated.twelfths[row] - expected) <= (expected < 12)
 
 
-def test_only_documents_that_may_be_longer_than_the_window_are_tokenized(folder, monkeypatch):
+def test_only_documents_that_may_exceed_the_window_are_tokenized(folder, monkeypatch):
     model = dense(folder)
     documents = {
         "short": "It rained.",
@@ -248,7 +246,7 @@ def test_what_the_tokenizer_cannot_count_is_an_estimate(folder, made, loader):
     assert truncated.twelfths.tolist() == made.evidence.estimate_twelfths(truncated.read).tolist()
 
 
-def test_spans_of_documents_in_another_language_give_a_rough_estimate(folder, made):
+def test_spans_in_another_language_give_a_rough_estimate(folder, made):
     metadata = mteb.get_task("PosIR-German-English").metadata
     request = request_of(made)
     context = replace(request.context, task_metadata=metadata, hf_subset=metadata.hf_subsets[0])

@@ -70,7 +70,7 @@ def test_models_of_every_kind_are_tested(kind: str, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_cache_of_embeddings_changes_neither_excerpts_nor_ranks(tmp_path: Path, monkeypatch):
+def test_an_embedding_cache_changes_neither_excerpts_nor_ranks(tmp_path: Path, monkeypatch):
     model = str(write_tiny_model(tmp_path / "model"))
     plain = evaluate(model, tmp_path / "plain")
     monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path / "embeddings"))
@@ -86,7 +86,7 @@ def test_chunks_and_hybrids_are_tested(form: str, tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_the_last_tokens_is_tested_on_excerpts_that_it_reads_whole(
+def test_a_model_that_reads_the_end_reads_its_excerpts_whole(
     tmp_path: Path,
 ):
     result = evaluate(str(use_last_tokens(write_tiny_model(tmp_path / "model"))), tmp_path)
@@ -126,7 +126,7 @@ class EndVectors(WordVectors):
 
 
 @pytest.mark.slow
-def test_a_model_that_reads_both_ends_is_tested_on_excerpts_that_it_reads_whole(tmp_path: Path):
+def test_a_model_that_reads_both_ends_reads_its_excerpts_whole(tmp_path: Path):
     """Word order plays no part in what it reads: there is no effect within the window."""
     result = evaluate(EndVectors(), tmp_path)
     check(result)

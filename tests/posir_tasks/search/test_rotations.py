@@ -132,7 +132,7 @@ def test_each_third_has_the_evidence_of_each_question_once(rotated):
     assert thirds == pytest.approx([1 / 3] * 3, abs=0.02)
 
 
-def test_a_version_is_ranked_as_in_a_corpus_that_has_it_in_place_of_its_document():
+def test_a_version_is_ranked_as_in_a_corpus_that_has_it():
     data, test, _, _ = rotate(StartVectors(), sample_size=2)
     positives = data.evidence.positives()
     questions = list(positives)[:40:5]
@@ -202,7 +202,7 @@ def test_excerpts_of_a_model_that_truncates_are_read_whole():
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_window_is_estimated_alike_for_a_document_and_its_versions(times):
+def test_a_document_and_its_versions_have_the_same_window(times):
     data = read_mini()
     # The data may count other tokens than the estimate does.
     counted = replace(data, evidence=replace(data.evidence, tokens=times * data.evidence.tokens))
@@ -211,7 +211,7 @@ def test_a_window_is_estimated_alike_for_a_document_and_its_versions(times):
     assert RotationRanks.from_json(rotations.to_json(), ranks) == rotations
 
 
-def test_bm25_is_order_blind_and_reindexing_rotated_texts_changes_no_rank():
+def test_bm25_is_order_blind_when_rotated_texts_are_reindexed():
     model = mteb.get_model(BM25_BASELINE)
     data, test, _, rotations = rotate(model)
     assert rotations.untested is Untested.ORDER_BLIND
@@ -225,7 +225,7 @@ def test_bm25_is_order_blind_and_reindexing_rotated_texts_changes_no_rank():
     assert search_and_rank(model, request)[1].ranks.tolist() == list(test.ordinary_ranks.values())
 
 
-def test_a_hybrid_of_a_bag_of_words_and_bm25_ranks_every_version_alike():
+def test_a_hybrid_of_bags_of_words_ranks_every_version_alike():
     hybrid = HybridSearch([mteb.get_model(BM25_BASELINE), WordVectors()])
     hybrid.mteb_model_meta = ModelMeta.create_empty({"name": "test/hybrid", "revision": "1"})
     hybrid.read_part = ReadPart.all(KnownBy.CLASS)

@@ -59,7 +59,7 @@ def test_every_small_task_has_a_larger_one():
     assert (larger["PosIR-Mini"], name_larger_task("my-Mini")) == ("PosIR-English-Nano", "")
 
 
-def test_the_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
+def test_languages_in_a_folder_are_listed_and_new_ones_at_once(data):
     assert (
         " ".join(language_tasks())
         == "PosIR-Persian PosIR-Persian-English PosIR-Persian-Nano PosIR-Thai PosIR-Thai-Nano"
@@ -270,7 +270,7 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
         (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),
     ],
 )
-def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said):
+def test_a_task_that_would_not_run_is_refused_alone(task, said):
     tasks, (problem,) = collect(giving(task, Good), giving(named("After")), taken=["NFCorpus"])
     assert problem.startswith("plugin 'plugin0': ")
     assert said in problem
@@ -285,7 +285,7 @@ def test_a_task_that_would_not_run_is_refused_and_the_others_are_kept(task, said
         (lambda: 42, "'int' object is not iterable"),
     ],
 )
-def test_a_hook_that_returns_no_list_is_reported_and_the_others_are_kept(provide, said):
+def test_a_hook_that_returns_no_list_is_reported(provide, said):
     tasks, (problem,) = collect(module(posir_task_classes=provide), giving(Good))
     assert re.match(f"plugin 'plugin0' could not provide its tasks: .*{said}", problem)
     assert list(tasks) == ["Good"]
@@ -300,7 +300,7 @@ def test_of_two_tasks_with_one_name_the_first_is_kept(plugins):
     )
 
 
-def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(posir_folder):
+def test_data_that_a_package_ships_is_a_task_in_one_line(posir_folder):
     tasks, problems = collect(
         giving(build_folder_task(posir_folder, name="Shipped", language="eng-Latn"))
     )
@@ -308,7 +308,7 @@ def test_data_that_a_package_ships_in_the_posir_layout_is_a_task_in_one_line(pos
     assert [subset.partition("@")[0] for subset in tasks["Shipped"][1]().hf_subsets] == ["sports"]
 
 
-def test_classes_are_built_from_the_declarations_that_the_list_of_tasks_shows():
+def test_classes_are_built_from_the_listed_declarations():
     classes = builtin_task_classes()
     assert [task.metadata.name for task in classes] == [declared.name for declared in BUILTIN]
     for declared, task in zip(BUILTIN, classes, strict=True):

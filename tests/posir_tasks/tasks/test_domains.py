@@ -35,7 +35,7 @@ def test_only_the_named_domains_are_in_the_task_and_its_data(chosen):
 
 @pytest.mark.usefixtures("data")
 @pytest.mark.parametrize("chosen", ["lw", "law,none"])
-def test_a_domain_that_the_data_lacks_is_an_error_with_those_there_are(chosen, monkeypatch):
+def test_a_domain_that_the_data_lacks_is_an_error(chosen, monkeypatch):
     monkeypatch.setenv("POSIR_DOMAINS", chosen)
     task = find_task("PosIR-English")()
     with pytest.raises(PosirError, match=r"has no domain .*Available: law, letters, sports"):
@@ -52,7 +52,7 @@ def test_results_are_filed_apart_from_those_of_all_domains(data):
     assert {result.experiment for result in every} == {None}
 
 
-def test_the_settings_of_a_model_have_the_domains_and_those_of_a_first_stage_not(monkeypatch):
+def test_settings_of_a_model_but_no_first_stage_have_domains(monkeypatch):
     monkeypatch.setenv("POSIR_DOMAINS", "law")
     assert find_model(ModelReference(BM25)).experiment_kwargs == {"domains": "law"}
     with own_settings():

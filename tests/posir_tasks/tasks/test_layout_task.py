@@ -78,7 +78,7 @@ def test_a_domain_can_be_used_without_the_folder_of_its_language(folder, tmp_pat
     assert domains(create(".")) == ["letters"]
 
 
-def test_a_custom_scheme_custom_metadata_and_a_language_that_posir_does_not_list(folder):
+def test_a_task_has_a_custom_scheme_metadata_and_language(folder):
     scheme = RelativePositions(bins=2, token_bounds=(800,))
     task = create(
         folder, language="fin-Latn", scheme=scheme, license="cc0-1.0", description="Mills."
@@ -91,7 +91,7 @@ def test_a_custom_scheme_custom_metadata_and_a_language_that_posir_does_not_list
     assert (profile.counts.shape[:2], profile.queries) == ((2, 2), 4)
 
 
-def test_results_are_cached_and_an_interrupted_run_evaluates_what_is_missing(folder, cache):
+def test_an_interrupted_run_evaluates_what_is_missing(folder, cache):
     first = evaluate(create(folder), cache)
     assert evaluate(create(folder), cache, overwrite_strategy="only-cache").keys() == first.keys()
     (loaded,) = cache.load_results(tasks=["Mine"]).model_results[0].task_results
@@ -134,7 +134,7 @@ def test_the_revision_depends_only_on_the_data(folder, tmp_path):
     )
 
 
-def test_a_task_is_registered_until_another_is_created_under_its_name(folder):
+def test_a_task_is_registered_until_another_has_its_name(folder):
     first = create(folder, name="Again")
     assert mteb.get_task("Again").hf_subsets == first.hf_subsets
     second = create(folder / "eng-Latn" / "game", name="Again")
@@ -187,9 +187,7 @@ def test_a_repository_of_the_hub_needs_an_owner():
         PositionTask.from_hub("letters", name="Letters", language="eng-Latn")
 
 
-def test_if_posir_data_is_set_its_folder_is_read_instead_of_the_repository(
-    folder, tmp_path, monkeypatch
-):
+def test_the_folder_of_posir_data_is_read_not_the_repository(folder, tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_DATA", str(tmp_path))
     task = PositionTask.from_hub("someone/mine", name="FromHub", language="eng-Latn")
     assert task.hf_subsets == create(folder).hf_subsets

@@ -64,7 +64,7 @@ def test_a_subclass_adds_scores_to_those_of_posir(scores):
     assert {name: extended[name] for name in rest} == rest
 
 
-def test_without_the_method_there_are_mtebs_scores_and_additive_values(scores):
+def test_without_the_method_mtebs_scores_and_values_remain(scores):
     plain = evaluate(WithoutScores())
     assert "psi_as_published" in scores
     assert {*scores} - {*plain} == {*scores["position_run"]["plugin_score_names"]}

@@ -72,7 +72,7 @@ def test_the_profile_follows_from_it(given_rows):
     )
 
 
-def test_the_stored_form_stays_so_that_results_of_other_versions_pair():
+def test_the_stored_form_stays_so_that_versions_pair():
     stored = built(
         [
             (document, start, rank)
@@ -168,7 +168,7 @@ def test_an_unknown_place_makes_those_of_a_sum_unknown():
         (known + unknown).within_window()
 
 
-def test_articles_are_known_again_in_other_subsets_by_text_title_or_opening():
+def test_articles_are_found_again_by_text_title_or_opening():
     words = [f"word{number}" for number in range(300)]
     texts = {
         "d0": " ".join(words),
@@ -225,7 +225,7 @@ def test_two_models_list_the_same_queries_in_the_same_order():
     assert first == second
 
 
-def test_documents_and_articles_are_shared_between_results_on_the_same_documents():
+def test_results_on_the_same_documents_share_documents():
     first, second = built([(0, 1, 1), (1, 2, 1)], "german"), built([(0, 7, 5), (1, 8, 5)], "french")
     columns = (first + second).columns
     assert sorted(columns.documents.tolist()) == [0, 0, 1, 1]
@@ -297,7 +297,7 @@ def test_a_damaged_column_is_refused_by_the_field_that_has_it(key, name, text):
         "openings",
     ],
 )
-def test_no_column_takes_more_memory_than_the_queries_of_the_profile_need(packed, name):
+def test_no_column_takes_more_memory_than_its_queries_need(packed, name):
     value = built([(1, 1, 1), (2, 2, 2)])
     data = value.to_json()
     for key in (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY):
@@ -327,7 +327,7 @@ def test_sets_have_together_no_more_queries_than_the_profile():
         DocumentRanks.from_json(data, value.axes, 3)
 
 
-def test_a_result_of_the_size_of_squad_posq_grows_by_less_than_100_kilobytes_and_keys():
+def test_a_large_result_grows_by_less_than_100_kilobytes():
     """92,749 questions in 20,233 documents of 477 articles, with as varied ranks as a weak model
     has.
     """

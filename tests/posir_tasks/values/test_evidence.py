@@ -41,7 +41,7 @@ def place_by_hand(read: ReadPart, start: int, end: int) -> int:
 
 
 @pytest.mark.parametrize("read", [FIRST, LAST, ENDS], ids=["first", "last", "ends"])
-def test_evidence_is_read_whole_cut_or_beyond_by_its_start_and_its_end(read: ReadPart):
+def test_evidence_is_read_cut_or_beyond_by_its_start_and_end(read: ReadPart):
     starts, ends = (np.array(column, np.float64) for column in zip(*SPANS, strict=True))
     expected = [place_by_hand(read, start, end) for start, end in SPANS]
     assert {Unread.CUT, Unread.BEYOND} <= set(expected)

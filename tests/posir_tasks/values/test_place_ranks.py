@@ -68,7 +68,7 @@ def build(asked, prefix="q", read=None):
 
 
 @given(queries)
-def test_each_place_has_the_rank_of_its_document_and_weight_one_nth(asked):
+def test_each_place_has_its_documents_rank_and_weight_one_nth(asked):
     places, _ = build(asked)
     kept = {query: row for query, row in enumerate(asked) if len(row) <= 12}
     assert (count_queries(places), places.left_out) == (len(kept), len(asked) - len(kept))
@@ -113,7 +113,7 @@ def test_two_sets_add_in_any_order_and_are_stored_exactly(first, second, third):
     assert stored.keys() - ResultValues(single, READ).to_json().keys() == {"places"}
 
 
-def test_places_of_one_query_are_one_cluster_whatever_their_documents():
+def test_places_of_one_query_are_one_cluster():
     places, _ = build([[(0, 1), (1, 2)], [(1, 5), (2, 7)], [(4, 3), (4, 8)]])
     columns = places.columns
     by_document = defaultdict(set)
@@ -125,7 +125,7 @@ def test_places_of_one_query_are_one_cluster_whatever_their_documents():
     assert sorted(np.bincount(columns.clusters).tolist()) == [2, 4]
 
 
-def test_the_first_span_makes_an_early_bias_that_every_span_at_one_nth_does_not():
+def test_the_first_span_alone_makes_an_early_bias():
     """FiRA's finding in small: spans are anywhere, so that the first of several is early (facts:
     61.1 against 36.1%).
     """
@@ -170,7 +170,7 @@ def test_a_number_that_cannot_be_one_of_queries_is_refused(left_out):
         damage(lambda stored: stored.update(left_out=left_out))
 
 
-def test_a_model_is_scored_by_the_grades_of_documents_and_the_ranks_of_places(tmp_path):
+def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
     """BM25 by both ways of search; oracles: pytrec_eval on its predictions, and a loop over the
     places.
     """

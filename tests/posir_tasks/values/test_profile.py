@@ -141,7 +141,7 @@ def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
     )
 
 
-def test_ranks_to_ten_are_counted_separately_and_those_to_a_hundred_together():
+def test_ranks_to_ten_are_counted_each_to_a_hundred_together():
     columns = rank_columns(np.array([1, 10, 11, 100, 101, 0]))
     assert [RANKS[column] for column in columns] == ["1", "10", "11-100", "11-100", "miss", "miss"]
 

@@ -153,7 +153,7 @@ def test_scores_of_runs_full_of_ties_are_mtebs(result):
             assert scores[name] == pytest.approx(expected[name], abs=1e-5), name
 
 
-def test_missing_queries_and_lists_without_the_relevant_document_are_misses():
+def test_missing_queries_and_irrelevant_lists_are_misses():
     results = {"short": {"a": 1.0}, "empty": {}, "found": {"a": 1.0, "right": 0.5}}
     ranked = rank_results(results, dict.fromkeys(["short", "empty", "absent", "found"], "right"))
     assert ranked.ranks.tolist() == [0, 0, 0, 2]

@@ -42,7 +42,7 @@ def test_round_trip_and_addition(part: ReadPart, by: KnownBy) -> None:
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**6), known)
-def test_what_is_read_at_least_is_kept_and_settled_by_the_longest_text(
+def test_a_lower_bound_is_settled_by_the_longest_text(
     tokens: int, longest: int, by: KnownBy
 ) -> None:
     part, other = ReadPart.at_least(tokens), ReadPart.at_least(longest)

@@ -56,7 +56,7 @@ def spans_on_an_edge(draw):
 
 
 @given(st.lists(st.one_of(spans(), spans_on_an_edge()), min_size=1, max_size=30))
-def test_relative_bins_are_those_of_pandas_cut_and_of_exact_numbers(result):
+def test_relative_bins_are_those_of_pandas_and_exact_numbers(result):
     frame = pd.DataFrame(result, columns=["start", "end", "characters"])
     midpoint = ((frame.start + frame.end) / 2 / frame.characters).clip(0, 1)
     expected = pd.cut(midpoint, np.linspace(0, 1, 21), include_lowest=True, labels=False)
@@ -68,7 +68,7 @@ def test_relative_bins_are_those_of_pandas_cut_and_of_exact_numbers(result):
     assert cells.query.tolist() == list(range(len(result)))
 
 
-def test_the_first_bin_is_closed_on_both_sides_and_midpoints_are_clipped():
+def test_the_first_bin_is_closed_and_midpoints_are_clipped():
     cells = RelativePositions().cells(
         relative([(0, 0, 10), (-9, 1, 10), (19, 21, 20), (50, 60, 20)])
     )

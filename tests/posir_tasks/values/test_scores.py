@@ -35,7 +35,7 @@ def values():
     )
 
 
-def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(values):
+def test_groups_are_all_queries_then_lengths_and_bins_span_all(values):
     groups, bins = list(values.groups()), list(values.bins())
     assert [group.name for group in groups] == ["all", "q1", "q2"]
     assert [group.queries for group in groups] == [180, 90, 90]
@@ -47,7 +47,7 @@ def test_groups_are_all_queries_then_each_length_and_bins_span_all_lengths(value
     assert [group.name for group in one_length.groups()] == ["all"]
 
 
-def test_an_estimate_has_its_interval_beside_it_in_json_and_its_ends_in_columns():
+def test_an_estimate_has_its_interval_in_json_and_columns():
     declared = [
         ScoreInfo(key, key, "A score.", interval=key != "queries")
         for key in ("psi", "mean", "start", "queries")
@@ -66,7 +66,7 @@ def test_an_estimate_has_its_interval_beside_it_in_json_and_its_ends_in_columns(
     assert flatten("queries", 3) == {"queries": 3}
 
 
-def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside_mtebs_own():
+def test_the_result_file_has_scores_by_group_and_bin():
     declared = (
         ScoreInfo("psi", "PSI", "PSI."),
         ScoreInfo("ndcg_at_10", "nDCG@10", "nDCG@10."),
@@ -90,7 +90,7 @@ def test_the_result_file_has_scores_by_group_and_bin_and_those_of_columns_beside
 
 
 @pytest.mark.parametrize("key", ["", "PSI", "9th", "psi-q1", "psi\x1b"])
-def test_a_key_is_lower_case_letters_digits_and_underscores_and_a_score_is_computed(key):
+def test_keys_are_lower_case_and_scores_are_computed(key):
     with pytest.raises(ValueError, match="must be lower-case"):
         ScoreInfo(key, "Title", "Sentence.")
     with pytest.raises(TypeError):

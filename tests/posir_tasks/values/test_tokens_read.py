@@ -56,7 +56,7 @@ def test_a_sample_tells_what_all_documents_have():
 
 
 @pytest.mark.parametrize("text", ["mill " * 40, "水車" * 33, "the mill\n", ""])
-def test_all_is_read_of_a_corpus_whose_longest_document_is_shorter_than_what_is_read_at_least(text):
+def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
     corpus = Dataset.from_list(
         [{"id": "a", "title": None, "text": "river"}, {"id": "b", "title": "Mills", "text": text}]
     )

@@ -253,7 +253,7 @@ GOLDEN = {
 
 
 @pytest.mark.parametrize("case", GOLDEN)
-def test_a_golden_set_has_judgments_alone_and_spans_with_documents(tmp_path, case):
+def test_a_golden_set_has_judgments_and_with_documents_spans(tmp_path, case):
     name, content = GOLDEN[case]
     file = write(tmp_path / name, content)
     subset = open_data(file).subsets[0]
@@ -491,7 +491,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("case", OTHERS)
-def test_a_form_that_is_not_read_is_refused_by_name_with_a_way_on(tmp_path, case):
+def test_a_form_that_is_not_read_is_refused_by_name(tmp_path, case):
     name, content = OTHERS[case]
     file = write(tmp_path / name, content)
     (form,) = [form for form in REFUSED if case.startswith(form.title.split()[0])]
@@ -654,7 +654,7 @@ def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
     assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.kinds]
 
 
-def test_a_column_with_another_name_has_the_documents_of_an_import(tmp_path):
+def test_a_column_of_another_name_has_the_documents(tmp_path):
     row = {"question": "What blew?", "answer": WIND, "body": TEXT}
     for name in ("a.jsonl", "a.parquet"):
         file = write(tmp_path / name, [row])

@@ -22,7 +22,6 @@ from posir_tasks.models.embeddings.cache import (
     EmbeddingFormat,
     compute_checksums,
     read_embeddings,
-    to_rows,
     write_embeddings,
 )
 from tests.support.encoders import damage
@@ -174,9 +173,9 @@ def test_any_arrow_reader_can_read_the_files(tmp_path: Path):
     assert json.loads(table.schema.metadata[b"posir"]) == header
     assert np.array_equal(np.array(table["embedding"].to_pylist(), np.float32), rows)
     # Written without a copy.
-    assert all(
-        np.shares_memory(to_rows(given_rows), rows) for given_rows in (rows, torch.from_numpy(rows))
-    )
+    for given_rows in (rows, torch.from_numpy(rows)):
+        form = EmbeddingFormat.detect(given_rows, 3)
+        assert np.shares_memory(form.to_rows(given_rows), rows)
 
 
 def test_a_full_disk_is_a_clear_error_and_leaves_a_usable_cache(tmp_path: Path):
