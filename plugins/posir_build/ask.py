@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -302,12 +302,8 @@ def count_repeated_evidence(
     """Count questions whose evidence is in another document, too: the sentences that it is in, but
     for case and white space.
     """
-    if not questions:
-        return 0
-    sentences = {
-        name: find_sentences(documents[name].text, language)
-        for name in {question.document for question in questions}
-    }
+    names = {question.document for question in questions}
+    sentences = {name: find_sentences(documents[name].text, language) for name in names}
     passages = []
     for question in questions:
         start, end = question.span or Span(0, 0)
@@ -317,11 +313,10 @@ def count_repeated_evidence(
         passages.append(whole.of(documents[question.document].text))
     wanted = _unify(passages)
     found = _unify(document.text for document in documents.values()).str.extract_many(
-        wanted.unique().to_list(), overlapping=True
+        [*wanted.unique(), "\0"], overlapping=True
     )
-    counts = found.list.unique().explode().value_counts()
-    repeated = counts.filter(pl.col("count") > 1)[counts.columns[0]]
-    return int(wanted.is_in(repeated.implode()).sum())
+    counts = Counter(found.list.unique().explode())
+    return sum(counts[passage] > 1 for passage in wanted)
 
 
 def _unify(texts: Iterable[str]) -> pl.Series:

@@ -215,7 +215,7 @@ def compose(
     if is_needle:
         corpora, skipped = compose_needles(
             sources,
-            loaded.lengths,
+            lengths,
             language=language,
             tokenizer=tokenizer,
             literal=loaded.literal,

@@ -12,14 +12,13 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias
 
 import numpy as np
 
-from posir_tasks.base.arrays import Integers
 from posir_tasks.base.progress import progress
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
@@ -194,15 +193,12 @@ def compose_needles(
     Longer documents begin with the same texts as shorter ones. `literal` makes the sentences
     themselves the question. Questions that do not fit into all lengths are skipped, by reason.
     """
-    sentences = {
-        document: find_sentences(document.text, language)
-        for document in dict.fromkeys(source.example.document for source in sources)
-    }
-    texts = {
-        document: [span.of(document.text) for span in spans]
-        for document, spans in sentences.items()
-    }
-    counts = {document: tokenizer.count_all(parts) for document, parts in texts.items()}
+    documents = dict.fromkeys(source.example.document for source in sources)
+    sentences = {document: find_sentences(document.text, language) for document in documents}
+    pairs = [(document, span) for document, spans in sentences.items() for span in spans]
+    texts = [span.of(document.text) for document, span in pairs]
+    sizes = np.array(tokenizer.count_all(texts))
+    articles = np.array([document.article for document, _ in pairs])
     corpora: list[list[Example]] = [[] for _ in lengths]
     skipped = Counter[str]()
     for source in progress(sources, "Composing"):
@@ -213,45 +209,20 @@ def compose_needles(
             continue
         passage = part.of(example.document.text)
         room = np.array(lengths) - tokenizer.count(passage)
-        if room.min() < 0:
-            skipped[LONG_NEEDLE] += 1
-            continue
-        order = [other for other in texts if other.article != example.document.article]
-        random.Random(f"{seed}\0{example.document.id}\0{example.id}").shuffle(order)
-        fillers, ends = _list_fillers(order, texts, counts, int(room.max()))
-        if len(ends) == 0 or ends[-1] < room.max():
-            skipped[FEW_TEXTS] += 1
+        rng = random.Random(f"{seed}\0{example.document.id}\0{example.id}")
+        order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))
+        order = order[articles[order] != example.document.article]
+        numbers = np.searchsorted(sizes[order].cumsum(), room, "right")
+        if room.min() < 0 or numbers.max() == len(order):
+            skipped[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
             continue
         share = len(corpora[0]) % PLACES / (PLACES - 1)
-        for corpus, length, number in zip(
-            corpora, lengths, np.searchsorted(ends, room, "right"), strict=True
-        ):
-            needle = _insert(example, part, fillers[:number], share)
+        for corpus, length, number in zip(corpora, lengths, numbers, strict=True):
+            needle = _insert(example, part, [texts[row] for row in order[:number]], share)
             document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
             question = passage if literal else example.question
             corpus.append(replace(needle, question=question, document=document))
     return corpora, skipped
-
-
-def _list_fillers(
-    order: Iterable[TrainingDocument],
-    texts: Mapping[TrainingDocument, Sequence[str]],
-    counts: Mapping[TrainingDocument, Sequence[int]],
-    tokens: int,
-) -> tuple[list[str], Integers]:
-    """List the sentences of documents until there are so many tokens, with the tokens up to each
-    sentence.
-    """
-    fillers: list[str] = []
-    sizes: list[int] = []
-    total = 0
-    for document in order:
-        if total >= tokens:
-            break
-        fillers += texts[document]
-        sizes += counts[document]
-        total += sum(counts[document])
-    return fillers, np.cumsum(sizes, dtype=np.int64)
 
 
 def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
