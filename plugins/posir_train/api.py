@@ -200,8 +200,14 @@ def compose(
     loaded = load_settings(ComposeSettings, Path(config) if config else None, settings, options)
     weights = loaded.weights
     is_needle = loaded.kind == "needles"
+    if is_needle and (tokens or positions):
+        raise PosirError(
+            "kind needles: its documents have `lengths` and ten places each. Leave out tokens and "
+            "positions, or write --set lengths=[128,1024]."
+        )
     numbers = () if weights else range(1, len(Position) + 1)
-    targets = list_targets(language, domain, Path(output), loaded.lengths if is_needle else numbers)
+    lengths = sorted({*loaded.lengths})
+    targets = list_targets(language, domain, Path(output), lengths if is_needle else numbers)
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
     sources = tokenize_examples(pool_corpora(read_examples(dataset)), tokenizer)
