@@ -14,9 +14,6 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from mteb.models import EncoderProtocol
 from pydantic import Field
-from transformers import AttentionInterface
-from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
-from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from posir_mitigate.method import Mitigation
 from posir_tasks.models.embeddings.cached_encoder import WrappedEncoder
@@ -61,6 +58,11 @@ class TemperatureEncoder(WrappedEncoder):
         """Return the embeddings of the texts; raise PosirError if the model computes attention by
         code of its own.
         """
+        # Versions of transformers that some models need have none of these.
+        from transformers import AttentionInterface
+        from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
+        from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
+
         transformer: Any = find_transformer(self.base)
         plain: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS[PLAIN]
         calls = 0
