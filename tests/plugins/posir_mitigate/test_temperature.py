@@ -28,7 +28,7 @@ def scale_queries(model: torch.nn.Module, architecture: str, factor: float) -> N
 
 @pytest.mark.parametrize("architecture", ["bert", "qwen3", "modernbert"])
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_attention_has_the_temperature_and_the_plain_model_keeps_its_own(architecture, temperature):
+def test_attention_has_the_temperature_while_it_encodes(architecture, temperature):
     model = build_encoder(architecture)
     plain = encode(model, TEXTS)
     mitigated = Temperature(temperature).wrap(model)
