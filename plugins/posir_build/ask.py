@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import random
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.resources import files
@@ -18,6 +18,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
+import polars as pl
 from rapidfuzz import fuzz
 
 from posir_build.cluster import Recall
@@ -287,7 +288,42 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     about = [by_name[name] for name in {question.document for question in questions}]
     selected = by_id(choose_documents(about, settings.ask.documents, settings.seed))
     taken = tuple(question for question in questions if question.document in selected)
-    return StageResult(tuple(documents), taken, (), (), {"questions": len(taken)})
+    repeated = count_repeated_evidence(taken, by_name, settings.language)
+    counts = {"questions": len(taken), "repeated": repeated}
+    note = (
+        f"evidence in several documents, in whole sentences: {repeated:,} of {len(taken):,} "
+        "questions; only the document of the data counts as relevant (RARE, arXiv 2604.19047)"
+    )
+    return StageResult(tuple(documents), taken, (), (note,) * bool(repeated), counts)
+
+
+def count_repeated_evidence(
+    questions: Sequence[Question], documents: Mapping[str, Document], language: str
+) -> int:
+    """Count questions whose evidence is in another document, too: the sentences that it is in, but
+    for case and white space.
+    """
+    names = {question.document for question in questions}
+    sentences = {name: find_sentences(documents[name].text, language) for name in names}
+    passages = []
+    for question in questions:
+        start, end = question.span or Span(0, 0)
+        parts = sentences[question.document]
+        around = [part for part in parts if part.start < end and start < part.end]
+        whole = Span(around[0].start, around[-1].end) if around else Span(start, end)
+        passages.append(whole.of(documents[question.document].text))
+    wanted = _unify(passages)
+    found = _unify(document.text for document in documents.values()).str.extract_many(
+        [*wanted.unique(), "\0"], overlapping=True
+    )
+    counts = Counter(found.list.unique().explode())
+    return sum(counts[passage] > 1 for passage in wanted)
+
+
+def _unify(texts: Iterable[str]) -> pl.Series:
+    """Return texts in lower case, with single spaces."""
+    series = pl.Series(list(texts), dtype=pl.String)
+    return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
 def choose_documents(

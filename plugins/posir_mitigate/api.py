@@ -52,7 +52,7 @@ LEGEND = (
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "
-    "2409.04701."
+    "2409.04701. Temperature: arXiv 2410.24200."
 )
 
 

@@ -37,11 +37,10 @@ REFERENCE = re.compile(
 def list_methods() -> dict[str, type[Mitigation]]:
     """Return all methods by name; PyTorch, which they import, takes seconds."""
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
+    from posir_mitigate.temperature import Temperature
 
-    return {
-        method.NAME: method
-        for method in (Chunks, LateChunks, LongLateChunks, ContextChunks, BothOrders)
-    }
+    methods = (Chunks, LateChunks, LongLateChunks, ContextChunks, BothOrders, Temperature)
+    return {method.NAME: method for method in methods}
 
 
 def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:

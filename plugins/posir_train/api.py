@@ -156,12 +156,12 @@ def compose(
         language: Code of the language, such as jpn-Jpan.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        kind: `windows` (the default), `moved` or `mosaics`.
-        tokens: Tokens of a composed document; 126 by default.
+        kind: `windows` (the default), `moved`, `mosaics` or `needles`.
+        tokens: Tokens of a composed document; 126 by default. Needles have the setting `lengths`.
         positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such
             as `2,1,1`.
         config: YAML file with settings; the other arguments take precedence.
-        settings: Further fields by name: `tokenizer`, `groups` and `seed`.
+        settings: Further fields by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
 
     Returns:
         The folder of each corpus, and its number of questions.
@@ -185,6 +185,7 @@ def compose(
         choose_one_each,
         compose_examples,
         compose_moved,
+        compose_needles,
         compose_window,
     )
     from posir_train.examples import (
@@ -198,8 +199,15 @@ def compose(
     options = {"kind": kind, "tokens": tokens, "positions": positions}
     loaded = load_settings(ComposeSettings, Path(config) if config else None, settings, options)
     weights = loaded.weights
-    count = 1 if weights else len(Position)
-    targets = list_targets(language, domain, Path(output), count)
+    is_needle = loaded.kind == "needles"
+    if is_needle and (tokens or positions):
+        raise PosirError(
+            "kind needles: its documents have `lengths` and ten places each. Leave out tokens and "
+            "positions, or write --set lengths=[128,1024]."
+        )
+    numbers = () if weights else range(1, len(Position) + 1)
+    lengths = sorted({*loaded.lengths})
+    targets = list_targets(language, domain, Path(output), lengths if is_needle else numbers)
     tokenizer = load_tokenizer(loaded.tokenizer)
     dataset = open_data(data, language=language).with_questions("posir compose")
     sources = tokenize_examples(pool_corpora(read_examples(dataset)), tokenizer)
@@ -210,8 +218,18 @@ def compose(
     elif loaded.kind == "moved":
         composer = partial(compose_moved, language=language)
         chosen = choose_one_each(sources)
-    shares = weights.shares if weights else None
-    corpora, skipped = compose_examples(chosen, composer, loaded.seed, shares)
+    if is_needle:
+        corpora, skipped = compose_needles(
+            sources,
+            lengths,
+            language=language,
+            tokenizer=tokenizer,
+            literal=loaded.literal,
+            seed=loaded.seed,
+        )
+    else:
+        shares = weights.shares if weights else None
+        corpora, skipped = compose_examples(chosen, composer, loaded.seed, shares)
     skipped["another question about its document"] += len(sources) - len(chosen)
     counts = +skipped
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in counts.most_common())

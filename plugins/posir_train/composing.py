@@ -3,7 +3,8 @@
 Natural windows are cut from longer documents, so that the answer lies in one third of the window.
 Where evidence is moved within its document, the position alone differs. Mosaics put the passage
 with the answer between passages of other articles, which exaggerates effects: a model learns to
-tell unrelated passages apart.
+tell unrelated passages apart. Needles are the sentences with the evidence between sentences of
+other articles, for documents of any length.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ import numpy as np
 
 from posir_tasks.base.progress import progress
 from posir_tasks.text.sentences import find_sentences
-from posir_tasks.text.tokenizer import TokenSpans
+from posir_tasks.text.spans import Span
+from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words, is_unspaced
 from posir_train.examples import Example, TokenizedExample, TrainingDocument
 from posir_train.settings import Position, find_position
@@ -35,6 +37,10 @@ NO_ROOM = "no window with the answer in the third"
 NOT_MOVED = "sentences with the answer cannot be moved into the third"
 DIVIDED = "answer not in one passage"
 FEW_PASSAGES = "too few passages of other articles"
+FEW_TEXTS = "too little text of other articles"
+LONG_NEEDLE = "sentences with the answer longer than the document"
+#: Places of needles in a document, from its start to its end.
+PLACES = 10
 
 #: Returns a question with its evidence at a position, or why there is none.
 Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
@@ -139,23 +145,82 @@ def compose_moved(
     """Move the sentences of the evidence before, among or behind the others; return the reason if
     that is impossible.
     """
-    example = source.example
-    text = example.document.text
-    sentences = find_sentences(text, language)
-    moved = [span for span in sentences if span.start < example.end and example.start < span.end]
-    others = [span.of(text) for span in sentences if span not in moved]
-    if not moved or len(others) < 2:
+    text = source.example.document.text
+    moved, others = _part_sentences(source.example, find_sentences(text, language))
+    if moved is None or len(others) < 2:
         return NOT_MOVED
+    name = f"{source.example.document.id}:{position.title}"
+    composed = _insert(source.example, moved, [span.of(text) for span in others], position / 2)
+    composed = replace(composed, document=replace(composed.document, id=name))
+    return composed if composed.position == position else NOT_MOVED
+
+
+def _part_sentences(example: Example, sentences: Sequence[Span]) -> tuple[Span | None, list[Span]]:
+    """Return the part of a document whose sentences have the evidence, None if there is none, and
+    the other sentences.
+    """
+    others = [span for span in sentences if span.end <= example.start or example.end <= span.start]
+    around = [span for span in sentences if span not in others]
+    return (Span(around[0].start, around[-1].end) if around else None), others
+
+
+def _insert(example: Example, part: Span, others: Sequence[str], share: float) -> Example:
+    """Return an example with a part of its document between texts, after a share of them."""
+    text = example.document.text
     space = "" if is_unspaced(text) else " "
     lengths = np.array([len(space.join(others[:number])) for number in range(len(others) + 1)])
-    number = int(np.abs(lengths - lengths[-1] * position / 2).argmin())
-    first = moved[0].start
-    parts = [*others[:number], text[first : moved[-1].end], *others[number:]]
+    number = int(np.abs(lengths - lengths[-1] * share).argmin())
     before = int(lengths[number]) + len(space) if number else 0
-    name = f"{example.document.id}:{position.title}"
-    document = replace(example.document, id=name, text=space.join(parts), tokens=0)
-    composed = _move(example, document, before - first)
-    return composed if composed.position == position else NOT_MOVED
+    joined = space.join([*others[:number], part.of(text), *others[number:]])
+    document = replace(example.document, text=joined, tokens=0)
+    return _move(example, document, before - part.start)
+
+
+def compose_needles(
+    sources: Sequence[TokenizedExample],
+    lengths: Sequence[int],
+    *,
+    language: str,
+    tokenizer: Tokenizer,
+    literal: bool,
+    seed: int,
+) -> tuple[list[list[Example]], Counter[str]]:
+    """Compose a corpus for each number of tokens, in which the sentences with each evidence are
+    between sentences of other articles, at one of `PLACES` places: the same in each corpus.
+
+    Longer documents begin with the same texts as shorter ones. `literal` makes the sentences
+    themselves the question. Questions that do not fit into all lengths are skipped, by reason.
+    """
+    documents = dict.fromkeys(source.example.document for source in sources)
+    sentences = {document: find_sentences(document.text, language) for document in documents}
+    pairs = [(document, span) for document, spans in sentences.items() for span in spans]
+    texts = [span.of(document.text) for document, span in pairs]
+    sizes = np.array(tokenizer.count_all(texts))
+    articles = np.array([document.article for document, _ in pairs])
+    corpora: list[list[Example]] = [[] for _ in lengths]
+    skipped = Counter[str]()
+    for source in progress(sources, "Composing"):
+        example = source.example
+        part, _ = _part_sentences(example, sentences[example.document])
+        if part is None:
+            skipped[NOT_MOVED] += 1
+            continue
+        passage = part.of(example.document.text)
+        room = np.array(lengths) - tokenizer.count(passage)
+        rng = random.Random(f"{seed}\0{example.document.id}\0{example.id}")
+        order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))
+        order = order[articles[order] != example.document.article]
+        numbers = np.searchsorted(sizes[order].cumsum(), room, "right")
+        if room.min() < 0 or numbers.max() == len(order):
+            skipped[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
+            continue
+        share = len(corpora[0]) % PLACES / (PLACES - 1)
+        for corpus, length, number in zip(corpora, lengths, numbers, strict=True):
+            needle = _insert(example, part, [texts[row] for row in order[:number]], share)
+            document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
+            question = passage if literal else example.question
+            corpus.append(replace(needle, question=question, document=document))
+    return corpora, skipped
 
 
 def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:

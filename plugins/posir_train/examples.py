@@ -332,11 +332,13 @@ def list_tasks(dataset: Dataset) -> list[str]:
     return [f"{PREFIX}{names[code]}" for code in codes]
 
 
-def list_targets(language: str, domain: str, output: Path, count: int) -> list[Target]:
+def list_targets(
+    language: str, domain: str, output: Path, numbers: Sequence[int] = ()
+) -> list[Target]:
     """Return a target for each of several corpora: the domain itself, or numbered domains;
     PosirError if one is not allowed.
     """
-    names = [domain] if count == 1 else [f"{domain}_{number}" for number in range(1, count + 1)]
+    names = [f"{domain}_{number}" for number in numbers] or [domain]
     targets = [Target(language, name, output) for name in names]
     for target in targets:
         target.check()

@@ -272,12 +272,17 @@ class TrainingSettings(Section):
 class ComposeSettings(Section):
     """Settings of the composition of documents."""
 
-    kind: Literal["windows", "moved", "mosaics"] = "windows"
+    kind: Literal["windows", "moved", "mosaics", "needles"] = "windows"
     """windows: cut from the documents themselves; moved: whole documents, in which the sentences
-    with the evidence are moved; mosaics: passages of other articles around the evidence.
+    with the evidence are moved; mosaics: passages of other articles around the evidence; needles:
+    its sentences between those of other articles, in a domain NAME_N for each length of N tokens.
     """
     tokens: Annotated[int, Field(ge=9)] = 126
-    """Tokens of a composed document."""
+    """Tokens of a composed document; needles have `lengths`."""
+    lengths: tuple[Annotated[int, Field(ge=9)], ...] = (128, 256, 512, 1_024, 2_048, 4_096, 8_000)
+    """Tokens of the documents of each domain of needles."""
+    literal: bool = False
+    """Whether the sentences of a needle are themselves its question, word for word."""
     positions: Annotated[
         str, AfterValidator(lambda text: text if text == EACH else check_positions(text))
     ] = EACH

@@ -35,7 +35,7 @@ from posir_tasks.models.loaded_model import (
 )
 from posir_tasks.models.prompts import replace_prompts
 from posir_tasks.models.protocols import SETTINGS, Protocol, quote_value
-from posir_tasks.models.window import set_window
+from posir_tasks.models.window import cut_queries, set_window
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -183,12 +183,21 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
     if end is not None and hasattr(tokenizer, "add_eos_token"):
         tokenizer.add_eos_token = False
     if end not in (None, "none") and isinstance(model, InstructSentenceTransformerModel):
-        encode = model.model.encode
+        _append_end(model.model, str(end))
+    queries = protocol.find("max_query_tokens")
+    if protocol.kind == "dense" and queries and queries != window:
+        cut_queries(model, int(queries))
 
-        def encode_with_end(sentences: list[str], **options: Any) -> Any:
-            return encode([f"{sentence}{end}" for sentence in sentences], **options)
 
-        model.model.encode = encode_with_end
+def _append_end(model: Any, end: str) -> None:
+    """Append a text to every text of a model of sentence-transformers before it is tokenized."""
+    name = "preprocess" if hasattr(model, "preprocess") else "tokenize"
+    tokenize = getattr(model, name)
+
+    def tokenize_with_end(texts: list[str], **options: Any) -> Any:
+        return tokenize([f"{text}{end}" for text in texts], **options)
+
+    setattr(model, name, tokenize_with_end)
 
 
 def _set_weights(model: Any, protocol: Protocol) -> None:

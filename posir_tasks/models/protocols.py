@@ -19,7 +19,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.models.references import LOCAL, bare_name
 
 PaperName: TypeAlias = Literal[
-    "posq", "myopic-trap", "posir", "built-in-or-learned", "bias-learning"
+    "posq", "myopic-trap", "posir", "posir-saliency", "built-in-or-learned", "bias-learning"
 ]
 PAPERS: tuple[str, ...] = get_args(PaperName)
 #: Short titles of the papers.
@@ -27,6 +27,7 @@ TITLES = {
     "posq": "PosQ",
     "myopic-trap": "Myopic Trap",
     "posir": "PosIR",
+    "posir-saliency": "PosIR, figure 5",
     "built-in-or-learned": "Built-in or Learned",
     "bias-learning": "Bias Learning",
 }

@@ -6,9 +6,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import wraps
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from mteb.models.model_implementations.bm25 import BM25Search
+from mteb.types import PromptType
 from torch import nn
 
 from posir_tasks.base.errors import PosirError
@@ -102,6 +105,27 @@ def set_window(model: MTEBModels, tokens: int) -> None:
             f"{type(model).__name__} does not say where it cuts texts. Run it without."
         )
     vars(model)[WINDOW] = tokens
+
+
+def cut_queries(model: Any, tokens: int) -> None:
+    """Let a loaded encoder, whose window was set, read fewer tokens of queries than of
+    documents.
+    """
+    encode = model.encode.__func__
+    limit = next(limit for limit in _list_limits(model) if limit.is_finite)
+
+    @wraps(encode)
+    def encode_cut(
+        model: Any, *inputs: Any, prompt_type: PromptType | None = None, **options: Any
+    ) -> Any:
+        is_query = prompt_type is PromptType.query
+        setattr(limit.owner, limit.attribute, tokens if is_query else limit.value)
+        try:
+            return encode(model, *inputs, prompt_type=prompt_type, **options)
+        finally:
+            setattr(limit.owner, limit.attribute, limit.value)
+
+    model.encode = MethodType(encode_cut, model)
 
 
 def find_capacity(model: Any) -> int | None:

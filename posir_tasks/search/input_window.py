@@ -145,10 +145,10 @@ def _count_twelfths(
     """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence
     is, is unknown.
     """
-    if read.part not in (Part.FIRST, Part.LAST) or not (
-        len(evidence.starts) and len(evidence.ends)
-    ):
+    if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
+    # SQuAD-PosQ has starts only; versions of its documents are read likewise.
+    ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
     reader = _InputReader.of_model(model, read.tokens or 0, task)
     if reader is None:
         return None
@@ -178,7 +178,7 @@ def _count_twelfths(
             # A text and what the model receives of it end alike, but for white space.
             first = len(parts[-1]) - len(text.rstrip())
             start = max(int(evidence.starts[query]), 0)
-            size = len(text[start : int(evidence.ends[query])].rstrip())
+            size = len(text[start : int(ends[query])].rstrip())
             start += first
             twelfths[query] = _place(offsets[parts], first, start, start + size)
     return twelfths

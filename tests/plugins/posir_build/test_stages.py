@@ -6,6 +6,7 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -447,6 +448,30 @@ def test_passages_besides_the_labeled_span_are_counted():
         binomtest(4, 20).proportion_ci(method="wilson"), abs=0.03
     )
     assert located.notes == ("evidence in another third than the data states: 40 of 40",)
+
+
+def test_evidence_in_several_documents_is_counted(tmp_path):
+    names = ("mill", "copy", "news", "other", "short")
+    mill = "The mill stands at the river. It burned in 1901. Nobody was hurt."
+    news = "Old  news: it burned\nIN 1901. The end."
+    texts = (mill, mill, news, "In 1901 bees were kept.", "It burned in 1901")
+    spans = {
+        "q": ("When?", "mill", "1901"),
+        "r": ("Who?", "mill", "Nobody"),
+        "s": ("Where?", "news", "end"),
+    }
+    write_domain(tmp_path, posir_tables(dict(zip(names, texts, strict=True)), spans))
+    source = settings(documents=str(tmp_path), ask={"method": "given"})
+    documents = sample(open_source(source).read_texts(), near_duplicate=None).documents
+    taken = take_questions(documents, source)
+    series = pd.Series(texts).str.lower().str.split().str.join(" ")
+    sentences = {"q": "it burned in 1901.", "r": "nobody was hurt.", "s": "the end."}
+    counts = {
+        name: series.str.contains(text, regex=False).sum() for name, text in sentences.items()
+    }
+    assert counts == {"q": 3, "r": 2, "s": 1}
+    assert taken.counts == {"questions": 3, "repeated": sum(n > 1 for n in counts.values())}
+    assert len(taken.notes) == 1
 
 
 def test_given_questions_of_a_translation_have_scaled_spans(tmp_path):

@@ -15,6 +15,7 @@ from posir_train.composing import (
     choose_one_each,
     compose_examples,
     compose_moved,
+    compose_needles,
     compose_window,
 )
 from posir_train.examples import (
@@ -151,6 +152,35 @@ def test_evidence_is_at_each_position_and_spans_are_true(sources, kind):
     assert all(position == set(Position) for position in positions)
 
 
+@pytest.mark.parametrize("literal", [False, True])
+def test_needles_are_at_ten_places_of_every_length(sources, literal):
+    lengths = (60, 240, 480)
+    corpora, skipped = compose_needles(
+        sources, lengths, language="eng-Latn", tokenizer=TOKENS, literal=literal, seed=1
+    )
+    original = {source.example.id: source.example for source in sources}
+    assert len(corpora[0]) + skipped.total() == len(sources)
+    assert len(corpora[0]) > 20
+    for length, examples in zip(lengths, corpora, strict=True):
+        sizes = TOKENS.count_all([item.document.text for item in examples])
+        assert length - 30 < min(sizes) <= max(sizes) <= length
+        assert [item.id for item in examples] == [item.id for item in corpora[0]]
+        places = []
+        for item in examples:
+            first = original[item.id]
+            assert item.evidence == first.evidence
+            assert item.document.text.count(item.evidence) == 1
+            assert (item.question == first.question) is not literal
+            needle = item.question if literal else item.evidence
+            start = item.document.text.index(needle)
+            places.append(start / (len(item.document.text) - len(needle)))
+        # The nearest end of a sentence of about 15 tokens.
+        expected = np.arange(len(places)) % 10 / 9
+        assert np.abs(np.array(places) - expected).max() < 20 / length + 0.05
+    long, short = corpora[2][0].document.text, corpora[0][0].document.text
+    assert long.startswith(short[: len(short) // 2])
+
+
 def test_windows_are_parts_of_their_documents(sources):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     original = {source.example.id: source.example for source in sources}
@@ -204,7 +234,7 @@ def test_positions_are_drawn_by_weight(sources):
 def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
     corpora, _ = compose_examples(sources, partial(compose_window, tokens=90), seed=1)
     for target, examples in zip(
-        list_targets("eng-Latn", "facts", tmp_path, 3), corpora, strict=True
+        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3)), corpora, strict=True
     ):
         write_examples(examples, (), target, TOKENS)
     written = {
@@ -219,7 +249,7 @@ def test_composed_domains_are_valid_and_read_back(sources, tmp_path):
         assert (example.evidence, example.position) == (other.evidence, other.position)
         assert example.document.article == other.document.article
     with pytest.raises(PosirError, match="already exists"):
-        list_targets("eng-Latn", "facts", tmp_path, 3)
+        list_targets("eng-Latn", "facts", tmp_path, (1, 2, 3))
 
 
 def test_positions_are_the_bins_of_posir():

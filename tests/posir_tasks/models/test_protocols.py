@@ -10,10 +10,13 @@ from types import SimpleNamespace
 import mteb
 import pytest
 import torch
+from mteb.models.instruct_wrapper import InstructSentenceTransformerModel
 from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
 import posir
 from posir_tasks.base.errors import PosirError
+from posir_tasks.models.loaded_model import read_loaded_model
+from posir_tasks.models.prompts import find_encode, preprocess
 from posir_tasks.models.protocols import (
     PAPERS,
     SETTINGS,
@@ -26,6 +29,7 @@ from posir_tasks.models.protocols import (
     list_protocols,
     read_protocols,
 )
+from posir_tasks.models.run_settings import with_settings
 from tests.support.protocol_check import check_protocol, find_mteb_settings
 from tests.support.registered_models import with_tiny_weights
 
@@ -70,6 +74,14 @@ EXPECTED = [
     ),
     ("posq", "bge-m3-colbert", f"<s>{QUESTION}</s>", f"<s>{TEXT}</s>", 8192, "float16"),
     ("posir", "NV-Embed-v2", f"{WEB}\nQuery: {QUESTION}", TEXT, 8192, "bfloat16"),
+    (
+        "posir-saliency",
+        "NV-Embed-v2",
+        f"{WEB}\nQuery: {QUESTION}</s>",
+        f"{TEXT}</s>",
+        2048,
+        "float16",
+    ),
     (
         "posir",
         "Qwen3-Embedding-0.6B",
@@ -199,6 +211,20 @@ def test_a_field_that_the_class_cannot_take_is_an_error():
     )
 
 
+def test_queries_have_a_window_of_their_own():
+    row = find_protocol("posir-saliency", "NV-Embed-v2")
+    registered = mteb.get_model_meta(row.model, fetch_from_hf=False)
+    with with_settings(protocol=row.paper), with_tiny_weights(registered, row) as meta:
+        model = meta.load_model(device="cpu")
+    loaded = read_loaded_model(model)
+    assert (loaded.max_query_tokens, loaded.max_document_tokens) == (512, 2048)
+    assert model.model.max_seq_length == 2048
+    assert find_encode(model) is InstructSentenceTransformerModel.encode
+    # `posir probe` makes the tensors of documents itself.
+    ids = preprocess(model.model, [TEXT])["input_ids"][0]
+    assert model.model.tokenizer.decode(ids).endswith(f"{TEXT}</s>")
+
+
 def test_a_reranker_of_flag_embedding_reads_the_authors_window(monkeypatch):
     """A stand-in has the defaults and the order of calls of FlagEmbedding 1.3.4."""
     monkeypatch.setitem(sys.modules, "FlagEmbedding", SimpleNamespace(FlagReranker=FlagReranker))
@@ -303,6 +329,7 @@ def test_the_table_has_every_row_of_the_papers_and_checks_them():
         "posq": 20,
         "myopic-trap": 12,
         "posir": 10,
+        "posir-saliency": 2,
         "built-in-or-learned": 8,
         "bias-learning": 9,
     }

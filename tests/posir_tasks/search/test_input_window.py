@@ -172,6 +172,17 @@ def test_evidence_is_beyond_the_window_if_its_tokens_are(folder, made, loader, m
     assert truncated.read.tokens == (40 if isinstance(model, MultiVectorWrapper) else 64)
 
 
+def test_evidence_without_ends_is_counted_as_its_first_character(folder, made):
+    """Otherwise SQuAD-PosQ's rotations contradict its ranks, and its result is damaged."""
+    model, evidence = dense(folder), made.evidence
+    request = request_of(made)
+    first = place_evidence(model, request, replace(evidence, ends=evidence.starts + 1))
+    none = place_evidence(model, request, replace(evidence, ends=evidence.ends[:0]))
+    assert none.counted_with == "tokenizer"
+    assert none.twelfths.tolist() == first.twelfths.tolist()
+    assert {11, 13} < {*none.twelfths.tolist()}
+
+
 def test_real_evidence_is_beyond_minilm_if_its_tokens_are():
     data = read_mini()
     model = SentenceTransformerEncoderWrapper(
