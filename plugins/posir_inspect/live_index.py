@@ -462,7 +462,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     if strips:
         yield DisplaySection(sentences=(strips[0].finding,), strips=strips)
     tables = (_tabulate(inspection),) if recall else ()
-    none = "Not measured: no document is found that has sentences of 5 to 80 words that occur once."
+    none = "Not measured: of no document that is found, a sentence (5 to 80 words) was asked for."
     # The first is the finding.
     sentences = (*(recall or [none]), *changes[THIRDS[0]][1:])
     yield DisplaySection("Tail recall where the head is found", sentences, tables)
@@ -471,9 +471,9 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         yield DisplaySection("What the embedder truncates", (read, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
-    if strips:
-        advice = advise_index(inspection.changes[0])
-        yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT)
+    # A page has it next to the picture.
+    advice = advise_index(next(iter(inspection.changes), None))
+    yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT if strips else None)
 
 
 def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:

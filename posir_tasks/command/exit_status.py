@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, distribution
+from importlib.metadata import distributions
 
 #: Exit status if a check cannot be decided, and for wrong options.
 UNDECIDED = 2
@@ -27,6 +27,8 @@ REFUSED = frozenset(
         errno.ELOOP,
     }
 )
+#: Libraries of models, which an installation may lack.
+MODEL_LIBRARIES = frozenset({"torch", "transformers", "sentence_transformers"})
 #: Most characters of its name that are shown.
 MAX_NAME = 300
 
@@ -65,14 +67,13 @@ def report_errors(status: int = 1) -> Iterator[None]:
     except PosirError as error:
         exit_with(str(error), status)
     except ModuleNotFoundError as error:
-        # `posir-gate` has a part of the modules and libraries.
-        try:
-            distribution("posir-gate")
-        except PackageNotFoundError:
-            raise error from None
+        # `posir-gate` has a part of the modules and libraries, mteb-core none for models.
+        is_part = any(distributions(name="posir-gate"))
+        if not is_part and str(error.name).partition(".")[0] not in MODEL_LIBRARIES:
+            raise
         exit_with(
-            f"this needs {error.name}, which posir-gate does not have. Run `pip install posir` in "
-            "another environment.",
+            f"this needs {error.name}, which is not installed. Run `pip install posir torch "
+            "sentence-transformers`, instead of posir-gate in another environment.",
             status,
         )
     except OSError as error:

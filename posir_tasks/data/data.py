@@ -7,7 +7,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
@@ -162,6 +162,12 @@ class PositionData:
     """A sentence for each kind of tolerated rows, and warnings of possible mistakes."""
     skipped: tuple[SkippedText, ...] = ()
     """Texts, files, rows and questions that cannot be used."""
+    moved: Sequence[str] = ()
+    """Names of questions whose answer is not where the file says, and was moved to its only match
+    nearby.
+    """
+    unverified: Sequence[str] = ()
+    """Names of questions whose span is stated without the text of the answer."""
     unsuited: Mapping[str, str] = field(default_factory=dict)
     """Ids of queries that cannot be evaluated by position, and the reason: not every place of their
     evidence is known.

@@ -24,8 +24,8 @@ class AuditKind(NamedTuple):
     """Empty if it is described elsewhere."""
 
 
-#: Each kind by its field. Copies have a sentence of their own, and questions that are left out are
-#: listed by cause.
+#: Each kind by its field. Copies and spans have sentences of their own, and questions that are left
+#: out are listed by cause.
 KINDS = {
     "missing_documents": AuditKind(
         "Relevant documents missing from the corpus",
@@ -87,6 +87,8 @@ KINDS = {
         "{count} of {queries} {has} the text of a document of the corpus (first {first}), which "
         "every system finds first.",
     ),
+    "moved": AuditKind("Answers moved from where the file says to their only match", "queries"),
+    "unverified": AuditKind("Spans without an answer's text, which nothing verifies", "queries"),
     "copies": AuditKind(
         "Relevant documents with the text of another document", "relevant_documents"
     ),
@@ -146,12 +148,18 @@ class JudgmentAudit:
     """Queries with the text of an earlier one, white space aside."""
     self_hits: Misfits = Misfits()
     """Queries whose text is that of a document, white space aside."""
+    moved: Misfits = Misfits()
+    """Questions whose answer was moved."""
+    unverified: Misfits = Misfits()
+    """Questions whose span is stated without the text of the answer."""
     copies: Misfits = Misfits()
     """Relevant documents with the text of another document, white space aside."""
     relevant_documents: int = 0
     """Relevant documents, each once, where copies were looked for."""
     lost: tuple[tuple[str, Misfits], ...] = ()
     """Questions that are left out, by cause; a cause may occur several times."""
+    unjudged: int = 0
+    """Questions that are left out and not among the judged queries."""
 
     @classmethod
     def from_judgments(
@@ -198,18 +206,23 @@ class JudgmentAudit:
         relevant = list_relevant(judgments)
         copies = find_copies(data.corpus, relevant)
         copied = [name for group in copies.groups for name in group if name in relevant]
-        by_cause: dict[str, list[str]] = defaultdict(list)
+        by_cause: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         # Of judgments alone, no question has a position that it could lose.
         for item in data.skipped if len(data.evidence) else ():
             if item.cause:
-                by_cause[str(item.cause)].append(item.name)
-        lost = [(cause, Misfits.from_names(names)) for cause, names in by_cause.items()]
+                # A question with several documents may be listed several times.
+                by_cause[str(item.cause)][item.file, item.name] = item.name
+        lost = [(cause, Misfits.from_names(names.values())) for cause, names in by_cause.items()]
+        unjudged = {key for names in by_cause.values() for key in names}
         known = find_texts(data.corpus, judgments.queries)
         return self + JudgmentAudit(
             self_hits=Misfits.from_names(known),
+            moved=Misfits.from_names(data.moved),
+            unverified=Misfits.from_names(data.unverified),
             copies=Misfits.from_names(copied),
             relevant_documents=len(relevant),
             lost=tuple(lost),
+            unjudged=sum(name not in judgments.grades for _, name in unjudged),
         )
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
@@ -247,7 +260,7 @@ class JudgmentAudit:
         by_cause: dict[str, Misfits] = {}
         for cause, misfits in self.lost:
             by_cause[cause] = by_cause.get(cause, Misfits()) + misfits
-        questions = self.queries + sum(misfits.count for misfits in by_cause.values())
+        questions = self.queries + self.unjudged
         rows += [(f"Question left out: {cause}", by_cause[cause], questions) for cause in by_cause]
         return [
             {"finding": label, "count": misfits.count, "of": total, "first": misfits.first}

@@ -248,6 +248,8 @@ class ImportedData:
     """Texts and questions, in the order of the files."""
     repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
     """Questions whose span was repaired, and where it is."""
+    unverified: list[str] = field(default_factory=list)
+    """Names of questions whose span is stated without the text of the answer."""
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of the article that it is part of."""
 
@@ -288,6 +290,8 @@ class ImportedData:
             skipped=tuple(self.skipped),
             unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
             places=self.places,
+            moved=[question.name for question, _ in self.repaired],
+            unverified=self.unverified,
         )
         warnings = []
         if self.repaired:
@@ -449,5 +453,8 @@ def _add_question(
         imported.unsuited[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
     elif match.is_moved:
         imported.repaired.append((replace(question, answer=match.answer), span))
+    answer = match.answer if match else None
+    if answer and answer.text is None and not answer.is_located:
+        imported.unverified.append(question.name)
     imported.others += match is not None and match.is_other
     return name

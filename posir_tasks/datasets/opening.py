@@ -24,11 +24,13 @@ from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
 from posir_tasks.data.formats.catalog import (
+    export_hub,
     find_format,
-    find_hub_use,
+    find_stated_language,
     find_use,
     list_files,
     read_as,
+    read_card_language,
     read_hub,
 )
 from posir_tasks.data.formats.passages import (
@@ -249,7 +251,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         read_texts=partial(read_texts, path, options) if read_texts else None,
         read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
-    return _state_language(dataset, partial(format_.find_language, path), options)
+    return _state_language(dataset, partial(find_stated_language, format_, path), options)
 
 
 def _state_language(
@@ -291,9 +293,7 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
         use=format_.use if format_ else None,
         read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
-    if format_ is None:
-        return dataset
-    return _state_language(dataset, partial(format_.find_language, path), options)
+    return _state_language(dataset, partial(find_stated_language, format_, path), options)
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
@@ -336,10 +336,26 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     keys = [] if configuration else _list_hub_keys(repository)
     if keys:
         return _open_layout(name, repository, keys)
-    read = partial(read_hub, reference, commit, options)
-    location = f"{reference}@{commit}"
-    dataset = _open_items(name, "a dataset on the Hub", location, read, lambda: commit, options)
-    return replace(dataset, find_use=partial(find_hub_use, reference, commit))
+    file, format_ = export_hub(reference, commit, options)
+    read_judgments = format_.read_judgments if format_ else None
+    dataset = _open_items(
+        name,
+        "a dataset on the Hub",
+        f"{reference}@{commit}",
+        partial(read_hub, reference, commit, file, format_, options),
+        lambda: commit,
+        options,
+        use=format_.use if format_ else None,
+        read_judgments=partial(read_judgments, file, options) if read_judgments else None,
+    )
+
+    def find_language() -> str:
+        stated = format_.find_language(file) if format_ else ""
+        with suppress(DataError):
+            stated = stated or read_card_language(repository.fetch("README.md"))
+        return stated
+
+    return _state_language(dataset, find_language, options)
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:

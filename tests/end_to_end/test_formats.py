@@ -326,6 +326,22 @@ def test_a_dataset_of_the_hub_is_taken_by_every_command(tmp_path, write):
     )
 
 
+@pytest.mark.slow
+def test_the_language_of_a_card_on_the_hub_is_not_asked_for(tmp_path):
+    root = tmp_path / "repository"
+    root.mkdir()
+    question_parquet(root)
+    target = ("--domain", "facts", "--output", str(tmp_path / "imported"))
+    for revision, card in (("a" * 40, ""), ("b" * 40, "---\nlanguage:\n- ja\n---\n# Facts\n")):
+        if card:
+            (root / "README.md").write_text(card)
+        with serve("some/facts", root, revision) as hub:
+            variables = {"HF_ENDPOINT": hub.url, "HF_HOME": str(tmp_path / revision)}
+            outcome = run("posir", "import", "some/facts", *target, HF_HUB_OFFLINE="0", **variables)
+        assert outcome.returncode == int(not card), outcome.stderr
+    assert (tmp_path / "imported/jpn-Jpan/facts/queries.parquet").is_file()
+
+
 @pytest.mark.parametrize("write", WITH_QUESTIONS)
 def test_statistics_are_of_every_format_that_has_questions(tmp_path, write):
     (subset,) = compute_statistics(str(write(tmp_path))).subsets

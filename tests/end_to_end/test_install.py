@@ -261,7 +261,45 @@ def test_the_light_distribution_works_with_its_own_libraries(
             run_there("compare", "a", "b", "--fail-if", "ndcg_at_10 < -101"),
             run_there("report", "a"),
             run_there("score", "a.trec", "--data", "PosIR-Mini", "--missing", "zero"),
+            run_there("stats", "PosIR-Mini"),
+            run_there("validate", "PosIR-Mini"),
+            run_there("tasks"),
             run_there("inspect", "all-MiniLM-L6-v2", "long.txt"),
         ]
-    assert [run.returncode for run in done] == [0, 0, 0, 0, 1], "".join(run.stderr for run in done)
-    assert "which posir-gate does not have" in done[-1].stderr
+    assert [run.returncode for run in done] == [*[0] * 7, 1], "".join(run.stderr for run in done)
+    assert "which is not installed" in done[-1].stderr
+
+
+#: Runs a command as with mteb without its extra for models, which mteb-core would be.
+WITHOUT_TORCH = """
+import sys
+from importlib.machinery import PathFinder
+
+class Installed(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        if path is None and name in ("torch", "sentence_transformers", "transformers"):
+            return None
+        return PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Installed
+sys.argv[0] = "posir"
+from posir_tasks.command.app import main
+main()
+"""
+
+
+@pytest.mark.slow
+def test_what_reads_results_and_data_needs_no_torch(tmp_path: Path):
+    for name, seed in (("a", 1), ("b", 5)):
+        write_run(tmp_path / name, f"org/{name}", seed)
+    commands = ("report a", "compare a b", "stats PosIR-Mini", "tasks", "validate PosIR-Mini")
+    for command in commands:
+        arguments = command.split()
+        done = run_process(sys.executable, "-c", WITHOUT_TORCH, *arguments, cwd=tmp_path, env=CLEAN)
+        assert done.returncode == 0, f"{command}: {done.stderr}"
+    refused = run_process(
+        sys.executable, "-c", WITHOUT_TORCH, "probe", "all-MiniLM-L6-v2", cwd=tmp_path, env=CLEAN
+    )
+    assert (refused.returncode, refused.stderr.count("Traceback")) == (1, 0)
+    assert "which is not installed" in refused.stderr

@@ -114,12 +114,12 @@ def describe_recall_change(change: ChangeRow) -> str:
     )
 
 
-def advise_index(change: ChangeRow) -> str:
+def advise_index(change: ChangeRow | None) -> str:
     """Advise what to do with a running index, by the difference between the first third and the
-    last.
+    last; None if it was not measured.
     """
-    assert change.state is not None
-    return f"{INDEX_ADVICE[change.state]} {CHUNK_SIZES}"
+    state = change.state if change else None
+    return f"{INDEX_ADVICE[state or ChangeState.INCONCLUSIVE]} {CHUNK_SIZES}"
 
 
 def describe_tail_recall(task: str, recall: Estimate | None, questions: int) -> str:

@@ -4,16 +4,20 @@ lacks.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from difflib import get_close_matches
-from functools import partial
+from functools import cache, partial
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import find_files, open_decompressed, split_suffix
+from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
 from posir_tasks.base.wording import sanitized
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats import (
@@ -50,6 +54,10 @@ from posir_tasks.data.formats.shape import (
     list_fields,
     read_first_record,
 )
+from posir_tasks.text.languages import suggest_codes
+
+if TYPE_CHECKING:
+    import datasets
 
 #: Split of a dataset on the Hub that is read.
 HUB_SPLIT = "train"
@@ -146,8 +154,8 @@ def _find_common_language(folder: Path) -> str:
     languages = set[str]()
     for file in list_data_files(folder):
         with suppress(DataError):
-            form = find_format(file, ReadOptions())
-            languages.add(form.find_language(file) if form else "")
+            if form := find_format(file, ReadOptions()):
+                languages.add(form.find_language(file))
     return languages.pop() if len(languages) == 1 else ""
 
 
@@ -210,7 +218,7 @@ FORMATS = (
         "a folder of AutoRAG",
         (FOLDER,),
         AUTORAG_ITEMS,
-        files=("corpus.parquet", "qa.parquet"),
+        files=("corpus*.parquet", "qa*.parquet"),
         read_judgments=AUTORAG_JUDGMENTS,
         holds=JUDGMENTS,
     ),
@@ -236,7 +244,7 @@ FORMATS = (
     *REFUSED,
     Format(
         "MRQA",
-        (".jsonl", ".ndjson", *PARQUET),
+        JSON_ROWS,
         document_rows.read_mrqa,
         lambda path: has_marks(list_fields(path), MRQA_MARKS),
         fields=document_rows.MRQA_FIELDS,
@@ -263,7 +271,7 @@ FORMATS = (
     ),
     Format(
         "a golden set of LlamaIndex or ragas",
-        judgment_sets.GOLDEN_KINDS,
+        (*JSON_ROWS, *TABLES),
         GOLDEN_ITEMS,
         judgment_sets.is_golden,
         read_judgments=GOLDEN_JUDGMENTS,
@@ -343,9 +351,9 @@ READ_FORMS = (
 )
 
 
-def find_format(path: Path, options: ReadOptions) -> Format | None:
-    """Return the format of a file or folder, None if it is none of ours; raise DataError if it
-    cannot be read. If the user names a column of texts, the rows of a file are texts.
+def find_format(path: Path, options: ReadOptions, name: str = "") -> Format | None:
+    """Return the format of a file or folder, None if it is none of ours; raise DataError, under a
+    name, if it cannot be read. If the user names a column of texts, the rows of a file are texts.
     """
     kind = FOLDER if path.is_dir() else split_suffix(path)[1]
     with error_context(path, "", TITLES):
@@ -360,7 +368,9 @@ def find_format(path: Path, options: ReadOptions) -> Format | None:
             if not accepts(path):
                 continue
             if format_.is_refused:
-                raise DataError(f"{path}: is {format_.title}, which is not read. {format_.advice}")
+                raise DataError(
+                    f"{name or path}: is {format_.title}, which is not read. {format_.advice}"
+                )
             return format_
     return None
 
@@ -406,44 +416,88 @@ def read_as(file: Path, options: ReadOptions, format_: Format | None) -> Items:
     yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
 
 
-def _load_hub(reference: str, commit: str) -> Iterable[object]:
+def _load_hub(reference: str, commit: str) -> datasets.Dataset:
     from datasets import load_dataset
 
     name, _, configuration = reference.partition(":")
     try:
-        rows: Iterable[object] = load_dataset(
-            name, configuration or None, split=HUB_SPLIT, revision=commit
-        )
+        return load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
     except Exception as error:  # pyarrow has errors of its own, too
         raise DataError(
             f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub "
             f"({summarize_error(error)}). Check the name and the revision, or give a file or "
             "folder."
         ) from error
-    return rows
 
 
-def find_hub_use(reference: str, commit: str) -> Use:
-    """Return the texts of which the questions of a dataset on the Hub can be asked; raise DataError
-    as `read_hub`.
+@cache
+def _keep_folder() -> TemporaryDirectory[str]:
+    """Return a folder that is removed at the end of the process."""
+    return TemporaryDirectory(prefix="posir-")
+
+
+def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format | None]:
+    """Write the rows of a commit of `owner/name`, perhaps with `:configuration`, to a file, and
+    return it with its format; of a format that `read_hub` reads, only the first row.
+
+    Raises:
+        DataError: They cannot be loaded, or are in a format that is refused.
     """
-    first = next(iter(_load_hub(reference, commit)), None)
-    return Use.WITHIN if question_rows.asks_about_contract(first) else Use.CORPUS
+    from pyarrow.parquet import write_table
+
+    rows = _load_hub(reference, commit).with_format("arrow")
+    file = Path(_keep_folder().name) / f"{re.sub('[/:]', '_', reference)}.parquet"
+    write_table(rows[:1], file)
+    form = find_format(file, options, name=reference)
+    if not _is_read_by_rows(form):
+        write_table(rows[:], file)
+    return file, form
 
 
-def read_hub(reference: str, commit: str, options: ReadOptions) -> Items:
-    """Yield the rows of a commit of `owner/name`, perhaps with `:configuration`; raise DataError if
-    that fails.
-    """
+def _is_read_by_rows(form: Format | None) -> bool:
+    by_rows = (question_rows.read_json_lines, question_rows.read_questions)
+    return form is None or form.use is None or form.read in by_rows
+
+
+def read_hub(
+    reference: str, commit: str, file: Path, form: Format | None, options: ReadOptions
+) -> Items:
+    """Yield the content of what `export_hub` wrote; raise DataError if that fails."""
+    if not _is_read_by_rows(form):
+        yield from read_as(file, options, form)
+        return
     source = f"{reference}@{commit}"
+    column = options.column or question_rows.CONTEXT
     for number, row in enumerate(_load_hub(reference, commit)):
         place = f"row {number}"
-        has_context = isinstance(row, dict) and ("context" in row or "passage" in row)
-        if options.column is None and has_context:
+        if form is not None and form.use is not None:
             with error_context(source, place, question_rows.LINES):
-                yield from question_rows.read_question_row(Row.of(row), place, source)
+                yield from question_rows.read_question_row(Row.of(row), place, source, column)
         else:
             yield text_rows.read_text_row(row, source, place, f"{source}: {place}", options)
+
+
+def read_card_language(card: Path) -> str:
+    """Return the code of the only language in the head of a dataset's card, as on the Hub; empty if
+    there is no card, or it states none or several.
+    """
+    if not card.is_file():
+        return ""
+    stated: object = None
+    with suppress(GateError, UnicodeDecodeError):
+        lines = decode(read_bytes(card)).splitlines()
+        if lines[:1] == ["---"] and "---" in lines[1:]:
+            head = parse_yaml("\n".join(lines[1 : lines.index("---", 1)]), card)
+            stated = head.get("language") if isinstance(head, dict) else None
+    names = stated if isinstance(stated, list) else [stated]
+    codes = suggest_codes(str(names[0])) if len(names) == 1 else []
+    return codes[0] if len(codes) == 1 else ""
+
+
+def find_stated_language(form: Format | None, path: Path) -> str:
+    """Return the code of the language that data in a format or the card in its folder states."""
+    stated = form.find_language(path) if form else ""
+    return stated or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 
 def describe_form(path: Path) -> str:

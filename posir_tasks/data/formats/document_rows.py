@@ -27,7 +27,7 @@ from posir_tasks.data.formats.passages import (
     list_places,
     skip_question,
 )
-from posir_tasks.data.formats.records import Row, error_context, read_items
+from posir_tasks.data.formats.records import Row, error_context, has_fields, read_items
 from posir_tasks.data.markers import states_no_answer
 from posir_tasks.text.locating import drop_space, locate_once
 from posir_tasks.text.spans import UnlocatedError
@@ -104,7 +104,7 @@ def _fold(text: str) -> str:
 
 def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     """Yield the papers of QASPER with their questions: an object by the ids of papers, or rows."""
-    if split_suffix(file)[1] != ".json":
+    if split_suffix(file)[1] != ".json" or has_fields(file, "qas"):
         yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
         return
     with error_context(file, "", QASPER):

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ast
 import re
+import tokenize
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from io import StringIO
 from pathlib import Path
 
 from posir_tasks.base.digests import digest
@@ -34,7 +36,13 @@ from posir_tasks.data.formats.passages import (
     settle_claims,
     skip_question,
 )
-from posir_tasks.data.formats.records import FieldError, Row, error_context, read_rows
+from posir_tasks.data.formats.records import (
+    FieldError,
+    Row,
+    error_context,
+    load_values,
+    read_rows,
+)
 from posir_tasks.data.formats.shape import TABLES, has_marks, list_fields
 from posir_tasks.text.locating import fold_breaks, locate_once
 from posir_tasks.text.spans import UnlocatedError
@@ -47,12 +55,17 @@ GOLDEN = (
     "a golden set, a row per question with query and reference_contexts (LlamaIndex, in examples), "
     "user_input and reference_contexts, or question, contexts and ground_truth (ragas)"
 )
-#: Fields of golden sets: LlamaIndex's LabelledRagDataset, ragas from 0.2 on, and before.
+#: Fields of golden sets: LlamaIndex's LabelledRagDataset, ragas from 0.2 on and before, DeepEval.
 GOLDEN_MARKS = (
-    "examples/ query reference_contexts|user_input reference_contexts|"
-    "question contexts ground_truth|question contexts ground_truths"
+    "examples/ query reference_contexts|user_input reference_contexts|query reference_contexts|"
+    "question contexts ground_truth|question contexts ground_truths|"
+    "question context/ ground_truth|input context/ expected_output"
 )
-GOLDEN_KINDS = (".json", ".jsonl", ".csv", ".parquet")
+#: Fields of a row.
+QUERY = "query|user_input|question|input"
+CONTEXTS = "reference_contexts|contexts|context"
+#: Tokens of a list of texts as it is written by Python.
+OF_LISTS = {tokenize.STRING, tokenize.OP, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 #: What ragas writes before a context of a question about several.
 HOP = re.compile(r"^<\d+-hop>\s*")
 
@@ -92,23 +105,28 @@ def _list_no_place(text: str) -> list[StatedAnswer | None]:  # noqa: ARG001
 
 
 def read_autorag(folder: Path) -> JudgmentSet:
-    """Read AutoRAG's `qa.parquet` and `corpus.parquet`; of the lists in `retrieval_gt`, all ids are
-    relevant.
+    """Read AutoRAG's `qa.parquet` and `corpus.parquet`, or `qa_test.parquet` and the like; of the
+    lists in `retrieval_gt`, all ids are relevant.
     """
-    corpus = folder / "corpus.parquet"
-    questions = folder / "qa.parquet"
-    data = JudgmentSet(str(questions))
-    for place, row in _read_records(corpus, AUTORAG):
-        with error_context(corpus, place, AUTORAG):
+    data = JudgmentSet(str(folder))
+    for place, row, file in _read_parts(folder, "corpus*.parquet"):
+        with error_context(file, place, AUTORAG):
             _add(data.texts, row.identifier("doc_id"), row.text("contents"), "text")
-    for place, row in _read_records(questions, AUTORAG):
-        with error_context(questions, place, AUTORAG):
+    for place, row, file in _read_parts(folder, "qa*.parquet"):
+        with error_context(file, place, AUTORAG):
             name = row.identifier("qid")
             _add(data.queries, name, row.text("query"), "question")
             if not row.has("retrieval_gt"):
                 raise FieldError("'retrieval_gt' is missing")
             data.relevant[name] = [*_flatten(row.fields["retrieval_gt"])]
     return data
+
+
+def _read_parts(folder: Path, pattern: str) -> Iterator[tuple[str, Row, Path]]:
+    """Yield place, row and file of each record of all files, such as of several splits."""
+    for file in sorted(folder.glob(pattern)):
+        for place, row in _read_records(file, AUTORAG):
+            yield place, row, file
 
 
 def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
@@ -175,14 +193,13 @@ def read_golden(file: Path) -> Iterator[GoldenQuestion]:
     for number, (place, row) in enumerate(_read_records(file, GOLDEN), start=1):
         with error_context(file, place, GOLDEN):
             name = row.identifier("id|qid", "") or f"q{number}"
-            names = "reference_contexts|contexts"
-            contexts = [HOP.sub("", text) for text in _read_texts(row, names)]
+            contexts = [HOP.sub("", text) for text in _read_texts(row, CONTEXTS)]
             ids = [digest(text).hex() for text in contexts]
             stated = "reference_context_ids|reference_node_id"
             if row.has(stated) and len(listed := _read_texts(row, stated)) == len(contexts):
                 ids = listed
             by_id = {key: text for key, text in zip(ids, contexts, strict=True) if text.strip()}
-            query = row.text("query|user_input|question")
+            query = row.text(QUERY)
         yield GoldenQuestion(str(file), name, query, by_id)
 
 
@@ -194,8 +211,13 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
             yield f"row {number}", Row(fields)
     elif suffix == ".json":
         with error_context(file, "", expected):
-            value = read_json(file)
-            rows = Row(value if isinstance(value, dict) else {"examples": value}).rows("examples")
+            value = load_values(file)
+            if isinstance(value, dict):
+                value = value.get("examples", value)
+            if isinstance(value, dict) and any(isinstance(item, str) for item in value.values()):
+                # One row.
+                value = [value]
+            rows = Row({"examples": value}).rows("examples")
         yield from ((row.place, Row(row.fields)) for row in rows)
     else:
         for place, row in read_rows(file, expected):
@@ -205,14 +227,26 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
 
 
 def _read_texts(row: Row, names: str) -> list[str]:
-    """Return a list of texts; in a table, pandas has written it as a text."""
-    value = next((row.fields[name] for name in names.split("|") if row.has(name)), None)
-    if isinstance(value, str):
-        with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-            value = ast.literal_eval(value)
-        present = next(name for name in names.split("|") if row.has(name))
-        return Row({present: value}).texts(names)
+    """Return a list of texts, none if it is null; a table has it as Python, NumPy or JSON."""
+    present = next((name for name in names.split("|") if name in row.fields), names)
+    value = row.fields.get(present, "")
+    if value is None:
+        return []
+    if isinstance(value, str) and present in row.fields:
+        return _parse_texts(value)
     return row.texts(names)
+
+
+def _parse_texts(text: str) -> list[str]:
+    """List the quoted texts of a list, between which NumPy writes no commas; any other text is
+    one.
+    """
+    with suppress(tokenize.TokenError, SyntaxError, ValueError):
+        tokens = [*tokenize.generate_tokens(StringIO(text).readline)]
+        if {token.type for token in tokens} <= OF_LISTS:
+            quoted = (token.string for token in tokens if token.type == tokenize.STRING)
+            return [*map(ast.literal_eval, quoted)]
+    return [text]
 
 
 def read_golden_file(file: Path) -> JudgmentSet:

@@ -10,8 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from posir_tasks.base.files import iterate_lines, open_decompressed, read_decompressed, split_suffix
-from posir_tasks.base.untrusted import GateError, decode, parse_json
+from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
+from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.data.checks import iterate_rows
 from posir_tasks.data.formats.passages import (
     Cause,
@@ -33,6 +33,7 @@ from posir_tasks.data.formats.records import (
     UnrecognizedError,
     error_context,
     has_fields,
+    load_values,
     read_items,
 )
 from posir_tasks.data.markers import is_token, states_no_answer
@@ -157,7 +158,7 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
         DataError: It cannot be read.
     """
     with error_context(file, "", SQUAD):
-        content = _load(file)
+        content = load_values(file)
     articles = content.get("data") if isinstance(content, dict) else content
     listed = articles if isinstance(articles, list) else []
     if listed and isinstance(listed[0], dict) and "context" in listed[0]:
@@ -175,23 +176,6 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
         problem = details[0] if details else "its form is not recognized"
         raise UnrecognizedError(f"{file}: {problem}. Expected: {SQUAD}.")
     yield from items
-
-
-def _load(file: Path) -> object:
-    """Return a JSON value, or a list of the values of lines."""
-    content = decode(read_decompressed(file))
-    try:
-        return parse_json(content, file)
-    except GateError as problem:
-        values = []
-        for line in filter(str.strip, content.split("\n")):
-            try:
-                values.append(parse_json(line, file))
-            except GateError as error:
-                raise error if values else problem  # noqa: B904
-        if not values:
-            raise
-        return values
 
 
 def _read_article(article: object, place: str, file: str) -> Items:

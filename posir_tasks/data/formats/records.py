@@ -16,7 +16,7 @@ from posir_tasks.base.files import (
     split_suffix,
 )
 from posir_tasks.base.progress import track_reading
-from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json
+from posir_tasks.base.untrusted import GateError, decode, find_encoding, parse_json, read_json
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import Items, SkippedText
@@ -112,6 +112,10 @@ class Row:
         """Return a list of objects; an object of lists, as the Hub has it, is one."""
         path, value = self._locate(names)
         if isinstance(value, dict):
+            cells = value.values()
+            if cells and all(isinstance(item, dict) for item in cells):
+                # As pandas writes columns: by the numbers of rows.
+                value = {name: [*item.values()] for name, item in value.items()}
             sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}
             if len(sizes) > 1 or -1 in sizes:
                 raise FieldError(f"'{path}' is not an object of lists of one length")
@@ -214,14 +218,18 @@ def choose_split(where: object, split: str | None, available: Iterable[str], def
 
 
 def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
-    """Yield place and row of each line of JSON Lines that is not blank, or row of Parquet; raise
-    DataError if it is not an object, or the file cannot be read.
+    """Yield place and row of each line of JSON Lines that is not blank, item of a list, or row of
+    Parquet; raise DataError if it is not an object, or the file cannot be read.
     """
     if split_suffix(file)[1] in PARQUET:
         for number, fields in enumerate(iterate_rows(file)):
             yield f"row {number}", Row(fields)
         return
     with error_context(file, "", expected):
+        if _is_list(file):
+            for number, value in enumerate(read_json(file)):
+                yield f"[{number}]", Row.of(value, f"[{number}]")
+            return
         for number, line in read_lines(file, f"{file}: line "):
             place = f"line {number}"
             if isinstance(line, SkippedText):
@@ -230,6 +238,31 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             with error_context(file, place, expected):
                 row = Row.of(parse_json(line, file))
             yield place, row
+
+
+def _is_list(file: Path) -> bool:
+    """Return whether a file is one list of JSON, whatever its suffix."""
+    with open_decompressed(file) as content:
+        head = content.read(2**10)
+    text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")
+    return text.lstrip().startswith("[")
+
+
+def load_values(file: Path) -> object:
+    """Return a JSON value, or a list of the values of lines."""
+    content = decode(read_decompressed(file))
+    try:
+        return parse_json(content, file)
+    except GateError as problem:
+        values = []
+        for line in filter(str.strip, content.split("\n")):
+            try:
+                values.append(parse_json(line, file))
+            except GateError as error:
+                raise error if values else problem  # noqa: B904
+        if not values:
+            raise
+        return values
 
 
 def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
@@ -245,16 +278,15 @@ def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> 
 
 
 def has_fields(file: Path, *groups: str) -> bool:
-    """Return whether the first row of JSON Lines, or the columns of Parquet, have all names of a
-    group.
+    """Return whether the first row of JSON Lines or a list, or the columns of Parquet, have all
+    names of a group.
     """
     try:
         if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))
         else:
-            first = next((line for _, line in read_lines(file, "") if isinstance(line, str)), "")
-            row = parse_json(first, file)
-            names = set(row) if isinstance(row, dict) else set()
+            rows = (row for _, row in read_rows(file, "") if isinstance(row, Row))
+            names = set(next(rows, Row({})).fields)
     except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         # The error is raised where the rows are read.
         return False

@@ -10,6 +10,7 @@ import tarfile
 import mteb
 import polars as pl
 import pytest
+from datasets import Dataset
 
 import posir
 from posir_score.excerpts import read_excerpts
@@ -631,7 +632,7 @@ def test_cuad_of_the_hub_is_asked_within_its_documents(tmp_path, monkeypatch):
     rows = pl.read_parquet(
         write_cuad_rows(tmp_path) / "data/train-00000-of-00001.parquet"
     ).to_dicts()
-    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: rows)
+    monkeypatch.setattr("datasets.load_dataset", lambda *_, **__: Dataset.from_list(rows))
     opened = open_data("theatticusproject/cuad-qa", revision="6" * 40)
     with pytest.raises(PosirError, match="this contract"):
         opened.require_corpus()

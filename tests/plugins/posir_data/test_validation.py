@@ -2,7 +2,10 @@
 
 import json
 import re
+from pathlib import Path
 
+import numpy as np
+import pandas as pd
 import polars as pl
 import pytest
 
@@ -258,3 +261,132 @@ def test_any_data_is_audited_and_strict_makes_findings_a_failure(tmp_path):
     assert posir.validate(folder, strict=True).exit_status == 1
     clean = write_beir_folder(tmp_path / "clean", corpus[1:], queries[:1], [("q1", "d3", 1)])
     assert posir.validate(clean, strict=True).exit_status == 0
+
+
+def count_findings(data: Path) -> dict[str, int]:
+    """The counts of the audit by the beginning of the finding."""
+    return {row["finding"]: row["count"] for row in posir.validate(data).rows if row["count"]}
+
+
+def make_faulty_folder(folder: Path, seed: int) -> tuple[Path, dict[str, int]]:
+    """Write a BEIR folder with every fault, and count them with pandas."""
+    rng = np.random.default_rng(seed)
+    words = rng.integers(0, 25, (90, 2))
+    texts = pd.Series([f"The {one}  bell, {other}." for one, other in words])
+    corpus = pd.DataFrame({"_id": [f"d{n}" for n in range(60)], "text": texts[:60]})
+    asked = [*texts[:30], *rng.choice([f"What rings {n}?" for n in range(60)], 90)]
+    queries = pd.DataFrame({"_id": [f"q{n}" for n in range(120)], "text": asked})
+    pairs = pd.DataFrame(
+        {
+            "query": [f"q{n}" for n in rng.integers(0, 130, 300)],
+            "document": [f"d{n}" for n in rng.integers(0, 75, 300)],
+            "grade": rng.choice([-1, 0, 0.5, 1, 2], 300),
+        }
+    )
+    # Judged twice: the same and another grade.
+    pairs = pd.concat([pairs, pairs[:5], pairs[5:9].assign(grade=2)])
+    write_beir_folder(
+        folder,
+        corpus.to_dict("records"),
+        queries.to_dict("records"),
+        list(pairs.itertuples(index=False, name=None)),
+    )
+    grades = pairs.groupby(["query", "document"])["grade"].agg(["max", "nunique"]).reset_index()
+    relevant = grades[grades["max"] > 0]
+    missing = relevant[~relevant["document"].isin(corpus["_id"])]
+    found = relevant["document"].isin(corpus["_id"]).groupby(relevant["query"]).any()
+    judged = queries[queries["_id"].isin(grades["query"])]
+    folded = corpus["text"].str.split().str.join(" ")
+    copied = corpus[folded.duplicated(keep=False)]["_id"]
+    by_query = grades.groupby("query")["max"].max()
+    expected = {
+        "Relevant documents missing from the corpus": len(missing),
+        "Queries whose relevant documents are all missing": int((~found).sum()),
+        "Pairs with different grades": int((grades["nunique"] > 1).sum()),
+        "Queries without a relevant document": int((by_query <= 0).sum()),
+        "Fractional grades": int((grades["max"] % 1 != 0).sum()),
+        "Grades below 0": int((grades["max"] < 0).sum()),
+        "Queries whose text is a document": int(
+            judged["text"].str.split().str.join(" ").isin(folded).sum()
+        ),
+        "Relevant documents with the text of another document": int(
+            copied.isin(relevant["document"]).sum()
+        ),
+    }
+    expected["Queries with the text of an earlier query"] = int(
+        judged["text"].str.split().str.join(" ").duplicated().sum()
+    )
+    has_text = relevant["query"].isin(queries["_id"])
+    no_text = relevant[~has_text]["query"].nunique()
+    not_relevant = (~queries["_id"].isin(relevant["query"])).sum()
+    lost = {
+        Cause.NOT_RELEVANT: int(not_relevant),
+        Cause.NO_TEXT: no_text,
+        Cause.NO_DOCUMENT: missing[missing["query"].isin(queries["_id"])]["query"].nunique(),
+    }
+    return folder, expected | {f"Question left out: {cause}": n for cause, n in lost.items()}
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_counts_of_a_folder_with_every_fault_are_those_of_pandas(tmp_path, seed):
+    folder, expected = make_faulty_folder(tmp_path / "beir", seed)
+    found = count_findings(folder)
+    assert {name: found.get(name, 0) for name in expected} == expected
+    assert min(expected.values()) > 0
+    run = {f"q{number}": {"d0": 1.0} for number in range(120)}
+    shown = posir.score(run, data=folder, missing="zero", output=tmp_path / "results")
+    said = " ".join(str(shown).split())
+    for name in ("Grades below 0", "Pairs with different grades"):
+        assert re.search(rf"\b{expected[name]} of the (grades|pairs)", said)
+
+
+def test_spans_that_are_moved_or_unverified_are_counted(tmp_path):
+    text = "The bell was cast in copper. It rings at noon."
+    rows = [
+        {"id": "1", "context": text, "question": "Of what?", "answer": "copper", "start": 21},
+        {"id": "2", "context": text, "question": "When?", "answer": "noon", "start": 42},
+        {"id": "3", "context": text, "question": "What was cast?", "start": 4, "end": 8},
+        {"id": "4", "context": text, "question": "Who?", "answer": "nobody", "start": 4},
+        {"id": "5", "context": text, "question": "Why?", "answers": []},
+    ]
+    file = tmp_path / "a.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    found = count_findings(file)
+    assert found == {
+        "Answers moved from where the file says to their only match": 1,
+        "Spans without an answer's text, which nothing verifies": 1,
+        f"Question left out: {Cause.ELSEWHERE}": 1,
+        f"Question left out: {Cause.UNANSWERABLE}": 1,
+    }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "xquad.zh.json",
+        pytest.param("covidqa.json", marks=pytest.mark.slow),
+        pytest.param("jaquad/dev", marks=pytest.mark.slow),
+    ],
+)
+def test_counts_of_real_data_are_those_of_pandas(squad_data, name):
+    path = squad_data / name
+    rows = [
+        (question["question"], paragraph["context"], answer["text"], answer["answer_start"])
+        for file in ([path] if path.is_file() else sorted(path.glob("*.json")))
+        for article in json.loads(file.read_text())["data"]
+        for paragraph in article["paragraphs"]
+        for question in paragraph["qas"]
+        for answer in question["answers"][:1]
+    ]
+    asked = pd.DataFrame(rows, columns=["question", "context", "answer", "start"])
+    is_there = [
+        row.context[row.start : row.start + len(row.answer)] == row.answer
+        for row in asked.itertuples()
+    ]
+    expected = {
+        "Queries with the text of an earlier query": int(
+            asked["question"].str.split().str.join(" ").duplicated().sum()
+        ),
+        "Answers moved from where the file says to their only match": is_there.count(False),
+    }
+    assert count_findings(path) == {label: count for label, count in expected.items() if count}

@@ -2,6 +2,7 @@
 answers that are none.
 """
 
+import html
 import json
 import re
 import time
@@ -31,7 +32,7 @@ from posir_score.alignment import AlignmentRules
 from posir_score.collecting import FIRST_QUERIES, CollectionSettings
 from posir_score.hits import Hit
 from posir_significance.findings import ChangeState
-from posir_significance.messages.texts import describe_recall_change
+from posir_significance.messages.texts import advise_index, describe_recall_change
 from posir_tasks.base.errors import PosirError
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from tests.plugins.posir_inspect.test_questions import collect
@@ -366,3 +367,13 @@ def test_the_page_has_the_finding_bars_by_third_and_what_to_do(inspect):
     assert strip.finding == describe_recall_change(inspection.changes[0])
     assert dict(strip.facts())["What to do"].startswith("Index chunks")
     assert "a function, k = 10; hits: ids" in inspection.reading
+
+
+@pytest.mark.parametrize("number", [1, 2, 4])
+def test_few_questions_still_advise_chunks(inspect, number: int):
+    inspection = inspect(lambda query, k: find(query, DOCUMENTS, k), max_requests=number)
+    assert inspection.answered == number
+    advice = advise_index(None).replace("`", "")
+    for page in (str(inspection), inspection.to_html()):
+        shown = re.sub("<[^>]*>", "", html.unescape(page)).replace("`", "")
+        assert advice in " ".join(shown.split())

@@ -4,6 +4,7 @@ refused by its name, and data that lacks a field is told which.
 
 import copy
 import csv
+import gzip
 import json
 import re
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import Any
 
 import polars as pl
 import pytest
+from datasets import Dataset
 
 import posir
 from posir_data.api import import_data, read_sources
@@ -269,6 +271,88 @@ def test_a_golden_set_has_judgments_and_with_documents_spans(tmp_path, case):
     source.with_name("copy.txt").write_text(TEXT)
     with pytest.raises(PosirError, match="its context is in 2 documents"):
         import_data(tmp_path / "both", language="eng-Latn", domain="d", output=tmp_path / "out")
+
+
+def test_forms_of_others_are_read_by_a_name_of_the_hub(monkeypatch):
+    answers = {"text": ["north"], "char_spans": [{"start": [NORTH], "end": [NORTH + 4]}]}
+    mrqa = {"context": TEXT, "qid": "m1", "question": "Where to?", "detected_answers": answers}
+    rows = {
+        "some/mrqa": [{"subset": "Own", **mrqa}],
+        "some/ragas": RAGAS,
+        "some/drop": OTHERS["DROP on the Hub"][1],
+        "some/body": [{"question": "What blew?", "answer": WIND, "body": TEXT}],
+    }
+    monkeypatch.setattr(
+        "datasets.load_dataset", lambda name, *_, **__: Dataset.from_list(rows[name])
+    )
+    opened = open_data("some/mrqa", revision="6" * 40)
+    assert (opened.location, opened.find_stated_language()) == ("some/mrqa@" + "6" * 40, "eng-Latn")
+    data = opened.subsets[0].read()
+    assert [*data.evidence.starts] == [NORTH]
+    judged = open_data("some/ragas", revision="6" * 40).subsets[0].judgments
+    assert [len(grades) for grades in judged.grades.values()] == [1]
+    with pytest.raises(DataError, match="some/drop: is DROP, which is not read"):
+        open_data("some/drop", revision="6" * 40)
+    named = open_data("some/body", revision="6" * 40, column="body").subsets[0].read()
+    assert [*named.evidence.starts] == [TEXT.index(WIND)]
+
+
+def lines(rows: list[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\r\n" for row in rows)
+
+
+TWO = [{"question": "What blew?", "contexts": [WIND, "Copper."], "ground_truth": "x"}]
+COLUMNS = {"question": ["What blew?"], "contexts": [[WIND, "Copper."]], "ground_truth": ["x"]}
+#: Usual variations of the forms: a file, and what it has.
+VARIED = {
+    "MRQA, lines named .json": ("a.json", lines(MRQA)),
+    "MRQA without header": ("a.json.gz", lines(MRQA[1:])),
+    "MRQA as a list": ("a.json", json.dumps(MRQA)),
+    "QASPER as a list": ("a.json", json.dumps([{"id": "1901.1", **PAPER}], indent=1)),
+    "QASPER, lines named .json": ("a.json", lines([{"id": "1901.1", **PAPER}])),
+    "examples as lines": ("a.jsonl", lines(RAG_DATASET["examples"])),
+    "ragas, lines named .json": ("a.json", lines([*RAGAS, {**RAGAS[0], "user_input": "Who?"}])),
+    "ragas in one line": ("a.json", lines(RAGAS)),
+    "ragas with null": ("a.jsonl", lines([*RAGAS, {"user_input": "", "reference_contexts": None}])),
+    "ragas with a text": ("a.jsonl", lines([TWO[0] | {"contexts": '[1] He said "Zoë".'}])),
+    "ragas in columns": ("a.json", json.dumps(COLUMNS)),
+    "ragas of pandas": (
+        "a.json",
+        json.dumps({name: {"0": value[0]} for name, value in COLUMNS.items()}),
+    ),
+    "ragas of NumPy": (
+        "a.tsv",
+        f"question\tcontexts\tground_truth\nWhat blew?\t['{WIND}' 'Copper.']\tx\n",
+    ),
+    "DeepEval": (
+        "a.json",
+        json.dumps([{"input": "What blew?", "context": [WIND], "expected_output": "x"}]),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", VARIED)
+def test_usual_variations_of_known_forms_are_read(tmp_path, case):
+    name, content = VARIED[case]
+    data = f"\ufeff{content}".encode()
+    file = tmp_path / name
+    file.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+    opened = open_data(file, scope="corpus").subsets[0]
+    numbers = {query: len(grades) for query, grades in opened.judgments.grades.items()}
+    expected = {"MRQA": {"m1": 1}, "QASP": {"p1": 1}}.get(case[:4], {"q1": 1})
+    if case in ("ragas in columns", "ragas of pandas", "ragas of NumPy"):
+        expected = {"q1": 2}
+    if case == "ragas, lines named .json":
+        expected = {"q1": 1, "q2": 1}
+    assert numbers == expected
+
+
+def test_autorag_may_have_several_files_of_questions(tmp_path):
+    write(tmp_path / "corpus.parquet", AUTORAG["corpus.parquet"])
+    for number, row in enumerate(AUTORAG["qa.parquet"]):
+        write(tmp_path / f"qa_{number}.parquet", [row])
+    judgments = open_data(tmp_path).subsets[0].judgments
+    assert judgments.grades == {"1": {"a": 1, "b": 1}, "2": {"c": 1}}
 
 
 def test_ids_of_contexts_are_those_of_the_documents(tmp_path):
@@ -672,6 +756,8 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
         assert (tmp_path / "read" / case / "eng-Latn/d/queries.parquet").exists()
     write(tmp_path / "MRQA/b.jsonl", MRQA)
     assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
+    (tmp_path / "MRQA/notes.py").write_text("x = 1\n")
+    assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
     file = write(tmp_path / "a.jsonl", [TYDI, TYDI | {"language": "telugu"}])
     with pytest.raises(PosirError, match="--language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
@@ -679,3 +765,25 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
     file = write(tmp_path / "b.json", build_squad())
     with pytest.raises(PosirError, match=r"may be eng-Latn\. Give it with --language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("head", "code"),
+    [
+        ("---\nlanguage: ja\n---\n", "jpn-Jpan"),
+        ("\ufeff---\r\nlicense: mit\r\nlanguage:\r\n- deu\r\n---\r\n# Card", "deu-Latn"),
+        ("---\nlanguage: [de, fr]\n---\n", ""),
+        ("---\nlanguage: klingonese\n---\n", ""),
+        ("---\nlanguage: {\n---\n", ""),
+        ("---\nlanguage: de\n", ""),
+        ("language: de\n---\n", ""),
+        ("---\n---\n", ""),
+    ],
+)
+def test_the_language_of_a_card_is_not_asked_for(tmp_path, head, code):
+    (tmp_path / "README.md").write_bytes(head.encode())
+    file = write(tmp_path / "b.json", build_squad())
+    assert open_data(file).find_stated_language() == code
+    if code:
+        import_data(tmp_path, domain="d", output=tmp_path / "out")
+        assert (tmp_path / "out" / code / "d/queries.parquet").exists()
