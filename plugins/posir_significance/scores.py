@@ -86,7 +86,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
     slope, pearson, slope_p_value = fit_line(middle, scores)
-    _, spearman, spearman_p_value = fit_line(middle, rank_scores(scores))
+    _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), rank_scores(scores))
     pairs = kendalltau(middle, scores)
     values = {"slope": slope, "r_squared": pearson**2, "pearson": pearson}
     values |= {"spearman": spearman, "kendall": float(pairs.statistic)}
@@ -99,7 +99,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     return values
 
 
-def fit_line(x: Floats, y: Floats) -> tuple[float, float, float]:
+def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
     """Return slope, Pearson's correlation and its p-value, that of Student's t with n - 2 degrees
     of freedom, as SciPy does; its functions take a hundred times as long for so few values.
     """
