@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from huggingface_hub import HfApi, constants, errors
-from mteb.models import ModelMeta
 from pydantic_core import to_jsonable_python
 
 from posir_leaderboard.submission import UNANSWERED
@@ -106,6 +105,9 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
 
 def _find_variant_problem(name: str, base: str) -> str:
     """Explain why no installed package makes a variant of a model; empty if one does."""
+    # Takes long to import, and a board of one's own results looks no model up.
+    from mteb.models import ModelMeta
+
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
         try:

@@ -19,7 +19,7 @@ from posir_significance.regression import symmetric_root
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
-from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean
+from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean, estimate_means
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
@@ -122,9 +122,24 @@ class GroupAnalysis:
 class Analysis:
     """The analysis of a result."""
 
-    overall: GroupAnalysis
-    lengths: tuple[GroupAnalysis, ...]
-    """Analysis of each length bucket; empty if there is only one."""
+    values: ResultValues
+
+    @cached_property
+    def overall(self) -> GroupAnalysis:
+        """The analysis of all queries."""
+        observations = Observations.from_ranks(self.values.ranks, self.values.read)
+        return _analyze_group(self.values, observations, None)
+
+    @cached_property
+    def lengths(self) -> tuple[GroupAnalysis, ...]:
+        """Analysis of each length bucket; empty if there is only one."""
+        observations = self.overall.observations
+        lengths = len(self.values.ranks.axes.lengths)
+        buckets = []
+        for index in range(lengths if lengths > 1 else 0):
+            bucket = observations.select(observations.lengths == index)
+            buckets.append(_analyze_group(self.values, bucket, index))
+        return tuple(buckets)
 
     @property
     def groups(self) -> tuple[GroupAnalysis, ...]:
@@ -134,19 +149,14 @@ class Analysis:
 
 @lru_cache(maxsize=CACHED_RESULTS)
 def analyze(values: ResultValues) -> Analysis:
-    """Analyze a result."""
-    observations = Observations.from_ranks(values.ranks, values.read)
-    lengths = len(values.ranks.axes.lengths)
-    buckets = []
-    for index in range(lengths if lengths > 1 else 0):
-        bucket = observations.select(observations.lengths == index)
-        buckets.append(_analyze_group(values, bucket, index))
-    return Analysis(_analyze_group(values, observations, None), tuple(buckets))
+    """Analyze a result, whose groups are analyzed when they are asked for."""
+    return Analysis(values)
 
 
 def load_group(values: ResultValues, index: int) -> GroupAnalysis:
     """Analyze all queries of a result (index 0), or a length bucket (from 1)."""
-    return analyze(values).groups[index]
+    analysis = analyze(values)
+    return analysis.lengths[index - 1] if index else analysis.overall
 
 
 def analyze_places(values: ResultValues) -> GroupAnalysis | None:
@@ -328,13 +338,13 @@ def estimate_chance_band(observations: Observations) -> Floats:
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
     """Return mean nDCG@10 of each position bin; None where it is empty."""
-    weights = observations.row_weights
-    means = []
-    for position in range(observations.bins):
-        rows = observations.query[observations.position == position]
-        shares = weights[rows] / max(weights[rows].sum(), 1e-9)
-        means.append(estimate_mean(observations.gains[rows], observations.clusters[rows], shares))
-    return means
+    rows = observations.query
+    position = observations.position
+    weights = observations.row_weights[rows]
+    totals = np.bincount(position, weights, observations.bins)
+    shares = weights / totals[position]
+    gains = observations.gains[rows]
+    return estimate_means(gains, observations.clusters[rows], shares, position, observations.bins)
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:

@@ -235,16 +235,23 @@ def decide_result(
     Those on all questions are the headline, at 95%. The k lengths with an estimate are a family:
     their intervals hold at the same time, each at 1 - 0.05 / k.
     """
-    by_margin = values.computed.setdefault("findings", {})
-    if margin not in by_margin:
-        analysis = analyze(values)
-        levels = (LEVEL, *[level_of_lengths(analysis)] * len(analysis.lengths))
-        groups = zip(analysis.groups, levels, strict=True)
-        by_margin[margin] = tuple(
-            decide(group, margin, level, partial(load_group, values, index))
-            for index, (group, level) in enumerate(groups)
-        )
-    findings: tuple[GroupFindings, ...] = by_margin[margin]
+    lengths = len(values.ranks.axes.lengths)
+    indices = range(1 + lengths if lengths > 1 else 1)
+    return tuple(decide_group(values, index, margin) for index in indices)
+
+
+def decide_group(
+    values: ResultValues, index: int, margin: float = DEFAULT_MARGINS.position_effect
+) -> GroupFindings:
+    """Return the findings on all questions of a result (index 0), or on a length bucket (from 1),
+    as `decide_result` does.
+    """
+    decided = values.computed.setdefault("findings", {})
+    if (margin, index) not in decided:
+        level = level_of_lengths(analyze(values)) if index else LEVEL
+        load = partial(load_group, values, index)
+        decided[margin, index] = decide(load(), margin, level, load)
+    findings: GroupFindings = decided[margin, index]
     return findings
 
 

@@ -32,8 +32,11 @@ def estimate_difference(
     if not len(differences):
         return None
     weights = np.full(len(differences), 1 / len(differences)) if shares is None else shares
-    mean, _, _, variance, degrees = linearize(differences, clusters, weights)
-    return student_difference(mean, variance**0.5, degrees) if degrees else None
+    lines = linearize(differences, clusters, weights)
+    degrees = float(lines.degrees[0])
+    if not degrees:
+        return None
+    return student_difference(float(lines.means[0]), float(lines.variances[0]) ** 0.5, degrees)
 
 
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:

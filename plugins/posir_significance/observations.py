@@ -102,8 +102,9 @@ class Observations:
         """Return the observations in bins of `size` consecutive ones; a query in two of them is
         counted once.
         """
-        query, position = np.unique(np.stack([self.query, self.position // size]), axis=1)
-        return replace(self, query=query, position=position, bins=self.bins // size)
+        bins = self.bins // size
+        query, position = np.divmod(np.unique(self.query * bins + self.position // size), bins)
+        return replace(self, query=query, position=position, bins=bins)
 
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
@@ -111,18 +112,13 @@ class Observations:
         documents.
         """
         columns = ranks.columns
-        bins_of_cells = [bins for _, bins in ranks.cell_keys]
-        table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
-        for cell, bins in enumerate(bins_of_cells):
-            table[cell, : len(bins)] = bins
-        places = table[columns.cells]
-        query, member = np.nonzero(places >= 0)
+        query, position = ranks.memberships
         return cls(
             gains=columns.gains,
             lengths=ranks.cell_lengths[columns.cells],
             clusters=columns.clusters,
             query=query,
-            position=places[query, member],
+            position=position,
             bins=len(ranks.axes.positions),
             thirds=columns.thirds,
             twelfths=columns.twelfths,

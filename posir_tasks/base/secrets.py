@@ -30,30 +30,22 @@ MIN_LENGTH = 4
 MIN_FRAGMENT = 8
 #: What servers without keys are given instead of one.
 PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "true", "false"})
-#: Secrets that nobody has stated, by their form. The group is what is hidden.
-FORMS = re.compile(
+#: Secrets that nobody has stated, by their form: what each has, so that most texts are not
+#: searched, and its pattern, in which the group is what is hidden.
+FORMS = (
     # The user in an address, with or without a password.
-    r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"
-    r"|\bbearer\s+(?P<bearer>(?=\S*\d)[\w.~+/=-]{8,})"
-    r"|\bauthorization[\"']?\s*[:=]\s*[\"']?(?P<header>(?:\w+\s+)?[\w.~+/=-]{8,})"
-    r"|[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=(?P<field>[^&#\s'\"<>]+)"
-    r"|\b(?P<hub>hf_[a-z0-9]{16,})"
-    r"|\b(?P<key>sk-(?=[\w-]*\d)[\w-]{16,})",
-    re.IGNORECASE,
-)
-#: What each of the forms has, so that most texts are not searched.
-MARKS = (
-    "//",
-    "bearer",
-    "authorization",
-    "hf_",
-    "sk-",
-    "key=",
-    "token=",
-    "password=",
-    "secret=",
-    "signature=",
-    "sig=",
+    (("//",), r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"),
+    (("bearer",), r"\bbearer\s+(?P<bearer>(?=\S*\d)[\w.~+/=-]{8,})"),
+    (
+        ("authorization",),
+        r"\bauthorization[\"']?\s*[:=]\s*[\"']?(?P<header>(?:\w+\s+)?[\w.~+/=-]{8,})",
+    ),
+    (
+        ("key=", "token=", "password=", "secret=", "signature=", "sig="),
+        r"[?&](?:[\w-]*(?:key|token|password|secret|signature)|sig)=(?P<field>[^&#\s'\"<>]+)",
+    ),
+    (("hf_",), r"\b(?P<hub>hf_[a-z0-9]{16,})"),
+    (("sk-",), r"\b(?P<key>sk-(?=[\w-]*\d)[\w-]{16,})"),
 )
 #: The end of an escape such as `\\x00`, after which a word may begin.
 ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"  # noqa: E501
@@ -99,8 +91,9 @@ def redact(text: str) -> str:
     """
     redacted = redact_collected(text)
     lowered = redacted.lower()
-    if any(mark in lowered for mark in MARKS):
-        redacted = FORMS.sub(_hide_form, redacted)
+    found = [pattern for marks, pattern in FORMS if any(mark in lowered for mark in marks)]
+    if found:
+        redacted = re.sub("|".join(found), _hide_form, redacted, flags=re.IGNORECASE)
     return redacted
 
 

@@ -323,10 +323,30 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
 
 
-def _check_values(
+def _check_values(value: object, name: object, nan_prefix: str | None) -> None:
+    """Raise GateError for a value that is nested too deeply or a number that is not allowed."""
+    level: list[Any] = [[value]]
+    # Most documents have no such value, which is seen without the path of each.
+    for _ in range(MAX_DEPTH):
+        items = [
+            item
+            for part in level
+            for item in (part.values() if type(part) is dict else part)
+            if type(item) is not str
+        ]
+        numbers = [item for item in items if type(item) is int or type(item) is float]
+        # Neither a NaN nor an infinite number is between.
+        if not all(-MAX_INTEGER <= number <= MAX_INTEGER for number in numbers):
+            break
+        level = [item for item in items if type(item) is list or type(item) is dict]
+        if not level:
+            return
+    _refuse_values(value, name, nan_prefix)
+
+
+def _refuse_values(
     value: object, name: object, nan_prefix: str | None, path: tuple[object, ...] = ()
 ) -> None:
-    """Raise GateError for a value that is nested too deeply or a number that is not allowed."""
     items: Iterable[tuple[object, object]] = ((path[-1] if path else "", value),)
     if isinstance(value, dict | list):
         if len(path) > MAX_DEPTH:
@@ -345,7 +365,7 @@ def _check_values(
                 error.is_not_finite = True
                 raise error
         elif isinstance(item, dict | list):
-            _check_values(item, name, nan_prefix, (*path, key))
+            _refuse_values(item, name, nan_prefix, (*path, key))
         elif isinstance(item, int) and abs(item) > MAX_INTEGER:
             raise GateError(name, f"{_format_path(path, key)}an integer beyond 64 bits")
 

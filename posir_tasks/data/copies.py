@@ -172,9 +172,11 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     """Count the questions whose text is asked of several documents; a question with several places
     is one.
     """
+    evidence = data.evidence
+    questions = zip(evidence.query_ids, data.queries["text"][:], evidence.document_ids, strict=True)
     pairs = [
         (text, document)
-        for name, text, document, _ in data.list_questions()
+        for name, text, document in questions
         if name not in data.places and name not in data.unsuited
     ]
     counted = count_repeated_texts(pairs, data.corpus)

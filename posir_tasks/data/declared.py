@@ -32,6 +32,22 @@ ABOUT_QUERIES = 42_000
 #: data that was read.
 NOT_PINNED = "not pinned"
 ENGLISH = (PIVOT.code,)
+POSIR = """@misc{zeng2026posir,
+  title = {PosIR: Position-Aware Heterogeneous Information Retrieval Benchmark},
+  author = {Ziyang Zeng and Dun Zhang and Yu Yan and Xu Sun and Yudong Zhou and Yuqing Yang},
+  year = {2026},
+  eprint = {2601.08363},
+  archiveprefix = {arXiv},
+}"""
+POSQ = """@inproceedings{zeng2025posq,
+  title = {An Empirical Study of Position Bias in Modern Information Retrieval},
+  author = {Ziyang Zeng and Dun Zhang and Jiacheng Li and Panxiang Zou and Yudong Zhou and Yuqing
+    Yang},
+  booktitle = {Findings of the Association for Computational Linguistics: EMNLP 2025},
+  year = {2025},
+  eprint = {2505.13950},
+  archiveprefix = {arXiv},
+}"""
 
 
 @dataclass(frozen=True)
@@ -108,7 +124,52 @@ def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
     return {code: (code,) for code in codes}
 
 
+@dataclass(frozen=True)
+class DeclaredBenchmark:
+    """A benchmark of mteb, without its tasks."""
+
+    name: str
+    description: str
+    arxiv: str
+    """Id of the paper."""
+    citation: str
+    """BibTeX."""
+
+
+BENCHMARKS = (
+    DeclaredBenchmark(
+        "PosIR",
+        "Ten languages, 31 domains: does a model find evidence at any position? The paper's main "
+        "table.",
+        "2601.08363",
+        POSIR,
+    ),
+    DeclaredBenchmark(
+        "PosIR(cross-lingual)",
+        "PosIR's queries in eight languages against the English corpus.",
+        "2601.08363",
+        POSIR,
+    ),
+    DeclaredBenchmark(
+        "PosIR(nano)",
+        "Samples of PosIR in ten languages, of minutes each: start to end as of the complete "
+        "tasks, and not their scores.",
+        "2601.08363",
+        POSIR,
+    ),
+    DeclaredBenchmark(
+        "PosQ",
+        "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage.",
+        "2505.13950",
+        POSQ,
+    ),
+)
 MINI = DeclaredTask("PosIR-Mini", "posir/PosIR-Mini", "1", documents=72, questions=720)
+MINI_DESCRIPTION = (
+    "A small position-aware retrieval set that ships inside the package `posir`: 72 documents "
+    "about invented things of six kinds, easy to confuse, and 720 questions with exact spans, "
+    "spread evenly over positions and lengths."
+)
 SQUAD = DeclaredTask(
     "SQuAD-PosQ",
     "rajpurkar/squad_v2",
@@ -195,11 +256,12 @@ NATURAL_QUESTIONS = DeclaredTask(
     NOT_PINNED,
     dict.fromkeys((PARAGRAPHS, OTHERS), ENGLISH),
 )
-
+#: The datasets of PosQ, complete and as samples.
+POSQ_DATASETS = (SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY)
 BUILTIN = (
     *(declare_posir(language, language) for language in LANGUAGES),
     *(declare_posir(language, PIVOT) for language in LANGUAGES if language != PIVOT),
-    *(SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY, MINI),
+    *(*POSQ_DATASETS, MINI),
     *map(declare_nano, LANGUAGES),
     *(TYDI, MIRACL, REPLIQA, NATURAL_QUESTIONS),
 )

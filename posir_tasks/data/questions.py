@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import logging
 import unicodedata
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -409,10 +409,11 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     """Return ids that several questions have, as files of two languages may, with a warning."""
+    counts = Counter(question.id for passage in passages for question in passage.questions)
     contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
     for passage in passages:
         for question in passage.questions:
-            if question.id:
+            if question.id and counts[question.id] > 1:
                 contents[question.id].add(
                     (passage.id or passage.text, question.text, question.answer)
                 )

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import cache_folder
-from posir_tasks.data.declared import MINI
+from posir_tasks.data.declared import MINI, MINI_DESCRIPTION
 from posir_tasks.text.languages import check_code
 from posir_tasks.values.result_schema import SPLIT
 
@@ -127,11 +127,7 @@ def check_name_and_languages(metadata: TaskMetadata) -> None:
 
 MINI_METADATA = build_metadata(
     **MINI.fields(),
-    description=(
-        "A small position-aware retrieval set that ships inside the package `posir`: 72 "
-        "documents about invented things of six kinds, easy to confuse, and 720 questions with "
-        "exact spans, spread evenly over positions and lengths."
-    ),
+    description=MINI_DESCRIPTION,
     reference="https://pypi.org/project/posir/",
     date=("2026-11-20", "2026-11-20"),
     domains=["Fiction", "Written", "Constructed"],

@@ -62,7 +62,7 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
     return {task.metadata.name: task for task in builtin_task_classes()}
 
 
-def _read_language(name: str) -> Language | None:
+def read_language(name: str) -> Language | None:
     """Return the language in the name of a task of any language; None if the name is no such
     name.
     """
@@ -79,7 +79,7 @@ def find_language_task(name: str) -> type[PosirTask] | None:
     """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the
     name is no such name.
     """
-    language = _read_language(name)
+    language = read_language(name)
     if language is None:
         return None
     from posir_tasks.data.declared import SUFFIX
@@ -131,7 +131,7 @@ def refuse_missing(data: str) -> None:
     if path.exists() or is_hub_name(data):
         return
     tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]
-    if tasks and (data in tasks or _read_language(data) or _is_of_mteb(data)):
+    if tasks and (data in tasks or read_language(data) or _is_of_mteb(data)):
         return
     what = "file or folder" if not tasks else "file, folder or task"
     near = suggest_name(path.name, [*(entry.name for entry in path.parent.glob("*")), *tasks])
@@ -345,40 +345,23 @@ def build_benchmarks() -> list[Benchmark]:
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks
 
-    from posir_tasks.data.declared import BUILTIN
+    from posir_tasks.data.declared import BENCHMARKS, BUILTIN
     from posir_tasks.tasks.base import BenchmarkTasks, PositionTask
-    from posir_tasks.tasks.posir import POSIR
-    from posir_tasks.tasks.posq import POSQ
 
-    main = (
-        "Ten languages, 31 domains: does a model find evidence at any position? The paper's main "
-        "table."
-    )
-    crossed = "PosIR's queries in eight languages against the English corpus."
-    posq = "SQuAD-PosQ and FineWeb-PosQ: questions by the position of their answer in a passage."
-    nano = (
-        "Samples of PosIR in ten languages, of minutes each: start to end as of the complete "
-        "tasks, and not their scores."
-    )
     benchmarks = []
-    for name, description, arxiv, citation in (
-        ("PosIR", main, "2601.08363", POSIR),
-        ("PosIR(cross-lingual)", crossed, "2601.08363", POSIR),
-        ("PosIR(nano)", nano, "2601.08363", POSIR),
-        ("PosQ", posq, "2505.13950", POSQ),
-    ):
+    for declared in BENCHMARKS:
+        name = declared.name
         instances = get_tasks([task.name for task in BUILTIN if task.benchmark == name])
         group = BenchmarkTasks(name, [task for task in instances if isinstance(task, PositionTask)])
         for task in group.tasks:
             task.benchmark = group
-        reference = f"https://arxiv.org/abs/{arxiv}"
         benchmarks.append(
             Benchmark(
                 name,
                 tasks=instances,
-                description=description,
-                reference=reference,
-                citation=citation,
+                description=declared.description,
+                reference=f"https://arxiv.org/abs/{declared.arxiv}",
+                citation=declared.citation,
             )
         )
     return benchmarks

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 from posir_tasks.base.errors import hide_tracebacks
 from posir_tasks.data import mini
 from posir_tasks.data.data import PositionData
-from posir_tasks.data.declared import REPO_ID, REVISION, declare_posir
+from posir_tasks.data.declared import POSIR, REPO_ID, REVISION, declare_posir
 from posir_tasks.data.posir import SubsetKey, list_domains, list_present_files, read_domain
 from posir_tasks.data.repository import (
     LOCAL,
@@ -28,14 +28,6 @@ from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
-
-POSIR = """@misc{zeng2026posir,
-  title = {PosIR: Position-Aware Heterogeneous Information Retrieval Benchmark},
-  author = {Ziyang Zeng and Dun Zhang and Yu Yan and Xu Sun and Yudong Zhou and Yuqing Yang},
-  year = {2026},
-  eprint = {2601.08363},
-  archiveprefix = {arXiv},
-}"""
 
 
 class PosirTask(PositionTask):

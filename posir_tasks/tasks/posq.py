@@ -9,6 +9,7 @@ from posir_tasks.data.declared import (
     FINEWEB_RAW,
     FINEWEB_RAW_TINY,
     FINEWEB_TINY,
+    POSQ,
     SQUAD,
     SQUAD_TINY,
     DeclaredTask,
@@ -36,16 +37,6 @@ from posir_tasks.data.repository import (
 from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
-
-POSQ = """@inproceedings{zeng2025posq,
-  title = {An Empirical Study of Position Bias in Modern Information Retrieval},
-  author = {Ziyang Zeng and Dun Zhang and Jiacheng Li and Panxiang Zou and Yudong Zhou and Yuqing
-    Yang},
-  booktitle = {Findings of the Association for Computational Linguistics: EMNLP 2025},
-  year = {2025},
-  eprint = {2505.13950},
-  archiveprefix = {arXiv},
-}"""
 
 #: Fields of the metadata that both datasets share.
 SHARED_FIELDS: dict[str, Any] = {

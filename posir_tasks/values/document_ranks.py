@@ -327,6 +327,19 @@ class DocumentRanks:
         return np.array([length for length, _ in self.cell_keys], np.int64)
 
     @cached_property
+    def memberships(self) -> tuple[Integers, Integers]:
+        """The rows of the queries and their position bins, each of shape (m,): a query on a shared
+        boundary has two.
+        """
+        bins_of_cells = [bins for _, bins in self.cell_keys]
+        table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
+        for cell, bins in enumerate(bins_of_cells):
+            table[cell, : len(bins)] = bins
+        places = table[self.columns.cells]
+        query, member = np.nonzero(places >= 0)
+        return query, places[query, member]
+
+    @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of these ranks."""
         lengths = len(self.axes.lengths)

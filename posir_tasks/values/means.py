@@ -6,7 +6,8 @@ this module is imported where a mean is estimated.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy.special import ndtri, stdtrit
@@ -26,6 +27,8 @@ MAX_TRIALS = 2.0
 #: either, and from twice as many on alone, clusters say how alike their queries are; below, so many
 #: with queries all alike are added. Chosen by the coverage of intervals (docs/measured.md).
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
+#: Replaces a sum of 0, so that nothing is divided by 0.
+TINY = 1e-12
 
 
 @dataclass(frozen=True)
@@ -77,68 +80,131 @@ def estimate_mean(
     if not len(gains):
         return None
     shares = np.full(len(gains), 1 / len(gains)) if weights is None else weights
-    mean, bound, single, variance, degrees = linearize(gains, clusters, shares, strata)
-    mean = min(max(mean, 0.0), 1.0)
-    if not degrees:
-        return MeanEstimate(mean, None, single**0.5)
-    expected = max(_expect_variance(gains, clusters, shares, bound), variance)
-    rarer = min(mean, 1 - mean) + 0.5 / len(gains)
-    known = max(rarer / RARE, rarer * bound / expected / FEW_EVENTS)
-    widened = variance + min(max(2 - known, 0.0), 1.0) * (expected - variance)
-    trials = min(bound / widened, max_trials / float(shares @ shares))
-    estimate = MeanEstimate(mean, None, widened**0.5, variance / single, degrees, trials)
-    return replace(estimate, interval=estimate.interval_at(LEVEL))
+    groups = np.zeros(len(gains), np.int64)
+    return estimate_means(gains, clusters, shares, groups, 1, strata, max_trials)[0]
+
+
+def estimate_means(
+    gains: Floats,
+    clusters: Integers,
+    shares: Floats,
+    groups: Integers,
+    size: int,
+    strata: Integers | None = None,
+    max_trials: float = MAX_TRIALS,
+) -> list[MeanEstimate | None]:
+    """Estimate the mean of each of `size` groups of queries as `estimate_mean` does.
+
+    `groups` is the group of each query, shape (n,); `shares` are weights that sum to 1 in a group.
+    """
+    lines = linearize(gains, clusters, shares, strata, groups, size)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        means = np.minimum(np.maximum(lines.means, 0.0), 1.0)
+        expected = np.maximum(_expect_variance(gains, shares, groups, lines), lines.variances)
+        rarer = np.minimum(means, 1 - means) + 0.5 / lines.counts
+        known = np.maximum(rarer / RARE, rarer * lines.bounds / expected / FEW_EVENTS)
+        missing = expected - lines.variances
+        widened = lines.variances + np.minimum(np.maximum(2 - known, 0.0), 1.0) * missing
+        limits = max_trials / np.bincount(groups, shares**2, size)
+        trials = np.minimum(lines.bounds / widened, limits)
+        designs = lines.variances / lines.singles
+        quantiles = stdtrit(lines.degrees, (1 + LEVEL) / 2)
+        lows, highs = bound_wilson(means, trials, quantiles)
+    estimates: list[MeanEstimate | None] = [None] * size
+    for group in np.flatnonzero(lines.counts).tolist():
+        mean = float(means[group])
+        if not lines.degrees[group]:
+            estimates[group] = MeanEstimate(mean, None, float(lines.singles[group]) ** 0.5)
+            continue
+        estimates[group] = MeanEstimate(
+            mean,
+            (float(lows[group]), float(highs[group])),
+            float(widened[group]) ** 0.5,
+            float(designs[group]),
+            float(lines.degrees[group]),
+            float(trials[group]),
+        )
+    return estimates
+
+
+class Linearization(NamedTuple):
+    """The means of G groups of queries, and their properties, each of shape (G,)."""
+
+    means: Floats
+    counts: Integers
+    """Number of queries."""
+    bounds: Floats
+    """The largest variance of a single query, that of the Bernoulli distribution with the mean of
+    absolute values.
+    """
+    singles: Floats
+    """Variance of the mean if queries are independent."""
+    variances: Floats
+    """Variance of the mean for new clusters."""
+    degrees: Floats
+    """Degrees of freedom of that; 0 with fewer than two clusters."""
+    cells: Integers
+    """The group and the cluster of each query as one number, shape (n,)."""
+    sizes: Floats
+    """Weight of each cluster in a group, shape (G, C)."""
 
 
 def linearize(
-    values: Floats, clusters: Integers, shares: Floats, strata: Integers | None = None
-) -> tuple[float, float, float, float, float]:
-    """Return a mean, and four properties of it.
-
-    The largest variance of a single query, that of the Bernoulli distribution with the mean of
-    absolute values; the variance of the mean if queries are independent, and for new clusters;
-    degrees of freedom of that, 0 with fewer than two clusters.
-    """
-    count, mean = len(values), float(shares @ values)
-    centers = (
-        mean
-        if strata is None
-        else (np.bincount(strata, weights=values) / np.maximum(np.bincount(strata), 1))[strata]
-    )
+    values: Floats,
+    clusters: Integers,
+    shares: Floats,
+    strata: Integers | None = None,
+    groups: Integers | None = None,
+    size: int = 1,
+) -> Linearization:
+    """Return the means of groups of queries, by default of one of all, with their variances."""
+    if groups is None:
+        groups = np.zeros(len(values), np.int64)
+    counts = np.bincount(groups, minlength=size)
+    means = np.bincount(groups, shares * values, size)
+    centers = means[groups]
+    if strata is not None:
+        of_strata = np.bincount(strata, values) / np.maximum(np.bincount(strata), 1)
+        centers = of_strata[strata]
     residuals = shares * (values - centers)
     # One pseudo-query of maximal variance keeps the error positive where all queries score the
     # same.
-    level = (count * float(shares @ np.abs(values)) + 0.5) / (count + 1)
-    bound = level * (1 - level)
-    pseudo = bound * float(shares.max()) ** 2
-    single = float(residuals @ residuals) + pseudo
-    sizes = np.bincount(clusters, weights=shares)
-    used = int((sizes > 0).sum())
-    if used < 2:
-        return mean, bound, single, single, 0.0
-    sums = np.bincount(clusters, weights=residuals)
-    variance = used / (used - 1) * float(sums @ sums) + pseudo
-    return mean, bound, single, variance, max(1 / float(sizes @ sizes) - 1, 1.0)
+    levels = (counts * np.bincount(groups, shares * np.abs(values), size) + 0.5) / (counts + 1)
+    bounds = levels * (1 - levels)
+    largest = np.zeros(size)
+    np.maximum.at(largest, groups, shares)
+    pseudo = bounds * largest**2
+    singles = np.bincount(groups, residuals**2, size) + pseudo
+    width = int(clusters.max(initial=0)) + 1
+    cells = groups * width + clusters
+    sizes = np.bincount(cells, shares, size * width).reshape(size, width)
+    sums = np.bincount(cells, residuals, size * width).reshape(size, width)
+    used = np.count_nonzero(sizes, axis=1)
+    has_clusters = used > 1
+    factors = used / np.maximum(used - 1, 1)
+    variances = np.where(has_clusters, factors * (sums**2).sum(axis=1) + pseudo, singles)
+    effective = 1 / np.maximum((sizes**2).sum(axis=1), TINY)
+    degrees = np.where(has_clusters, np.maximum(effective - 1, 1.0), 0.0)
+    return Linearization(means, counts, bounds, singles, variances, degrees, cells, sizes)
 
 
-def _expect_variance(gains: Floats, clusters: Integers, shares: Floats, bound: float) -> float:
-    """Return the variance of a mean if queries of all clusters are as alike as those of the
-    clusters with the rarer outcome.
+def _expect_variance(
+    gains: Floats, shares: Floats, groups: Integers, lines: Linearization
+) -> Floats:
+    """Return the variance of means if queries of all clusters are as alike as those of the clusters
+    with the rarer outcome.
 
     Near 0 or 1 a few clusters have all failures, or all successes; if they are small, large ones
     seem to have no variance. How alike queries are is the part of a cluster that fails with a
     query; where nothing fails it is 1, and a cluster one trial.
     """
-    sizes = np.bincount(clusters, weights=shares)
-    rarer = np.bincount(clusters, weights=shares * (1 - gains if shares @ gains >= 0.5 else gains))
-    number = np.count_nonzero(rarer)
-    alike = float(rarer @ rarer) / float(sizes @ rarer) if number else 1.0
-    return (
-        bound
-        * float(sizes @ sizes)
-        * (number * alike + ALIKE_DOCUMENTS)
-        / (number + ALIKE_DOCUMENTS)
-    )
+    sizes = lines.sizes
+    outcomes = np.where(lines.means[groups] >= 0.5, 1 - gains, gains)
+    rarer = np.bincount(lines.cells, shares * outcomes, sizes.size).reshape(sizes.shape)
+    numbers = np.count_nonzero(rarer, axis=1)
+    alike = np.where(numbers, (rarer**2).sum(axis=1) / (sizes * rarer).sum(axis=1), 1.0)
+    effective: Floats = lines.bounds * (sizes**2).sum(axis=1)
+    return effective * (numbers * alike + ALIKE_DOCUMENTS) / (numbers + ALIKE_DOCUMENTS)
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
@@ -149,8 +215,17 @@ def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval
     and has a positive width even where all queries score the same. `quantile` is the two-sided one
     of the standardized mean, `trials` the effective number of Bernoulli trials, above 0.
     """
-    square = quantile**2 / trials
-    center = (mean + square / 2) / (1 + square)
-    half = np.sqrt(square * mean * (1 - mean) + square**2 / 4) / (1 + square)
+    low, high = bound_wilson(mean, trials, quantile)
+    return float(low), float(high)
+
+
+def bound_wilson(
+    means: Floats | float, trials: Floats | float, quantiles: Floats | float
+) -> tuple[Floats, Floats]:
+    """Return the lower and the upper ends of Wilson's score intervals of means."""
+    squares = quantiles**2 / trials
+    centers = (means + squares / 2) / (1 + squares)
+    halves = np.sqrt(squares * means * (1 - means) + squares**2 / 4) / (1 + squares)
     # A mean of 0 or 1 is an end of its interval; rounding errors must not push the end past it.
-    return float(np.clip(center - half, 0, mean)), float(np.clip(center + half, mean, 1))
+    lows = np.minimum(np.maximum(centers - halves, 0.0), means)
+    return lows, np.minimum(np.maximum(centers + halves, means), 1.0)

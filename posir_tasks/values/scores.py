@@ -165,6 +165,25 @@ class ResultValues:
             for index in range(lengths):
                 yield QueryGroup(self, length=index)
 
+    def estimate_bins(self, gain: Floats) -> list[Estimate | None]:
+        """Return the mean gain of each position bin, over all lengths, as `QueryGroup.estimate`
+        does; computed once for all bins.
+        """
+        from posir_tasks.values.means import estimate_means
+
+        by_gain = self.computed.setdefault("bins", {})
+        key = gain.tobytes()
+        if key not in by_gain:
+            columns = self.ranks.columns
+            query, position = self.ranks.memberships
+            size = len(self.profile.positions)
+            shares = 1 / np.bincount(position, minlength=size)[position]
+            gains = gain[columns.ranks[query]]
+            means = estimate_means(gains, columns.clusters[query], shares, position, size)
+            by_gain[key] = [mean and Estimate(mean.value, mean.interval) for mean in means]
+        estimates: list[Estimate | None] = by_gain[key]
+        return estimates
+
     def bins(self) -> Iterator[QueryGroup]:
         """Yield the queries of each position bin, over all lengths."""
         for index in range(len(self.profile.positions)):
@@ -221,12 +240,14 @@ class QueryGroup:
         A query on a shared boundary belongs to both bins, and counts once in a group of several.
         """
         ranks = self.values.ranks
-        is_member = np.zeros(len(ranks.cell_keys), np.bool_)
-        for cell, (length, bins) in enumerate(ranks.cell_keys):
-            has_length = self.length in (None, length)
-            is_member[cell] = has_length and (self.position is None or self.position in bins)
-        rows: Integers = np.flatnonzero(is_member[ranks.columns.cells])
-        return rows
+        lengths = ranks.cell_lengths[ranks.columns.cells]
+        if self.position is None:
+            rows = np.arange(len(lengths))
+        else:
+            query, position = ranks.memberships
+            rows = query[position == self.position]
+        selected: Integers = rows if self.length is None else rows[lengths[rows] == self.length]
+        return selected
 
     def mean(self, gain: Floats) -> float | None:
         """Return the mean gain over the queries; None without queries.
@@ -244,6 +265,8 @@ class QueryGroup:
         Questions about one document are not independent: documents are the clusters. Near 0 and 1
         the interval is Wilson's. There is none with fewer than two documents.
         """
+        if self.position is not None and self.length is None:
+            return self.values.estimate_bins(gain)[self.position]
         # SciPy takes long to import.
         from posir_tasks.values.means import estimate_mean
 

@@ -228,10 +228,10 @@ def exclude_results(
         if identity and identity.problem:
             message = f"{record.model.name} {identity.problem}"
             yield _remove(records, file, message, "name")
-    registered = MODEL_REGISTRY.resolve()
     keys = {file: (record.model.id, record.task) for file, record in records.items()}
     for same in find_duplicates(keys):
         right = []
+        registered = MODEL_REGISTRY.resolve()
         for file in same:
             name, revision = records[file].model.key
             identity = identities.get((name, revision))

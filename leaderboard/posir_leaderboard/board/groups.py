@@ -7,6 +7,17 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from posir_leaderboard.board.records import BoardRecord
+from posir_tasks.data.declared import (
+    BENCHMARKS,
+    BUILTIN,
+    MINI,
+    MINI_DESCRIPTION,
+    POSQ_DATASETS,
+    declare_nano,
+    declare_posir,
+)
+from posir_tasks.tasks.catalog import read_language
+from posir_tasks.text.languages import LANGUAGES, PIVOT
 
 
 class Dimension(StrEnum):
@@ -40,38 +51,34 @@ class Group:
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
     """Return PosIR's benchmarks, with those of the tasks that are of further languages, and
-    PosIR-Mini; imports mteb.
+    PosIR-Mini.
     """
-    from posir_tasks.tasks.catalog import build_benchmarks, find_language_task
-    from posir_tasks.tasks.nano import NANO, NanoTask
-    from posir_tasks.tasks.posir import CROSS_LINGUAL, MONOLINGUAL, PosIRMini
-    from posir_tasks.tasks.posq import POSQ_TASKS
-
-    others = [task for name in sorted(tasks) if (task := find_language_task(name))]
+    others = [language for name in sorted(tasks) if (language := read_language(name))]
     languages: dict[str, str] = {}
     pairs: dict[str, str] = {}
     samples: dict[str, str] = {}
-    for task in (*MONOLINGUAL.values(), *CROSS_LINGUAL.values(), *NANO.values(), *others):
-        name = task.metadata.name
-        language = task.language.name
-        if issubclass(task, NanoTask):
-            samples[name] = language
-        elif task.corpus_language.name == language:
-            languages[name] = language
-        else:
-            pairs[name] = f"{language} → {task.corpus_language.name}"
-    datasets = {task.metadata.name: task.metadata.name for task in POSQ_TASKS}
+    for language in dict.fromkeys((*LANGUAGES, *others)):
+        of_language = [
+            (languages, declare_posir(language, language), language.name),
+            (samples, declare_nano(language), language.name),
+        ]
+        if language != PIVOT:
+            label = f"{language.name} → {PIVOT.name}"
+            of_language.append((pairs, declare_posir(language, PIVOT), label))
+        for labels, task, label in of_language:
+            if task in BUILTIN or task.name in tasks:
+                labels[task.name] = label
+    datasets = {task.name: task.name for task in POSQ_DATASETS}
     dimensions = (Dimension.LANGUAGE, Dimension.PAIR, Dimension.LANGUAGE, Dimension.DATASET)
-    labels = (languages, pairs, samples, datasets)
     groups = []
-    for benchmark, dimension, of_task in zip(build_benchmarks(), dimensions, labels, strict=True):
-        members = {task.metadata.name for task in benchmark.tasks}
-        averaged = tuple(name for name in of_task if name in members)
-        description = str(benchmark.description)
-        groups.append(Group(benchmark.name, dimension, description, of_task, averaged))
-    mini = PosIRMini.metadata
-    label = {mini.name: mini.name}
-    return [*groups, Group(mini.name, Dimension.DATASET, str(mini.description), label)]
+    for benchmark, dimension, labels in zip(
+        BENCHMARKS, dimensions, (languages, pairs, samples, datasets), strict=True
+    ):
+        members = {task.name for task in BUILTIN if task.benchmark == benchmark.name}
+        averaged = tuple(name for name in labels if name in members)
+        groups.append(Group(benchmark.name, dimension, benchmark.description, labels, averaged))
+    mini = Group(MINI.name, Dimension.DATASET, MINI_DESCRIPTION, {MINI.name: MINI.name})
+    return [*groups, mini]
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:

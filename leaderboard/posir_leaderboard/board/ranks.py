@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial.distance import cdist
 from scipy.special import stdtrit
 
 from posir_significance.decision import DEFAULT_MARGINS
@@ -148,6 +147,9 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
     """Compare models pairwise, as `estimate_difference` does: C / (C - 1) sum (d_1 - d_2)^2 over
     clusters.
     """
+    # Takes long to import, and what scores one result does not need it.
+    from scipy.spatial.distance import cdist
+
     shape = (len(means), len(means))
     values = np.full(shape, np.nan)
     errors = np.full(shape, np.nan)

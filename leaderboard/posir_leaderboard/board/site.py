@@ -36,11 +36,10 @@ from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
+from posir_tasks.data.declared import POSIR, POSQ
 from posir_tasks.display.figures import bundle_chart_library
 from posir_tasks.display.numbers import format_percent, format_points
 from posir_tasks.display.strip import draw_card, render_png
-from posir_tasks.tasks.posir import POSIR
-from posir_tasks.tasks.posq import POSQ
 
 #: The page's own scripts, in execution order.
 SCRIPTS = (

@@ -10,6 +10,8 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from pydantic_core import from_json
+
 from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.data.checks import iterate_rows
@@ -53,6 +55,8 @@ LINES = (
     "'start', or 'answer' alone; 'id' and 'document' may name question and document"
 )
 MALFORMED = "that are malformed"
+#: Bytes of a line that show its form.
+START = 4096
 
 
 def list_answers(row: Row) -> list[StatedAnswer]:
@@ -237,10 +241,24 @@ def is_squad_json(file: Path) -> bool:
     """
     with open_decompressed(file) as content:
         try:
-            first = parse_json(next(iterate_lines(content, file), b""), file)
+            line = next(iterate_lines(content, file), b"")
+            # The start of a long line mostly shows it.
+            return _has_articles(_read_start(line)) or _has_articles(parse_json(line, file))
         except GateError:
             return True
-    return not isinstance(first, dict) or "data" in first or "context" in first
+
+
+def _read_start(line: bytes) -> object:
+    """Read the members at the start of a line of JSON; none if it is not JSON in UTF-8."""
+    start = line[:START].decode(errors="ignore")
+    try:
+        return from_json(start, allow_partial="trailing-strings")
+    except ValueError:
+        return {}
+
+
+def _has_articles(value: object) -> bool:
+    return not isinstance(value, dict) or "data" in value or "context" in value
 
 
 def is_question_file(file: Path) -> bool:

@@ -7,9 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.stats import linregress, spearmanr
 
 from posir_significance.scores import SCORES, fit_trend
 from posir_tasks.values.profile import NDCG_AT_10, RANKS, mean_gain
@@ -142,3 +143,24 @@ def test_trends_are_those_of_the_scores_of_the_bins():
     }
     assert not any(key.endswith("p_value") for key in fit_trend(counts[:4]))
     assert (fit_trend(np.ones((5, 12), int)), fit_trend(counts[:1])) == ({"slope": 0.0}, {})
+
+
+@given(st.lists(st.sampled_from([None, 0, 1, 4, 11]), min_size=2, max_size=20))
+def test_trends_with_empty_bins_and_ties_are_those_of_scipy(ranks):
+    counts = np.zeros((len(ranks), 12), int)
+    for place, rank in enumerate(ranks):
+        if rank is not None:
+            counts[place, rank] = 3
+    filled = np.array([rank is not None for rank in ranks])
+    places = ((np.arange(len(ranks)) + 0.5) / len(ranks))[filled]
+    scores = mean_gain(counts, NDCG_AT_10)[filled]
+    assume(len(set(scores)) > 1)
+    trend = fit_trend(counts)
+    line = linregress(places, scores)
+    order = spearmanr(places, scores)
+    assert trend["slope"] == pytest.approx(line.slope)
+    assert trend["pearson"] == pytest.approx(line.rvalue)
+    assert trend["spearman"] == pytest.approx(order.statistic)
+    if len(scores) >= 5:
+        assert trend["slope_p_value"] == pytest.approx(line.pvalue, abs=1e-9)
+        assert trend["spearman_p_value"] == pytest.approx(order.pvalue, abs=1e-9)
