@@ -46,11 +46,7 @@ def test_the_navigation_has_every_page():
             str(tomllib.loads((ROOT / "zensical.toml").read_text())["project"]["nav"]),
         )
     )
-    files = [
-        file.relative_to(DOCS).as_posix()
-        for file in DOCS.rglob("*.md")
-        if "upstream" not in file.parts
-    ]
+    files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")]
     generated = {name for name in pages if name.startswith("reference/")}
     assert pages - generated == {name for name in files if not name.startswith("reference/")}
     commands = {f"posir-{command.name.replace(' ', '-')}" for command in declared_commands()}

@@ -1,4 +1,4 @@
-"""What docs/upstream has for mteb: a patch by which it knows tasks of other packages, and a task in
+"""What upstream has for mteb: a patch by which it knows tasks of other packages, and a task in
 a file of its own.
 """
 
@@ -19,7 +19,7 @@ from pytrec_eval import RelevanceEvaluator
 from posir_tasks.data.mini import read_mini
 from tests.support.commands import CLEAN, run_process
 
-UPSTREAM = Path(__file__).parents[2] / "docs" / "upstream"
+UPSTREAM = Path(__file__).parents[2] / "upstream"
 TASK = UPSTREAM / "posir_nano_retrieval.py"
 CODE = (
     "import mteb; print(mteb.__file__, mteb.get_task('PosIR-Mini').metadata.name, "
