@@ -1,5 +1,6 @@
 """The section of a model card that `posir submit --model-card` writes, and nothing else of it."""
 
+import re
 from collections.abc import Iterable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from posir_tasks.results import SubsetResult
 #: The lines around the section, which a renderer of Markdown does not show.
 BEGIN = b"<!-- posir: begin -->"
 END = b"<!-- posir: end -->"
+SECTION = re.compile(BEGIN + b".*?" + END, re.DOTALL)
 TITLE = "## Retrieval by position of the evidence"
 #: Keys of the scores that a card has.
 COLUMNS = ("ndcg_at_10", "position_effect", "unread_share", "position_effect_in_window", "state")
@@ -42,16 +44,12 @@ def write_section(card: Path, section: str) -> None:
         raise PosirError(
             f"--model-card {card}: cannot be read ({error.strerror}). Give a model's README.md."
         ) from error
-    before, begin, rest = content.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin and END not in content:
-        before += b"" if content.endswith(b"\n") or not content else b"\n"
-        before += b"\n"
-        after = b"\n"
-    elif not end or content.count(BEGIN) + content.count(END) > 2:
+    block = b"\n".join([BEGIN, section.encode(), END])
+    replaced, found = SECTION.subn(lambda _: block, content)
+    if found > 1 or {content.count(BEGIN), content.count(END)} != {found}:
         raise PosirError(
             f"{card}: must have {BEGIN.decode()} and {END.decode()} once each, in this order, or "
             "neither. Remove what is left of them."
         )
     with atomic_write(card) as beside:
-        beside.write_bytes(b"\n".join([before + BEGIN, section.encode(), END + after]))
+        beside.write_bytes(replaced if found else b"%b\n\n%b\n" % (content, block))
