@@ -70,8 +70,8 @@ release-check: wheel
 	awk '/^```bash$$/ { inside = 1; next } inside && /^```$$/ { exit } inside' README.md > $(RELEASE)/first-block
 	cd $(RELEASE)/reader && PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" bash -euxo pipefail ../first-block
 
-# The documentation site in site/, with the reference pages generated from the code. Broken links are errors.
-docs: $(VENV)/ready-to-test
+# The documentation site in site/, with the reference and the notebooks generated from the code. Broken links are errors.
+docs: $(VENV)/ready-for-docs
 	$(BIN)/python docs_site/reference.py
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/posir leaderboard build --results $$(mktemp -d) --output site/board
@@ -83,6 +83,10 @@ browser:
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install -q -c constraints.txt -e ".[demo]"
+	touch $@
+
+$(VENV)/ready-for-docs: $(VENV)/ready
+	$(BIN)/pip install -q -c constraints.txt -e ".[docs]"
 	touch $@
 
 $(VENV)/ready-to-test: $(VENV)/ready

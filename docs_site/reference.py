@@ -1,44 +1,121 @@
-"""Generates the reference pages of the documentation site from the code: commands, scores, and the
-Python package.
+"""Generates the reference pages of the documentation site from the code: commands, their JSON,
+scores, and the Python package; and the pages of the notebooks.
 
 Usage, in the folder that has docs: python docs_site/reference.py
 """
 
 import inspect
+import json
 import textwrap
+import typing
+from collections.abc import Callable, Iterator
+from enum import Enum
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
+
+import nbformat
+from json_schema import SCHEMAS, build_schema
+from notebooks import FOLDER as NOTEBOOKS
+from notebooks import render_notebook
 
 import posir
 from posir_report.columns import known_columns
-from posir_tasks.base.public import DECLARATION, describe_function
+from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
+from posir_tasks.base.settings_file import describe_settings
 from posir_tasks.command.commands import declared_commands, load_command
 from posir_tasks.command.help import describe_parameter
 from posir_tasks.command.options import list_own, list_shared
+from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
+DEFAULT = "default: "
+#: Words for the types of values.
+TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
 
-def render_commands() -> str:
-    """Render every command with its arguments and options as Markdown."""
-    parts = ["# Commands\n"]
-    for command in declared_commands():
-        target = load_command(command)
-        if hasattr(target, DECLARATION):
-            parts.append(render_command(command.name, target))
-    return "\n".join(parts)
+def name_page(command: str) -> str:
+    """Name the page of a command."""
+    return f"posir-{command.replace(' ', '-')}.md"
 
 
-def render_command(name: str, function: Any) -> str:
-    """Render a command: its text, and a table of its arguments and options."""
-    lines = [f"## `posir {name}`", ""]
+def render_index(commands: list[Command]) -> str:
+    """Render the list of all commands, under the headings of `posir --help`."""
+    lines = ["# Commands", ""]
+    panel = ""
+    for command in commands:
+        if command.panel != panel:
+            panel = command.panel
+            lines += ["", f"## {panel}", "", "| command | what it does |", "| --- | --- |"]
+        link = f"[`posir {command.name}`]({name_page(command.name)})"
+        lines.append(f"| {link} | {command.summary} |")
+    return "\n".join([*lines, ""])
+
+
+def render_command(name: str, function: Callable[..., Any]) -> str:
+    """Render a command: its text, and tables of its arguments and options."""
+    declaration = getattr(function, DECLARATION)
+    lines = [f"# posir {name}", ""]
     for part in describe_function(function).split("\n\n"):
-        lines += ["```bash", textwrap.dedent(part), "```", ""] if part[0] == " " else [part, ""]
-    lines += ["| argument or option | meaning | value |", "| --- | --- | --- |"]
-    for parameter in [*list_own(function), *list_shared(getattr(function, DECLARATION))]:
+        is_code = is_literal(part)
+        lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
+    own = list_own(function)
+    sections = {
+        "Arguments": [parameter for parameter in own if parameter.is_argument],
+        "Options": [parameter for parameter in own if not parameter.is_argument],
+        "Output": list_shared(declaration),
+    }
+    for title, parameters in sections.items():
+        if parameters:
+            lines += [f"## {title}", "", *render_parameters(parameters), ""]
+    if declaration.settings:
+        settings = describe_settings(resolve_name(declaration.settings))
+        lines += ["## Settings", "", "```yaml", settings, "```", ""]
+    if name in SCHEMAS:
+        lines += [f"JSON of `--format json`: [schema](json/{name}.json).", ""]
+    return "\n".join(lines)
+
+
+def render_parameters(parameters: list[Parameter]) -> Iterator[str]:
+    """Yield the lines of a table of arguments or options."""
+    yield "| name | type | default | meaning |"
+    yield "| --- | --- | --- | --- |"
+    for parameter in parameters:
         entry = describe_parameter(parameter)
         name = entry.name.replace("|", "\\|")
-        lines.append(f"| `{name}` | {entry.text} | {entry.facts} |")
+        kind = [describe_type(parameter)]
+        default = ""
+        for fact in filter(None, entry.facts.split("; ")):
+            if fact.startswith(DEFAULT):
+                default = fact.removeprefix(DEFAULT)
+            else:
+                kind.append(fact)
+        yield f"| `{name}` | {', '.join(kind)} | {default} | {entry.text} |"
+
+
+def describe_type(parameter: Parameter) -> str:
+    """Describe the type of a value."""
+    kind = parameter.type
+    is_choice = isinstance(kind, type) and issubclass(kind, Enum)
+    text = TYPES.get(kind, "text")
+    if is_choice or typing.get_origin(kind) is typing.Literal:
+        text = "one of these"
+    return f"{text}, repeatable" if parameter.repeats else text
+
+
+def render_json() -> str:
+    """Render the page of the JSON schemas."""
+    lines = [
+        "# JSON",
+        "",
+        "What a command prints with `--format json` fits a [JSON schema](https://json-schema.org),",
+        "but for options that choose other rows. An estimate `x` is followed by `x_interval`, the",
+        "ends of its interval. Numbers are not rounded; shares are in [0, 1].",
+        "",
+        "| command | schema |",
+        "| --- | --- |",
+    ]
+    lines += [f"| `posir {name}` | [{name}.json](json/{name}.json) |" for name in SCHEMAS]
     return "\n".join([*lines, ""])
 
 
@@ -66,10 +143,23 @@ def render_python() -> str:
 
 def main() -> None:
     """Write the pages."""
-    FOLDER.mkdir(exist_ok=True)
-    pages = {"commands": render_commands(), "python": render_python(), "scores": render_scores()}
+    (FOLDER / "json").mkdir(parents=True, exist_ok=True)
+    commands = declared_commands()
+    pages = {
+        "commands.md": render_index(commands),
+        "json.md": render_json(),
+        "python.md": render_python(),
+        "scores.md": render_scores(),
+    }
+    for command in commands:
+        pages[name_page(command.name)] = render_command(command.name, load_command(command))
+    for name in SCHEMAS:
+        pages[f"json/{name}.json"] = json.dumps(build_schema(name), indent=2)
+    for file in NOTEBOOKS.glob("*.ipynb"):
+        notebook = nbformat.read(file, as_version=4)
+        pages[f"notebook-{file.stem}.md"] = render_notebook(notebook)
     for name, text in pages.items():
-        (FOLDER / f"{name}.md").write_text(text)
+        (FOLDER / name).write_text(text)
 
 
 if __name__ == "__main__":

@@ -35,6 +35,8 @@ def leaderboard_build(
     """Build the site from all results with position profiles and the published results of the
     papers.
 
+        posir leaderboard build --results results
+
     Scored results are cached. An unusable file is reported and excluded.
 
     Args:
@@ -213,8 +215,12 @@ def submit(
     dry_run: bool = False,
     direct: bool = False,
     eval_results: bool = False,
+    model_card: str | Path | None = None,
 ) -> Result:
     """Check a model's results, and send them to a leaderboard as one commit in one pull request.
+
+        posir submit results --dry-run
+        posir submit results/results/org__model --model-card README.md
 
     Files that are there already are not sent again. The token is huggingface_hub's: `hf auth
     login`, or HF_TOKEN. With --dry-run neither a repository nor a token is needed, and results of
@@ -226,6 +232,8 @@ def submit(
         dry_run: Check and send nothing; exit 1 if a check fails. With --repo, show the files.
         direct: Commit to the main branch instead of opening a pull request.
         eval_results: Also open a pull request with nDCG@10 on the model's own repository.
+        model_card: Write the scores with their intervals into a section of this file, such as the
+            model's README.md; a later run replaces it. Without --repo, nothing is sent.
 
     Returns:
         The problems, and what was sent; a row for each problem.
@@ -239,10 +247,10 @@ def submit(
         >>> posir.submit("results", dry_run=True).exit_status  # doctest: +SKIP
         0
     """
-    if repo is None and not dry_run:
+    if repo is None and not (dry_run or model_card):
         raise PosirError(
             "--repo: name the leaderboard's dataset repository, owner/name; or check only, with "
-            "--dry-run."
+            "--dry-run, or write a --model-card."
         )
     entries, problems = check([Path(folder) for folder in to_list(results)])
     if problems and not dry_run:
@@ -251,6 +259,8 @@ def submit(
     models = {entry.model for entry in entries}
     counts = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
     title = pluralize(len(problems), "problem")
+    if model_card and not dry_run:
+        _write_card(Path(model_card), entries)
     if repo is None or problems:
         return Result(
             title=title,
@@ -292,6 +302,20 @@ def submit(
         lines.append(f"{commit.repository}: {outcome}: {result.location}")
     warnings = [counts, "nothing was sent (--dry-run)"] if dry_run else []
     return Result(title=title, footer=lines, warnings=warnings)
+
+
+def _write_card(card: Path, entries: Sequence[Entry]) -> None:
+    """Write the scores of the entries, which must be of one model, into its card."""
+    from posir_leaderboard.model_card import render_section, write_section
+
+    models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
+    if len(models) > 1:
+        raise PosirError(
+            f"--model-card: the results are of several models: {'; '.join(models)}. Give the "
+            "folder of one."
+        )
+    write_section(card, render_section(result for entry in entries for result in entry.subsets))
+    _report(f"written: {card}")
 
 
 def _report(text: str) -> None:

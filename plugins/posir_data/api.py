@@ -79,6 +79,8 @@ def import_data(
     """Import questions with their evidence, in any format, as one domain of a language in the PosIR
     layout.
 
+        posir import questions.json --domain letters --output data
+
     Spans count Unicode code points of the document's text from 0; the end is exclusive. An answer
     that is not where the file says is moved to its only match nearby, or its question is left out;
     both are listed. Documents without a question stay in the corpus.
@@ -358,6 +360,8 @@ def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
 def validate(data: str | Path, *, strict: bool = False) -> Result:
     """Check data in the PosIR layout against everything that a run requires, and audit the
     judgments of any data; exit 1 if there is a problem.
+
+        posir validate questions.json
 
     Each domain is checked with its own corpus and, if the English corpus of the domain exists, with
     that. The audit counts what is valid and perhaps a mistake: copies, relevant documents that the

@@ -4,12 +4,15 @@ from posir_tasks.plugin_api import READING, Command, declare
 
 posir_commands = declare(
     Command(
-        "window", "posir_inspect.api:window", "Show which part of a text a model reads.", READING
+        "window",
+        "posir_inspect.api:window",
+        "Measure how many tokens a model reads; without texts.",
+        READING,
     ),
     Command(
         "inspect",
         "posir_inspect.api:inspect",
-        "Show how far a model reads in your own texts.",
+        "Show what a model or index misses in your own texts.",
         READING,
     ),
 )

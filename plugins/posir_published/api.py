@@ -117,6 +117,8 @@ def published(
 ) -> Result:
     """Get the results that the papers report; they ship with posir, so nothing is downloaded.
 
+        posir published -t PosIR-English
+
     Args:
         task: A task or benchmark to show; by default all.
         lengths: Show the length buckets Q1 to Q4 of PosIR, too.

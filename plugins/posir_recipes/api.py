@@ -270,6 +270,8 @@ def recipe(
 ) -> PaperRecipe | Result:
     """Show the commands that repeat each table and figure of a paper, with its settings.
 
+        posir recipe posir
+
     Args:
         paper: A recipe; without it, all are listed.
         item: A table or figure of the paper, such as 'Table 1'.

@@ -211,6 +211,8 @@ def power(
     """Find how many questions and documents a dataset needs for each state: favors an end, or no
     bias above the margin.
 
+        posir power --difference 5
+
     The evidence of each question is moved by rotating its document; docs/statistics.md has the
     method.
 

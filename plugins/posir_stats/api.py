@@ -36,6 +36,8 @@ def stats(
     """Describe a dataset: its size, lengths of documents and queries, types of queries and
     positions of the evidence.
 
+        posir stats PosIR-Mini
+
     Args:
         data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions
             with their evidence.

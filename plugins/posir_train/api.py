@@ -39,6 +39,8 @@ def train(
     """Train a model on evidence at chosen positions, and compare it with the base model on held-out
     articles.
 
+        posir train all-MiniLM-L6-v2 --data questions.json --output tuned
+
     The folder is an ordinary model, for `mteb run -m FOLDER` and all commands here. Its report is
     in `training/`, and so are the settings of the run: `--config FOLDER/training/settings.yaml`
     repeats it.
@@ -146,6 +148,8 @@ def compose(
 ) -> Result:
     """Compose documents with the evidence at the beginning, in the middle or at the end, in the
     PosIR layout.
+
+        posir compose questions.json --language eng-Latn --domain moved --output data
 
     Questions whose evidence cannot be placed are skipped and counted. The titles are those of the
     articles that the documents are from, or of the groups of mosaics; `posir train` holds complete

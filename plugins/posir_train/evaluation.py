@@ -4,14 +4,13 @@ callback.
 
 from __future__ import annotations
 
-import io
 import logging
 import math
 import random
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +55,6 @@ from posir_train.settings import Position
 
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
-    from torch.utils.tensorboard import SummaryWriter
     from transformers import TrainerControl, TrainerState, TrainingArguments
 
 logger = logging.getLogger(__name__)
@@ -304,22 +302,16 @@ class PositionEvaluator(BaseEvaluator):
 
 
 class PositionCurveCallback(TrainerCallback):
-    """Draws the picture of each evaluation: nDCG@10 by position of the evidence."""
+    """Draws the picture of each evaluation: nDCG@10 by position of the evidence.
 
-    def __init__(self, evaluator: PositionEvaluator, writer: SummaryWriter | None = None) -> None:
-        """Remember the evaluator of the trainer.
+    It is a PNG file in `position` of the trainer's output folder, and an image in TensorBoard,
+    Weights & Biases and MLflow if the trainer reports to them. The evaluator's scores are in every
+    tracker: the trainer logs them.
+    """
 
-        Args:
-            evaluator: The one that the trainer calls.
-            writer: By default TensorBoard's, in `runs/position` of the trainer's output folder.
-
-        Raises:
-            PosirError: TensorBoard is not installed.
-        """
-        if writer is None and find_spec("tensorboard") is None:
-            raise PosirError("PositionCurveCallback needs TensorBoard: pip install tensorboard")
+    def __init__(self, evaluator: PositionEvaluator) -> None:
+        """Remember the evaluator of the trainer."""
         self._evaluator = evaluator
-        self._writer = writer
 
     def on_evaluate(
         self,
@@ -331,22 +323,33 @@ class PositionCurveCallback(TrainerCallback):
         """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on
         the first process.
         """
-        values = self._evaluator.values.get(state.global_step)
+        step = state.global_step
+        values = self._evaluator.values.get(step)
         if values is None or not state.is_world_process_zero:
             return
-        from PIL import Image
-
-        if self._writer is None:
-            from torch.utils.tensorboard import SummaryWriter
-
-            # Beside the folders of the trainer's own logs.
-            self._writer = SummaryWriter(str(Path(args.output_dir or "") / "runs" / "position"))
-        tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
         group = analyze(values).overall
-        strip = build_strip(decide(group), group, f"step {state.global_step}")
-        picture = Image.open(io.BytesIO(render_png(draw_strips([strip])))).convert("RGB")
-        image = np.asarray(picture)
-        self._writer.add_image(tag, image, state.global_step, dataformats="HWC")
+        strip = build_strip(decide(group), group, f"step {step}")
+        output_folder = Path(args.output_dir or "")
+        tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
+        file = output_folder / "position" / f"{tag.replace('/', '_')}-{step}.png"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(render_png(draw_strips([strip])))
+        if "tensorboard" in args.report_to:
+            self._log_to_tensorboard(output_folder, tag, file, step)
+        if "wandb" in args.report_to:
+            wandb = import_module("wandb")
+            wandb.log({tag: wandb.Image(str(file)), "train/global_step": step})
+        if "mlflow" in args.report_to:
+            import_module("mlflow").log_artifact(str(file), "position")
+
+    def _log_to_tensorboard(self, output_folder: Path, tag: str, file: Path, step: int) -> None:
+        from PIL import Image
+        from torch.utils.tensorboard import SummaryWriter
+
+        image = np.asarray(Image.open(file).convert("RGB"))
+        # Beside the folders of the trainer's own logs.
+        with SummaryWriter(str(output_folder / "runs" / "position")) as writer:
+            writer.add_image(tag, image, step, dataformats="HWC")
 
 
 def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -> dict[str, float]:

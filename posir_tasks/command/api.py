@@ -100,6 +100,8 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
     """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any
     check fails.
 
+        posir doctor
+
     With a protocol: what the authors set for each of a paper's models, and where mteb's own
     settings differ. A named model whose weights are on this machine is also loaded with the
     protocol, and its difference is reported. Nothing is downloaded.
@@ -426,6 +428,8 @@ def tasks(word: str | None = None) -> Result:
 def rescore(results: str | Path) -> Result:
     """Recompute the plugins' scores in saved results, from their position profiles; no model is
     needed.
+
+        posir rescore results
 
     Args:
         results: The --output-folder of mteb run.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.base.errors import PosirError, UsageError, summarize_error
 from posir_tasks.base.public import DECLARATION, Declaration
 from posir_tasks.base.wording import suggest_name
-from posir_tasks.plugin_api import BIAS, EXTEND, PANELS, Command, collect_items
+from posir_tasks.plugin_api import DATA, EXTEND, PANELS, Command, collect_items
 
 if TYPE_CHECKING:
     from cyclopts import App, CycloptsError
@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 OWN_COMMANDS = (
     Command(
-        "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", BIAS
+        "tasks", "posir_tasks.command.api:tasks", "List the tasks that `mteb run -t` accepts.", DATA
     ),
     Command(
         "doctor",

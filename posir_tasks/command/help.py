@@ -37,6 +37,8 @@ GROUPS = {
 #: Columns of a terminal that help uses at most, and of a name that has its text on the same line.
 MAX_WIDTH = 100
 MAX_NAME = 22
+#: The output options that `-h` shows.
+USUAL_OUTPUT = ("--format ", "--html ", "--figures ")
 #: A line of an example: a command, and perhaps a comment.
 EXAMPLE = re.compile(r"^ *((?:posir|mteb) .*?)(  # .*)?$")
 OVERVIEW = """Does an embedding model read to the end, and does it prefer the beginning?
@@ -106,6 +108,7 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
         return _render(usage, text, sections)
     number = sum(map(len, sections.values())) - len(sections["Arguments"])
     usual = {title: sections[title] for title in ("Arguments", "Options")}
+    usual[OUTPUT] = [entry for entry in sections[OUTPUT] if entry.name.startswith(USUAL_OUTPUT)]
     first, *others = text.split("\n\n")
     examples = [part for part in others if is_literal(part)]
     rendered = _render(usage, "\n\n".join([first, *examples]), usual)

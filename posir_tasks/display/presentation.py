@@ -264,7 +264,9 @@ class Result:
     def __str__(self) -> str:
         """Return the complete text, as the command prints it outside a terminal."""
         stream = io.StringIO()
-        self.print_on(Console(file=stream, highlight=False, force_terminal=False))
+        # In a notebook, Rich would show the text there and write nothing.
+        console = Console(file=stream, highlight=False, force_terminal=False, force_jupyter=False)
+        self.print_on(console)
         return stream.getvalue().rstrip()
 
     def __repr__(self) -> str:

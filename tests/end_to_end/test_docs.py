@@ -5,6 +5,7 @@ benchmarks' data by a small folder, and earlier results that a page refers to by
 models.
 """
 
+import os
 import re
 import shlex
 import shutil
@@ -165,6 +166,38 @@ def test_the_blocks_of_a_page_run_in_order(
         run_script("python page.py", folder, environment)
 
 
+#: What the pages below print, on the packaged model and data.
+PRINTED = """
+mteb run -t PosIR-Mini -m mteb/baseline-bm25s
+mteb run -t PosIR-Mini -m all-MiniLM-L6-v2
+posir report results
+posir report results/results/sentence-transformers__all-MiniLM-L6-v2
+posir compare results
+posir window all-MiniLM-L6-v2
+posir inspect all-MiniLM-L6-v2 PosIR-Mini --budget 120k
+"""
+SHOWN = re.compile(r"^```(?:text|\{ \.text .*\})\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.fixture(scope="session")
+def printed(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("printed")
+    options = {"cwd": folder, "stdin": subprocess.DEVNULL}
+    environment = CLEAN | {"PATH": f"{BIN}:{os.environ['PATH']}"}
+    done = run_process("bash", "-euc", PRINTED, env=environment, **options)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return " ".join(done.stdout.split())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["README", "index", "inspect", "report", "tutorial", "window"])
+def test_what_a_page_shows_is_printed(name: str, printed: str):
+    (page,) = (page for page in PAGES if page.stem == name)
+    lines = [line for block in SHOWN.findall(page.read_text()) for line in block.splitlines()]
+    shown = [" ".join(line.split()) for line in lines if not line.startswith("$")]
+    assert [line for line in shown if line not in printed] == []
+
+
 @pytest.mark.slow
 def test_make_demo_runs_and_reports(tmp_path: Path):
     for name in ("Makefile", "pyproject.toml", "constraints.txt"):
@@ -183,3 +216,12 @@ def test_every_shell_block_is_marked_as_bash():
         for name in re.findall(r"^```(\w*)\n(?!\n)", page.read_text(), re.MULTILINE)
     }
     assert not fences & {"sh", "shell", "console", "zsh"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("docker") is None, reason="there is no Docker")
+def test_the_image_runs_the_demo_without_a_network():
+    run_script("docker build -q -t posir-demo .", ROOT, dict(os.environ))
+    done = run_process("docker", "run", "--rm", "--network", "none", "posir-demo")
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "PosIR-Mini" in done.stdout

@@ -2,6 +2,7 @@
 network.
 """
 
+import json
 import re
 import shutil
 import sys
@@ -12,6 +13,8 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from docs_site.json_schema import SCHEMAS, build_schema
+from posir_tasks.command.commands import declared_commands
 from tests.support.commands import BIN, run_process
 
 ROOT = Path(__file__).parents[2]
@@ -45,7 +48,11 @@ def test_the_navigation_has_every_page():
     )
     files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")]
     generated = {name for name in pages if name.startswith("reference/")}
-    assert pages - generated == {*files} - generated
+    assert pages - generated == {name for name in files if not name.startswith("reference/")}
+    commands = {f"posir-{command.name.replace(' ', '-')}" for command in declared_commands()}
+    notebooks = {f"notebook-{file.stem}" for file in (DOCS / "notebooks").glob("*.ipynb")}
+    others = {"commands", "json", "python", "scores"}
+    assert {Path(name).stem for name in generated} == commands | notebooks | others
 
 
 @pytest.mark.parametrize(
@@ -62,11 +69,24 @@ def test_links_lead_to_files(page: Path):
 
 @pytest.mark.slow
 def test_the_reference_has_every_command_and_declared_score(site: Path):
-    commands = (site / "reference" / "commands.html").read_text()
-    assert {"posir report", "posir compare", "posir build"} <= set(
-        re.findall(r"<code>(posir [a-z-]+)</code>", commands)
+    for command in declared_commands():
+        page = site / "reference" / f"posir-{command.name.replace(' ', '-')}.html"
+        assert "<h1 id=" in page.read_text()
+    options = re.findall(
+        r"<code>(--[a-z-]+)", (site / "reference" / "posir-report.html").read_text()
     )
+    assert {"--fail-if", "--html", "--figures", "--format"} <= {*options}
+    for file in site.rglob("*.html"):
+        assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", file.read_text()), file.name
     assert "position_effect" in (site / "reference" / "scores.html").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", SCHEMAS)
+def test_the_site_has_the_schema_of_a_command(site: Path, name):
+    assert json.loads((site / "reference" / "json" / f"{name}.json").read_text()) == build_schema(
+        name
+    )
 
 
 @pytest.mark.slow
@@ -89,14 +109,34 @@ def test_the_first_page_opens_the_board(site: Path):
     assert (site / "board" / "index.html").is_file()
 
 
+#: What people search for, and pages of which one should be the first.
+SEARCHES = {
+    "fine-tuned": "fine-tuned.html",
+    "RAG": "production.html",
+    "inconclusive": "troubleshooting.html",
+    "LangChain": "production.html",
+    "truncation": "report.html",
+    "chunk size": "inspect.html",
+    "PDF": "inspect.html",
+    "Qdrant": "production.html",
+    "LaTeX": "paper.html",
+    "GPU": "run.html",
+}
+
+
 @pytest.mark.slow
-def test_search_works_in_a_folder_without_a_server(site: Path, browser: Browser):
+def test_search_finds_a_fitting_page_first_without_a_server(site: Path, browser: Browser):
     with browser.new_context(offline=True) as context:
         page = context.new_page()
         page.goto((site / "index.html").as_uri())
         page.get_by_role("button", name="Search").first.click()
-        page.locator("input[aria-label=Search]").press_sequentially("truncation", delay=30)
-        page.get_by_text("Estimates of truncation").first.wait_for(timeout=10_000)
+        found = {}
+        for words in SEARCHES:
+            page.locator("input[aria-label=Search]").fill(words)
+            hit = page.locator(f"li a[href*='?h={words.replace(' ', '+')}']").first
+            hit.wait_for(timeout=30_000)
+            found[words] = re.search(r"([a-z-]+\.html)", hit.get_attribute("href") or "")[1]
+    assert found == SEARCHES
 
 
 @pytest.mark.slow

@@ -53,7 +53,9 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
     try:
         library = import_module("pypdf")
     except ImportError as error:
-        raise DataError("`pip install pypdf`, or convert it: `pdftotext FILE.pdf`") from error
+        raise DataError(
+            "`pip install 'posir[pdf]'`, or convert it: `pdftotext FILE.pdf`"
+        ) from error
     scanned = []
     try:
         with _collect_losses() as losses, limit_seconds(PDF, len(content)):

@@ -79,7 +79,7 @@ def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
     assert [(skip.name, skip.reason) for skip in collection.skipped] == [("b.pdf", "of PDF")]
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(
-        PosirError, match=r"2 of PDF \(a.pdf: `pip install pypdf`, or convert it: `pdftotext"
+        PosirError, match=r"2 of PDF \(a.pdf: `pip install 'posir\[pdf\]'`, or convert"
     ):
         read_texts(str(tmp_path))
 

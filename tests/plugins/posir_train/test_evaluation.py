@@ -1,8 +1,11 @@
-"""The evaluator for trainers of sentence-transformers, and the curve in TensorBoard."""
+"""The evaluator for trainers of sentence-transformers, and the curve in their trackers."""
 
 import csv
+import io
 import math
+import sys
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from zlib import crc32
 
@@ -11,6 +14,7 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from PIL import Image
 from sentence_transformers import SentenceTransformer
 from sentence_transformers.base.evaluation import BaseEvaluator, SequentialEvaluator
 from torch import nn
@@ -274,25 +278,46 @@ def test_a_baseline_adds_the_criterion_of_posir_train(model, evaluated):
     assert scores[CRITERION] == 1 - abs(scores["position_effect"])
 
 
-def test_the_curve_of_each_evaluation_is_drawn(evaluated, monkeypatch):
-    images = []
-    writer = SimpleNamespace(
-        add_image=lambda tag, image, step, dataformats: images.append(
-            (tag, image, step, dataformats)
-        )
-    )
-    callback = PositionCurveCallback(evaluated[0], writer)
+def call_back(evaluator, folder, *trackers):
+    callback = PositionCurveCallback(evaluator)
+    args = SimpleNamespace(output_dir=str(folder), report_to=list(trackers))
     for step, first in ((10, True), (15, True), (20, False)):
-        callback.on_evaluate(
-            None, SimpleNamespace(global_step=step, is_world_process_zero=first), None
-        )
-    ((tag, image, step, dataformats),) = images
-    assert (tag, step, dataformats) == ("mini/ndcg_at_10_by_position", 10, "HWC")
-    assert image.ndim == 3
-    assert len(np.unique(image.reshape(-1, image.shape[-1]), axis=0)) > 3
-    monkeypatch.setattr("posir_train.evaluation.find_spec", lambda _: None)
-    with pytest.raises(PosirError, match="pip install tensorboard"):
-        PositionCurveCallback(evaluated[0])
+        state = SimpleNamespace(global_step=step, is_world_process_zero=first)
+        callback.on_evaluate(args, state, None)
+
+
+def test_the_curve_of_each_evaluation_is_a_file(evaluated, tmp_path):
+    """Without a tracker."""
+    call_back(evaluated[0], tmp_path)
+    (file,) = (path for path in tmp_path.rglob("*") if path.is_file())
+    assert file.relative_to(tmp_path) == Path("position/mini_ndcg_at_10_by_position-10.png")
+    assert len(Image.open(file).convert("RGB").getcolors(10_000)) > 3
+
+
+def test_the_curve_is_an_image_in_trackers(evaluated, tmp_path, monkeypatch):
+    logged = []
+    wandb = SimpleNamespace(log=logged.append, Image=lambda file: file)
+    mlflow = SimpleNamespace(log_artifact=lambda *given: logged.append(given))
+    monkeypatch.setitem(sys.modules, "wandb", wandb)
+    monkeypatch.setitem(sys.modules, "mlflow", mlflow)
+    call_back(evaluated[0], tmp_path, "wandb", "mlflow", "comet_ml")
+    (file,) = map(str, tmp_path.rglob("*.png"))
+    assert logged == [
+        {"mini/ndcg_at_10_by_position": file, "train/global_step": 10},
+        (file, "position"),
+    ]
+
+
+@pytest.mark.slow
+def test_tensorboard_has_the_curve(evaluated, tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    call_back(evaluated[0], tmp_path, "tensorboard")
+    events = EventAccumulator(str(tmp_path / "runs" / "position")).Reload()
+    (image,) = events.Images("mini/ndcg_at_10_by_position")
+    assert image.step == 10
+    assert Image.open(io.BytesIO(image.encoded_image_string)).width == image.width
 
 
 def test_what_is_undefined_is_not_a_number(model):

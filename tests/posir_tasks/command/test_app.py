@@ -41,6 +41,10 @@ HEAVY = {
 }
 
 
+#: The commands that most people need.
+EIGHT = ["window", "inspect", "report", "run", "score", "compare", "mitigate", "train"]
+
+
 def commands_by_panel(help_text):
     """Read the panels and the commands in them off the printed help."""
     panels = {}
@@ -64,7 +68,7 @@ def test_every_command_is_in_a_panel_and_the_panels_are_in_order():
     assert tuple(panels) == PANELS
     listed = [name for names in panels.values() for name in names]
     assert sorted(listed) == sorted({name.partition(" ")[0] for name in function_commands()})
-    assert panels["Which is better?"][0] == "compare"
+    assert [name for title in PANELS[:4] for name in panels[title]] == EIGHT
     alone = run("posir")
     assert (alone.returncode, alone.stdout) == (0, printed.stdout)
 

@@ -3,6 +3,7 @@
 import inspect
 import re
 import runpy
+import shlex
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
@@ -13,8 +14,9 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, read_parameters
 from posir_tasks.command.commands import build_app, call_app
-from posir_tasks.command.help import render_command
+from posir_tasks.command.help import find_example, render_command
 from posir_tasks.command.options import list_own
+from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from tests.support.cli import (
@@ -212,12 +214,18 @@ def test_wrong_words_end_with_status_2(words, status):
     assert run(*words).exit_code == status
 
 
+@pytest.mark.parametrize("name", sorted(function_commands()))
+def test_the_example_of_a_command_is_a_call_of_it(name):
+    example = find_example(function_commands()[name], name)
+    assert example or name.partition(" ")[0] in ("study", "build", "leaderboard")
+    assert not example or check_call(shlex.split(example)) is None
+
+
 def test_the_short_help_has_the_usual_options():
     shown, whole = (invoke("score", name) for name in ("-h", "--help"))
-    assert [name in shown for name in ("--retriever", "--overwrite", "--format")] == [
-        True,
-        False,
-        False,
-    ]
+    for name in ("--retriever", "--format", "--html", "--figures"):
+        assert name in shown
+    for name in ("--overwrite", "--explain"):
+        assert name not in shown
     listed = re.findall(r"(?m)^  (?:-\w, )?--[a-z-]+", whole)
     assert shown.splitlines()[-1] == f"--help: all {len(listed)} options"

@@ -411,3 +411,11 @@ def test_a_label_has_the_color_of_its_state_alone():
     colors = [re.findall(r"\x1b\[(\d+)m", line)[:1] for line in lines]
     assert colors == [["32"], ["31"], ["2"], ["1"], []]
     assert find_tone(change_text(cells[0], str.upper)) is Tone.GOOD
+
+
+def test_the_text_of_a_result_is_whole_in_a_notebook(monkeypatch):
+    """Rich shows what is printed there itself."""
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    result = Result(title="Models", sentences=("One is better.",))
+    assert "One is better." in str(result)
+    assert "One is better." in repr(result)

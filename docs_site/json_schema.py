@@ -1,0 +1,378 @@
+"""JSON schemas of what commands print with `--format json`, from the dataclasses that they print.
+
+Every key is listed: a document with another key does not fit. An estimate `x` is `x` with
+`x_interval`, the ends of its interval or null.
+"""
+
+import ast
+import inspect
+import sys
+import textwrap
+import types
+import typing
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import Field, fields
+from enum import Enum
+from typing import Any
+
+from posir_inspect.inspection import Inspection
+from posir_inspect.live_index import IndexInspection
+from posir_inspect.sections import COLUMNS, OtherWords, PositionScores
+from posir_report.columns import known_columns
+from posir_score.evaluation import RunCounts, RunScores
+from posir_score.retrieved_chunks import EvidenceScores
+from posir_significance.findings import (
+    PLAIN,
+    ChangeRow,
+    ChangeSubject,
+    NeededUnit,
+    Quantity,
+    Reason,
+    State,
+)
+from posir_tasks.display.presentation import Result
+from posir_tasks.values.estimates import Estimate
+from posir_tasks.values.judgments import METRICS
+from posir_tasks.values.read_part import ReadPart
+from posir_tasks.values.schemes import Axes
+from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, Unit
+
+Schema = dict[str, Any]
+
+TEXT: Schema = {"type": "string"}
+TEXT_OR_NULL: Schema = {"type": ["string", "null"]}
+COUNT: Schema = {"type": "integer"}
+COUNT_OR_NULL: Schema = {"type": ["integer", "null"]}
+NUMBER: Schema = {"type": "number"}
+NUMBER_OR_NULL: Schema = {"type": ["number", "null"]}
+PLAIN_TYPES = {
+    str: TEXT,
+    int: COUNT,
+    float: NUMBER,
+    bool: {"type": "boolean"},
+    types.NoneType: {"type": "null"},
+}
+INTERVAL: Schema = {"type": ["array", "null"], "items": NUMBER, "minItems": 2, "maxItems": 2}
+
+
+def list_of(items: Schema) -> Schema:
+    """Describe a list."""
+    return {"type": "array", "items": items}
+
+
+def object_of(properties: Mapping[str, Schema], optional: Iterable[str] = ()) -> Schema:
+    """Describe an object that has these keys and no other."""
+    return {
+        "type": "object",
+        "properties": dict(properties),
+        "required": [name for name in properties if name not in set(optional)],
+        "additionalProperties": False,
+    }
+
+
+def mapping_of(values: Schema) -> Schema:
+    """Describe an object with any keys."""
+    return {"type": "object", "additionalProperties": values}
+
+
+def estimate(name: str) -> dict[str, Schema]:
+    """Describe an estimate, or null, and its interval: a null has none or has null."""
+    return {name: NUMBER_OR_NULL, f"{name}_interval": INTERVAL}
+
+
+def describe(kind: Any) -> Schema:
+    """Describe the values of a type."""
+    if kind is Any:
+        return {}
+    if kind in PLAIN_TYPES:
+        return PLAIN_TYPES[kind]
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if origin is typing.Annotated:
+        return describe(arguments[0])
+    if origin in (typing.Union, types.UnionType):
+        return {"anyOf": [describe(argument) for argument in arguments]}
+    if origin is typing.Literal:
+        return {"enum": list(arguments)}
+    return describe_class(kind) if origin is None else describe_collection(kind)
+
+
+def describe_class(kind: type) -> Schema:
+    """Describe the members of an enumeration or the fields of a dataclass."""
+    if issubclass(kind, Enum):
+        return {"enum": [member.value for member in kind]}
+    if kind is ReadPart:
+        return READ
+    properties = describe_fields(kind)
+    return object_of(properties, find_intervals(properties))
+
+
+def describe_collection(kind: Any) -> Schema:
+    """Describe a mapping or a sequence."""
+    origin, arguments = typing.get_origin(kind), typing.get_args(kind)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return mapping_of(describe(arguments[1]))
+    if isinstance(origin, type) and issubclass(origin, Sequence):
+        items = [describe(argument) for argument in arguments if argument is not Ellipsis]
+        return list_of({"anyOf": items} if len(items) > 1 else items[0])
+    raise TypeError(f"{kind} has no schema")
+
+
+def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
+    """Describe the fields of a dataclass, with their texts; an estimate as two keys."""
+    texts = read_texts(kind)
+    properties: dict[str, Schema] = {}
+    for field in fields(kind):
+        if field.name in omit:
+            continue
+        hint = read_type(kind, field)
+        options = typing.get_args(hint) or (hint,)
+        if any(isinstance(option, type) and issubclass(option, Estimate) for option in options):
+            described = estimate(field.name)
+        else:
+            described = {field.name: describe(hint)}
+        text = texts.get(field.name)
+        described[field.name] = described[field.name] | ({"description": text} if text else {})
+        properties |= described
+    return properties
+
+
+def read_type(kind: type, field: Field[Any]) -> Any:
+    """Read the type of a field, which may be text."""
+    if not isinstance(field.type, str):
+        return field.type
+    owner = next(base for base in kind.__mro__ if field.name in inspect.get_annotations(base))
+    return eval(field.type, vars(sys.modules[owner.__module__]))
+
+
+def read_texts(kind: type) -> dict[str, str]:
+    """Read the texts below the fields of a class."""
+    (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    assert isinstance(tree, ast.ClassDef)
+    texts: dict[str, str] = {}
+    for statement, after in zip(tree.body, tree.body[1:], strict=False):
+        is_field = isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+        if is_field and isinstance(after, ast.Expr) and isinstance(after.value, ast.Constant):
+            texts[statement.target.id] = " ".join(str(after.value.value).split())
+    return texts
+
+
+def find_intervals(properties: Iterable[str]) -> list[str]:
+    """Find the keys that are missing where there is no estimate."""
+    return [name for name in properties if name.endswith("_interval")]
+
+
+def describe_findings() -> dict[str, Schema]:
+    """Describe what `GroupFindings.to_json` returns."""
+    properties: dict[str, Schema] = {
+        "state": describe(State),
+        "reason": describe(Reason | None),
+        "margin": NUMBER,
+        "level": NUMBER,
+        "questions": COUNT,
+        "documents": COUNT,
+        "tested_questions": COUNT,
+        "tested_documents": COUNT,
+        "read": READ,
+    }
+    properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in NeededUnit}
+    for quantity in Quantity:
+        name = quantity.value
+        properties |= {name: NUMBER_OR_NULL} if quantity in PLAIN else estimate(name)
+    return properties
+
+
+def describe_scores() -> Schema:
+    """Describe the declared scores of a group of questions, each where it is defined."""
+    properties: dict[str, Schema] = {}
+    for score in known_columns():
+        kind = TEXT_OR_NULL if score.unit is Unit.TEXT else NUMBER_OR_NULL
+        properties |= estimate(score.key) if score.interval else {score.key: kind}
+        properties[score.key] = properties[score.key] | {"description": score.description}
+    return object_of(properties, properties)
+
+
+def describe_report() -> Schema:
+    """Describe the document of `posir report`: a model on a task each, with positions or judged."""
+    group = object_of(
+        {
+            **describe_findings(),
+            "answer": {"anyOf": [mapping_of(TEXT), {"type": "null"}]},
+            "scores": describe_scores(),
+        }
+    )
+    # A group without findings has its scores only.
+    group["required"] = ["answer", "scores"]
+    places = {
+        "queries": COUNT,
+        "places": COUNT,
+        "left_out": COUNT,
+        "place_recall_at_10": NUMBER_OR_NULL,
+        "place_recall_at_100": NUMBER_OR_NULL,
+        "shares": {"anyOf": [list_of(NUMBER), {"type": "null"}]},
+        "ndcg_at_10_by_third": {"anyOf": [list_of(NUMBER_OR_NULL), {"type": "null"}]},
+        **describe_findings(),
+    }
+    profile = {
+        "schema": COUNT,
+        "axes": describe(Axes),
+        "ranks": TEXT,
+        "queries": COUNT,
+        "totals": list_of(TEXT),
+        "counts": list_of(list_of(TEXT)),
+    }
+    with_positions = {
+        "model": TEXT,
+        "revision": TEXT,
+        "task": TEXT,
+        "data_revision": TEXT,
+        "subsets": list_of(TEXT),
+        "missing_subsets": list_of(TEXT),
+        GROUPS_KEY: mapping_of(group),
+        BINS_KEY: list_of(object_of({"position": TEXT, "scores": describe_scores()})),
+        "position_profile": object_of(profile),
+        "places": object_of(places, describe_findings() | estimate("place_recall_at_10")),
+    }
+    metrics: dict[str, Schema] = {}
+    for metric in METRICS:
+        metrics |= estimate(metric)
+    judged = {
+        "model": TEXT,
+        "revision": TEXT,
+        "task": TEXT,
+        "length": TEXT,
+        "queries": COUNT_OR_NULL,
+        "clusters": COUNT_OR_NULL,
+        "clusters_by": TEXT_OR_NULL,
+        **metrics,
+        **estimate("corpus_not_read"),
+        "subsets": COUNT,
+        "subset": TEXT_OR_NULL,
+        "data_revision": TEXT,
+    }
+    results = [object_of(with_positions, ["places"]), object_of(judged, find_intervals(judged))]
+    return list_of({"anyOf": results})
+
+
+def describe_comparison() -> Schema:
+    """Describe the document of `posir compare`."""
+    subject = describe_fields(ChangeSubject)
+    row = describe_fields(ChangeRow, omit=["estimate", "needed", "subject"])
+    names = ("baseline", "model", "task", "subsets", "length", "queries", "documents", "method")
+    columns = {
+        **{name: subject[name] for name in names},
+        **row,
+        **estimate("difference"),
+        "needed": COUNT_OR_NULL,
+        "needed_unit": describe(NeededUnit | None),
+        "answer": TEXT,
+        "baseline_reads": TEXT,
+        "model_reads": TEXT,
+    }
+    return object_of(
+        {
+            "baseline": TEXT,
+            "comparisons": list_of(object_of(columns, find_intervals(columns))),
+            "notes": list_of(TEXT),
+        }
+    )
+
+
+def describe_statistics() -> Schema:
+    """Describe the document of `posir stats`: further keys of a row are counts and lengths."""
+    row = {
+        "language": TEXT,
+        "domain": TEXT,
+        "documents": COUNT,
+        "queries": COUNT,
+        "relevant_documents": COUNT,
+        "length_unit": TEXT,
+        "histogram": mapping_of(list_of(COUNT)),
+    }
+    rows = object_of(row) | {"additionalProperties": NUMBER_OR_NULL}
+    return object_of(
+        {
+            "dataset": TEXT,
+            "source": TEXT,
+            "scheme": TEXT,
+            "positions": list_of(TEXT),
+            "rows": list_of(rows),
+        }
+    )
+
+
+def describe_runs() -> Schema:
+    """Describe the document of `posir score`, without text splitters."""
+    omit = ("counts", "folder", "evidence", "audit", "main_score", "reading")
+    scores = describe_fields(RunScores, omit=omit)
+    audit = typing.get_type_hints(RunScores)["audit"]
+    others = {
+        "retriever": TEXT,
+        "evidence": describe(EvidenceScores),
+    }
+    run = {**scores, **describe_fields(RunCounts), "judgments": describe(audit), **others}
+    # Scores of chunks by depth: evidence_recall_at_5, lost_not_read_at_5.
+    chunks = r"^(evidence_recall|iou|precision|lost_\w+)_at_\d+(_interval)?$"
+    described = object_of(run, others)
+    return list_of(
+        described | {"patternProperties": {chunks: {"type": ["number", "array", "null"]}}}
+    )
+
+
+def describe_inspection() -> Schema:
+    """Describe the document of `posir inspect`: of a model, or of a retriever."""
+    base = {field.name for field in fields(Result)} | {"snippets"}
+    omit = base | {"window", "other_words", "fading", "chunks"}
+    nothing: Schema = {"type": "null"}
+    window = {
+        **dict.fromkeys(("model", "part", "unit"), TEXT),
+        **dict.fromkeys(("revision", "claimed_by", "refusal"), TEXT_OR_NULL),
+    }
+    chunks = object_of(
+        {
+            "chosen": TEXT,
+            "decided": {"type": "boolean"},
+            "chunked_model": TEXT_OR_NULL,
+            "sentences": list_of(TEXT),
+        }
+    )
+    scores = describe_fields(PositionScores, omit=["groups", "group"])
+    scores["groups"] = mapping_of(object_of(describe_findings()))
+    texts = ("model", "chunker", "wording", "length", "state", "reason", "change_state")
+    row: dict[str, Schema] = {}
+    for name in COLUMNS:
+        row |= {name: TEXT_OR_NULL} if name in texts else estimate(name)
+    properties = {
+        **describe_fields(Inspection, omit),
+        "window": object_of(window) | {"additionalProperties": True},
+        "read": READ,
+        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), nothing]},
+        "fading": list_of(object_of(scores)),
+        "chunks": {"anyOf": [chunks, nothing]},
+        "chunks_in_other_words": {"anyOf": [chunks, nothing]},
+        "rows": list_of(object_of(row, find_intervals(row))),
+    }
+    omit = {field.name for field in fields(Result)} - {"rows"}
+    retriever = describe_fields(IndexInspection, omit)
+    model = object_of(properties, find_intervals(properties))
+    return {"anyOf": [model, object_of(retriever, find_intervals(retriever))]}
+
+
+READ = object_of(describe_fields(ReadPart))
+READ["required"] = ["kind"]
+#: By command.
+SCHEMAS = {
+    "report": describe_report,
+    "compare": describe_comparison,
+    "stats": describe_statistics,
+    "score": describe_runs,
+    "inspect": describe_inspection,
+}
+
+
+def build_schema(command: str) -> Schema:
+    """Build the schema of a command's JSON."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": f"posir {command} --format json",
+        **SCHEMAS[command](),
+    }

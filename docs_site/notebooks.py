@@ -1,0 +1,63 @@
+"""Runs the notebooks of the documentation and keeps their outputs; renders them as pages of the
+site.
+
+Usage, in the folder that has docs, after a change of what they show: python docs_site/notebooks.py
+"""
+
+import tempfile
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbformat import NotebookNode
+
+FOLDER = Path("docs") / "notebooks"
+#: Seconds that a cell may take.
+LIMIT = 600
+
+
+def run_notebook(notebook: NotebookNode) -> None:
+    """Run a notebook in an empty folder, and keep what its cells return and print."""
+    with tempfile.TemporaryDirectory() as folder:
+        resources = {"metadata": {"path": folder}}
+        NotebookClient(notebook, timeout=LIMIT, resources=resources).execute()
+    for cell in notebook.cells:
+        cell.metadata.pop("execution", None)
+        if cell.cell_type == "code":
+            # Progress and warnings of libraries are not of interest.
+            cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
+
+
+def render_notebook(notebook: NotebookNode) -> str:
+    """Render a notebook with its outputs as Markdown."""
+    parts = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            parts.append(cell.source)
+            continue
+        parts.append(f"```python\n{cell.source}\n```")
+        parts += map(render_output, cell.outputs)
+    return "\n\n".join(parts) + "\n"
+
+
+def render_output(output: NotebookNode) -> str:
+    """Render an output: its HTML if there is any, without empty lines, which would end it."""
+    if output.output_type == "stream":
+        return f"```text\n{output.text.rstrip()}\n```"
+    data = output.data
+    if "text/html" not in data:
+        return f"```text\n{data['text/plain']}\n```"
+    lines = [line for line in data["text/html"].splitlines() if line.strip()]
+    return "\n".join(["<div>", *lines, "</div>"])
+
+
+def main() -> None:
+    """Run every notebook and write its outputs into it."""
+    for file in sorted(FOLDER.glob("*.ipynb")):
+        notebook = nbformat.read(file, as_version=4)
+        run_notebook(notebook)
+        nbformat.write(notebook, file)
+
+
+if __name__ == "__main__":
+    main()
