@@ -394,7 +394,7 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
         (name + "a", "+1.0 [+0.5, +1.5]", "better"),
         (name + "b", "0.0 [-0.5, +0.5]", "equivalent"),
     )
-    narrowed = Table(columns, rows).narrowed()
+    narrowed = Table(columns, rows).narrowed(80)
     assert narrowed.rows[0] == rows[0]
     assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])
     assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]
