@@ -7,10 +7,13 @@ from collections.abc import Mapping, Sequence
 import altair as alt
 
 from posir_significance.cells import pool_curve_cells
+from posir_tasks.base.wording import shorten_names
 from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.scores import ResultValues
 
+#: Most characters of a name in the legend, which is as wide as a column of a paper.
+LEGEND_WIDTH = 32
 OVERLAY = "nDCG@10 by position of the evidence"
 OVERLAY_MARKS = (
     "All lengths together; shaded: 95% intervals. Positions have different questions, so this "
@@ -36,7 +39,7 @@ def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
     """Draw nDCG@10 over position with 95% intervals, a line for each result by name; bins are
     merged in all if they are sparse in one.
     """
-    names = list(results)
+    names = shorten_names(list(results), LEGEND_WIDTH)
     values = list(results.values())
     rows = [
         {**cell.columns(), "series": name}

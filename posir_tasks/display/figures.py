@@ -45,7 +45,7 @@ SLUG = 80
 #: CSS pixels and points of an inch, and dots of an inch of a bare PNG.
 PIXELS, POINTS, DOTS = 96, 72, 600
 #: Inches of a bare chart and points of its text: a column of a paper, and its captions.
-COLUMN, CAPTION = 3.3, 8.0
+COLUMN, CAPTION = 3.0, 8.0
 #: Width of a cell with a number as a share of the size of text; pixels of text in a picture of the
 #: answer.
 CELL, DRAWN = 1.6, 12
