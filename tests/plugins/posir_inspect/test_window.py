@@ -300,7 +300,7 @@ def test_a_server_that_refuses_long_texts_gets_40_requests():
     (strip,) = reading.strips()
     assert (strip.edges, strip.truncated) == ([0, 0.5, 1.0], 0.5)
     assert strip.code.startswith("posir inspect ")
-    assert "1,191 words" in reading.page_title
+    assert "reads the first 1,191 tokens" in reading.page_title
     assert (reading.tokens, len(server.times) <= 40) == (Bounds(1191, 1191), True)
     assert "refuses longer texts" in reading.sentence
     assert "1191 tokens" in reading.reading.refusal
