@@ -25,7 +25,7 @@ from posir_significance.messages.comparisons import (
     title_models,
 )
 from posir_significance.messages.verdicts import describe_steps, format_difference
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_overlay, build_strip
 from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
@@ -34,7 +34,7 @@ from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.strip import Strip
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, build_columns
 from posir_tasks.values.means import ALPHA
-from posir_tasks.values.scores import ALL
+from posir_tasks.values.scores import ALL, ResultValues
 
 #: Maximum number of comparisons of two models on a task with a sentence each.
 MAX_SENTENCES = 6
@@ -114,6 +114,7 @@ def build_sections(
     for task in overall:
         yield DisplaySection(tables=(_tabulate_task(task),))
     yield from steps
+    yield from _overlay_models(comparison, list_models(rows))
     if is_brief:
         for task in tasks:
             yield from _tabulate_lengths(task)
@@ -200,6 +201,17 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
                 commands = build_commands(findings, run.find_reference(pair.task))
                 strip = replace(strip, facts=partial(iter, advice), code="\n".join(commands))
             yield strip
+
+
+def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
+    """Yield the curves of the baseline and its models on each task; `models` are short names."""
+    short = dict(zip(list_models(comparison.rows), models, strict=True))
+    by_task = defaultdict[str, dict[str, ResultValues]](dict)
+    for pair, common in comparison.common:
+        for run, values in ((pair.a, common.a), (pair.b, common.b)):
+            by_task[pair.task].setdefault(short.get(run.label, run.label), values)
+    for task, drawn in by_task.items():
+        yield from build_overlay(task, drawn)
 
 
 def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool = False) -> Table:

@@ -35,6 +35,7 @@ from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeRow, ChangeSubject, Metric
 from posir_significance.messages.texts import (
+    RECALL_TITLE,
     advise_index,
     describe_recall_change,
     describe_tail_recall,
@@ -460,7 +461,9 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     ]
     strips = _build_strips(inspection)
     if strips:
-        yield DisplaySection(sentences=(strips[0].finding,), strips=strips)
+        finding = (strips[0].finding,)
+        yield DisplaySection(sentences=finding, strips=strips, only=Medium.TEXT)
+        yield DisplaySection(strips=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
     none = "Not measured: of no document that is found, a sentence (5 to 80 words) was asked for."
     # The first is the finding.
@@ -491,7 +494,12 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
         if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
     ]
     words = (f"first {pluralize(inspection.k, 'hit')}", finding)
-    facts = ((ADVICE, advise_index(change)),)
+    found = inspection.documents - len(inspection.not_in_index)
+    facts = (
+        ("Documents in the index", f"{found:,} of {inspection.documents:,}"),
+        ("Sentences asked about", f"{sum(row.questions for row in shown):,}"),
+        (ADVICE, advise_index(change)),
+    )
     strip = Strip(
         inspection.retriever,
         words,
@@ -502,6 +510,15 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
         places=THIRDS,
     )
     return (strip,)
+
+
+def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
+    """Title a page by the recall of the first and of the last third; by the name without both."""
+    recall = {row.part: row.recall for row in reversed(rows) if row.recall}
+    if not {THIRDS[0], THIRDS[-1]} <= recall.keys():
+        return name
+    first, last = (f"{recall[part].value:.0%}" for part in (THIRDS[0], THIRDS[-1]))
+    return RECALL_TITLE.format(name=name, first=first, last=last)
 
 
 def _tabulate(inspection: IndexInspection) -> Table:
@@ -561,6 +578,7 @@ def inspect_index(
     reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
     inspection = IndexInspection(
         title=name,
+        page_title=_title_page(name, rows),
         retriever=name,
         source=texts.name,
         k=settings.k,

@@ -36,7 +36,7 @@ from posir_significance.messages.verdicts import (
 )
 from posir_significance.strips import build_strip
 from posir_tasks.base.private_names import TASKS_REGISTRY
-from posir_tasks.base.wording import pluralize
+from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import (
     format_estimate,
@@ -226,7 +226,7 @@ class Inspection(Result):
     @property
     def name(self) -> str:
         """The model without its organization."""
-        return self.model.rpartition("/")[2]
+        return drop_organization(self.model)
 
     @property
     def is_task(self) -> bool:

@@ -335,6 +335,12 @@ def compare_divisions(
     return rows
 
 
+def _describe(change: ChangeRow) -> str:
+    """Describe a change as a sentence, which begins with `search in`."""
+    described = describe_change(change)
+    return f"{described[0].upper()}{described[1:]}"
+
+
 def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
     """Compare the nDCG@10 of two ways to split the same texts."""
     change = compare_groups(a.group, b.group, paired=True)[Metric.NDCG_AT_10]
@@ -365,8 +371,8 @@ class ChunkComparison:
         first = [WHOLE_SERVES.format(whole=self.row.name)]
         if self.change is not None:
             cost = CHUNK_COST.format(cost=self.row.cost)
-            first = [describe_change(self.change), cost]
-        return (*first, *map(describe_change, self.others))
+            first = [_describe(self.change), cost]
+        return (*first, *map(_describe, self.others))
 
     @property
     def change(self) -> ChangeRow | None:

@@ -10,24 +10,32 @@ import numpy as np
 from posir_significance.messages.texts import (
     ABOUT_ENGLISH,
     IGNORES,
+    INSPECT_TEXTS,
     NOT_READ,
     REFUSES,
     REQUIREMENT,
+    WINDOW_TITLE,
     WINDOWS,
 )
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import drop_organization, sanitized
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import DisplaySection
+from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
 from posir_tasks.models.reading_length import Bounds, ReadingLength
 from posir_tasks.models.reading_probe import CUTS, ModelProbe
 from posir_tasks.text.chunks import TextSplitter
 from posir_tasks.text.words import BYTES_PER_TOKEN
+from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 
+#: A picture of what is read, whose height has no meaning.
+READ_SCALE = replace(NDCG, name="", format=lambda _: "read", whole="end", caption="a text")
+#: Parts of a text that are read, and those before what is truncated.
+DRAWN_PARTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.ENDS: (2, 1)}
 #: The packaged task, for which a command needs no data.
 MINI = "PosIR-Mini"
 #: Estimated numbers of tokens are off by at most this factor.
@@ -208,16 +216,55 @@ def complete_reading(window: WindowReading) -> WindowReading:
     if window.reference.model and not window.is_reranker:
         footer = (f"For a task, or a folder of your own texts instead of {MINI}:",)
         commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
+    name = drop_organization(window.model)
+    unit = "tokens" if window.special_tokens is not None else reading.unit
+    length = _describe_length(window)
+    strips = _draw_window(window, name, " ".join(sentences), commands)
     return replace(
         window,
         title=window.model,
+        page_title=WINDOW_TITLE.format(model=name, length=length, unit=unit),
+        data=f"{window.model}, revision {(window.revision or 'unknown')[:12]}",
         rows=(row,),
         values={**row, "sentence": window.sentence, "measured_on": measured_on},
-        parts=(DisplaySection(window.model, tuple(sentences)),),
+        parts=(
+            DisplaySection(window.model, tuple(sentences), only=Medium.TEXT),
+            DisplaySection(
+                sentences=() if strips else tuple(sentences), strips=strips, only=Medium.PAGE
+            ),
+        ),
         footer=footer,
         commands=commands,
         exit_status=int(window.enough is False or misfits),
     )
+
+
+def _draw_window(
+    window: WindowReading, name: str, finding: str, commands: Sequence[str]
+) -> tuple[Strip, ...]:
+    """Draw a text of twice the length that is read, or of what was tried; nothing where pieces from
+    all over it are read.
+    """
+    read = window.read_part
+    if read.part not in DRAWN_PARTS:
+        return ()
+    parts, before = DRAWN_PARTS[read.part]
+    is_first = read.part is Part.FIRST and window.special_tokens is not None
+    steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
+    strip = Strip(
+        name,
+        (finding,),
+        (Estimate(1.0),) * parts,
+        0.5 if read.part else 0.0,
+        before=before,
+        finding="" if commands else finding,
+        facts=lambda: steps,
+        scale=READ_SCALE,
+        code="\n".join(commands),
+        border=f"{read.tokens:,} tokens" if is_first else "",
+        counted="the rest",
+    )
+    return (strip,)
 
 
 def _compare_claim(window: WindowReading) -> str:

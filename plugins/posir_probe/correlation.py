@@ -39,6 +39,7 @@ from posir_significance.messages.probes import describe_predictions, label_neede
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.untrusted import read_csv_rows, read_json
+from posir_tasks.base.wording import drop_organization
 from posir_tasks.display.numbers import (
     format_estimate,
     format_number,
@@ -233,7 +234,7 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
     user's file perhaps a few.
     """
     base = model.split("+")[0]
-    names = (model, model.split("/", 1)[-1], base, base.split("/", 1)[-1])
+    names = (model, drop_organization(model), base, drop_organization(base))
     return next((families[name] for name in names if name in families), base)
 
 

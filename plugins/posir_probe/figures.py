@@ -14,7 +14,6 @@ import altair as alt
 from posir_probe.probe import CONTROL, SEPARATOR, Form, Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import read_published_curves
-from posir_report.charts import legend_of_models
 from posir_report.summary import short_labels
 from posir_tasks.base.wording import pluralize
 from posir_tasks.display.charts import (
@@ -25,6 +24,7 @@ from posir_tasks.display.charts import (
     LayeredChart,
     add_frame,
     build_chart,
+    legend_of_models,
     tell_apart,
 )
 from posir_tasks.display.figures import Figure

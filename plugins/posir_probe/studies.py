@@ -34,8 +34,8 @@ from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
 from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_parts
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
-from posir_report.cells import pool_curve_cells
 from posir_report.summary import TaskSummary
+from posir_significance.curves import overlay_curves
 from posir_significance.messages.probes import describe_sample_difference
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.batches import split_batches
@@ -44,7 +44,7 @@ from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.base.wording import pluralize
-from posir_tasks.display.charts import add_frame, build_chart, build_positions, curve, tell_apart
+from posir_tasks.display.charts import add_frame, build_chart
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import (
     MISSING,
@@ -209,22 +209,8 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
     figures = []
     for pair in find_samples(summaries):
         names = [summary.task for summary in pair]
-        rows = [
-            {**cell.columns(), "data": name}
-            for name, cells in zip(names, pool_curve_cells(pair), strict=True)
-            for cell in cells
-        ]
-        color, shape, dash = tell_apart("data", names, alt.Legend(orient="bottom"))
-        layers = curve(
-            build_chart(rows),
-            build_positions(pair[0].profile.axes),
-            color,
-            "area",
-            line={"strokeDash": dash},
-            point={"shape": shape},
-        )
         chart = add_frame(
-            alt.layer(*layers, width=640, height=300),
+            overlay_curves({summary.task: summary.values for summary in pair}),
             "Sample and complete data",
             pair[0].model,
             "As Fig. 3 of arXiv 2505.13950v5: nDCG@10 by position of the evidence, all lengths "

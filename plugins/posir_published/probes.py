@@ -12,6 +12,7 @@ from pathlib import Path
 
 from posir_published.rows import read_rows
 from posir_tasks.base.untrusted import read_csv_rows
+from posir_tasks.base.wording import drop_organization
 
 #: The columns of a file of one's own.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
@@ -94,7 +95,7 @@ def short_name(model: str) -> str:
     """Return the name under which a model is looked up: without organization and settings, in lower
     case.
     """
-    return model.split(" (")[0].split("/")[-1].casefold()
+    return drop_organization(model.split(" (")[0]).casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:

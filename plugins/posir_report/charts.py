@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from posir_report.cells import FEW, ProfileCell, build_curve_cells, find_beyond
 from posir_report.summary import TaskSummary, partial_suffix
+from posir_significance.cells import FEW, ProfileCell, build_curve_cells, find_beyond
 from posir_significance.messages.verdicts import title_curve
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
@@ -132,21 +132,10 @@ def length_titles(profile: PositionProfile) -> dict[str, str]:
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
 
 
-def legend_of_models(labels: Sequence[str]) -> alt.Legend:
-    """Return a legend below the chart, where long names have room."""
-    return alt.Legend(
-        orient="bottom",
-        columns=1 if max(map(len, labels)) > 46 else 2,
-        title=None,
-        symbolOpacity=1,
-        symbolStrokeWidth=0,
-    )
-
-
 #: The kinds of figures of a model on a task.
 DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 
 
 def draw_figure(kind: str, summary: TaskSummary, label: str) -> Figure:
     """Draw a figure of a kind of `DRAW` of a model on a task."""
-    return Figure(kind, summary.task, label, DRAW[kind](summary, build_curve_cells(summary)))
+    return Figure(kind, summary.task, label, DRAW[kind](summary, build_curve_cells(summary.values)))

@@ -43,6 +43,7 @@ from posir_significance.messages.verdicts import (
     iterate_answer,
     label_state,
 )
+from posir_significance.strips import build_overlay
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
@@ -240,6 +241,10 @@ def build_answer_sections(
         )
         shown = (replace(table, is_narrow=True),)
         yield DisplaySection(tables=shown, anchor=f"task-{number}", entry=task)
+        if by_task:
+            short = zip(short_labels(group.values()), group, strict=True)
+            drawn = {name: by_run[run].values for name, run in short if run in by_run}
+            yield from build_overlay(task, drawn)
         width = max(map(len, names.values()))
         for run, row in group.items():
             if not is_many:

@@ -19,12 +19,11 @@ from posir_published.rows import (
     describe_notable,
     find_notable_bias,
 )
-from posir_significance.analysis import MIN_QUERIES, GroupAnalysis, analyze_places, load_group
+from posir_significance.analysis import GroupAnalysis, analyze_places, load_group
 from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
 from posir_significance.strips import build_strip
-from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
@@ -39,7 +38,6 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.result_schema import SubsetData, share_data
-from posir_tasks.values.schemes import Axes
 from posir_tasks.values.scores import (
     ALL,
     GroupScores,
@@ -97,19 +95,6 @@ VERDICT_COLUMNS = (
 COUNTS = ("subsets", "missing_subsets")
 #: Columns that are not scores. (`state` is a score, at the default margin.)
 UNDECLARED = VERDICT_COLUMNS[1:]
-
-
-#: Number of equal bins that may be merged, and into how many.
-EQUAL_BINS, MERGED_BINS = 20, 5
-
-
-def is_sparse(axes: Axes, queries: Integers) -> bool:
-    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than
-    MIN_QUERIES queries.
-
-    `queries` are those of each bin, shape (P,).
-    """
-    return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
 
 
 @dataclass(frozen=True)

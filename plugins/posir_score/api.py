@@ -31,7 +31,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import DisplaySection, Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
@@ -119,7 +119,8 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
     those of chunks.
     """
     if scored.results or scored.judged:
-        yield from report().sections()
+        # LaTeX has the tables of text.
+        yield from (part for part in report().parts if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
         if run.evidence:

@@ -47,8 +47,7 @@ from posir_tasks.base.untrusted import (
     read_json,
     require_distinct,
 )
-from posir_tasks.base.wording import pluralize, sanitized
-from posir_tasks.models.references import bare_name
+from posir_tasks.base.wording import drop_organization, pluralize, sanitized
 
 logger = logging.getLogger(__name__)
 
@@ -361,7 +360,8 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         (rankings,) = by_split.values()
         read = read_rankings(f"{file}: {subset}", rankings, order or "score")
         by_subset[subset] = read.by_subset[ANY_SUBSET]
-    return Run(bare_name(str(model)) if model else name, by_subset, splits=frozenset(splits))
+    name = drop_organization(str(model)) if model else name
+    return Run(name, by_subset, splits=frozenset(splits))
 
 
 def is_table(value: object) -> bool:

@@ -90,11 +90,17 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
     task = reference.data
     if not model:
         return ""
+    # The registry takes long to import, and most reports need no command.
+    from posir_tasks.models.registry import split_hybrid, split_reference
+
+    is_plain = split_reference(model) == [model]
     match advice.step:
-        case NextStep.CHUNK if task:
+        case NextStep.CHUNK if task and is_plain:
             return reference.write("posir", "mitigate", model, task)
-        case NextStep.MEASURE_WINDOW:
+        case NextStep.MEASURE_WINDOW if is_plain:
             return reference.write("posir", "window", model)
+        case NextStep.MEASURE_WINDOW if task and split_hybrid(model):
+            return reference.write("posir", "run", "-t", task, "-m", *split_hybrid(model))
         case NextStep.RUN_AGAIN if task:
             return reference.write("posir", "run", "-t", task, "-m", model)
         case NextStep.MORE_QUESTIONS | NextStep.MORE_DOCUMENTS:

@@ -4,7 +4,9 @@ finding in words.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from posir_significance.analysis import GroupAnalysis, estimate_parts
 from posir_significance.findings import GroupFindings, Quantity
@@ -15,9 +17,14 @@ from posir_significance.messages.verdicts import (
     title_curve,
 )
 from posir_tasks.display.strip import Strip
+from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.read_part import Part, ReadKind
+from posir_tasks.values.scores import ResultValues
+
+if TYPE_CHECKING:
+    from posir_tasks.display.figures import Figure
 
 
 def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Strip:
@@ -42,3 +49,21 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
         describe_group(findings),
         partial(list_facts, findings),
     )
+
+
+def build_overlay(task: str, results: Mapping[str, ResultValues]) -> Iterator[DisplaySection]:
+    """Yield a folded section of a page with the curves of all models on a task in one chart, given
+    their results by name; none of fewer than two with queries.
+    """
+    drawn = {name: values for name, values in results.items() if values.profile.queries}
+    if len(drawn) > 1:
+        draw = partial(_draw_models, task, drawn)
+        title = f"All models by position · {task}"
+        yield DisplaySection(title, draw=draw, folded=True, only=Medium.PAGE)
+
+
+def _draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figure]:
+    # Altair takes a second to import.
+    from posir_significance.curves import draw_models
+
+    return draw_models(task, results)

@@ -17,6 +17,7 @@ from posir_tasks.data.repository import combine_revisions
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.datasets.statistics import Statistics
 from posir_tasks.display.presentation import Result
+from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.text.tokenizer import load_tokenizer
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def stats(
 
         return build_figures(statistics)
 
+    positions = tables.build_position_tables(statistics)
     return Result(
         title=f"Position of the evidence: {statistics.name}",
         rows=tables.build_records(statistics),
@@ -78,6 +80,10 @@ def stats(
         notes=[tables.describe_source(statistics)],
         details=[tables.describe_tables(statistics)],
         draw=draw,
+        parts=(
+            DisplaySection(tables=positions, only=Medium.TEXT),
+            DisplaySection(tables.POSITIONS, tables=positions, folded=True, only=Medium.PAGE),
+        ),
     )
 
 

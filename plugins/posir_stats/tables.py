@@ -30,6 +30,7 @@ LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
 UNEVEN = 0.05
 #: Characters of the longest bar.
 BAR = 8
+POSITIONS = "Queries by position of the evidence"
 #: Heading of a column, key of its value in a record, and the format of the number.
 Columns = Sequence[tuple[str, str, str]]
 
@@ -129,8 +130,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Build the tables of each language, and of all languages pooled if there are several."""
     tables = []
     for group in group_by_language(statistics.subsets):
-        language = group[0].language
-        title = f"{statistics.name} · {'all languages' if language == ALL else language}"
+        title = _title_group(statistics, group)
         total = group[-1]
         records = [build_record(subset) for subset in group]
         units = [
@@ -161,9 +161,23 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
             _tabulate(f"{title} · documents and queries; {relevant}", records, sizes),
             _tabulate_lengths(title, records, units[0]),
             _tabulate(f"{title} · queries by {kinds}", records, queries),
-            _tabulate_positions(title, total),
         ]
     return tables
+
+
+def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
+    """Build the histogram of evidence positions of each language, and of all languages if there are
+    several.
+    """
+    return [
+        _tabulate_positions(_title_group(statistics, group), group[-1])
+        for group in group_by_language(statistics.subsets)
+    ]
+
+
+def _title_group(statistics: DatasetStatistics, group: Sequence[Statistics]) -> str:
+    language = group[0].language
+    return f"{statistics.name} · {'all languages' if language == ALL else language}"
 
 
 def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
@@ -198,7 +212,7 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
     return Table(
         build_columns(("Position", *columns)),
         tuple(zip(total.positions.axes.positions, *bars, strict=True)),
-        title=f"{title} · queries by position of the evidence",
+        title=f"{title} · {POSITIONS[0].lower()}{POSITIONS[1:]}",
     )
 
 

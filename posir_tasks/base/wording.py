@@ -71,12 +71,18 @@ def bind(text: str) -> str:
 
 #: A paper by the archive that has it, and its name there.
 PAPER = re.compile(r"\b(arXiv|OpenReview)\s(\d{4}\.\d{4,5}|[\w-]{10})\b")
-ORGANIZATION = re.compile(r"^[^\s/]+/")
+#: The organization of a model, also of one that another is made of: `hybrid(org/a,org/b)`.
+ORGANIZATION = re.compile(r"(?:^|(?<=\w\()|(?<=,))[^\s/(),]+/")
+
+
+def drop_organization(name: str) -> str:
+    """Drop the organization from the name of a model, and from the models that it is made of."""
+    return ORGANIZATION.sub("", name)
 
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
     """Drop the organizations from names of models, unless two differ in these alone."""
-    bare = [ORGANIZATION.sub("", name) for name in names]
+    bare = list(map(drop_organization, names))
     return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
@@ -88,7 +94,7 @@ def shorten_names(names: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
-    bare = [ORGANIZATION.sub("", name) for name in names]
+    bare = list(map(drop_organization, names))
     begin = len(os.path.commonprefix(bare))  # noqa: RUF071 (no paths)
     for texts in (bare, [f"…{name[begin:]}" for name in bare]):
         short = [shorten_middle(text, width) for text in texts]

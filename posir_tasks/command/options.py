@@ -56,7 +56,7 @@ FIGURES = (
         "figure_width",
         float,
         None,
-        "Inches of a --bare chart; by default 3.3.",
+        "Inches of a --bare chart; by default 3.",
         Option(min=1, max=40),
     ),
     _share("font_size", float, None, "Points of its text; by default 8.", Option(min=4, max=40)),

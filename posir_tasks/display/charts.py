@@ -161,6 +161,17 @@ def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> 
     )
 
 
+def legend_of_models(labels: Sequence[str]) -> alt.Legend:
+    """Return a legend below the chart, where long names have room."""
+    return alt.Legend(
+        orient="bottom",
+        columns=1 if max(map(len, labels)) > 46 else 2,
+        title=None,
+        symbolOpacity=1,
+        symbolStrokeWidth=0,
+    )
+
+
 SCORE = "nDCG@10 (x 100)"
 PERCENT = alt.Axis(labelExpr="round(datum.value * 100)", tickCount=5, tickMinStep=0.01)
 UNIT = alt.Scale(domain=[0, 1])

@@ -45,13 +45,17 @@ SLUG = 80
 #: CSS pixels and points of an inch, and dots of an inch of a bare PNG.
 PIXELS, POINTS, DOTS = 96, 72, 600
 #: Inches of a bare chart and points of its text: a column of a paper, and its captions.
-COLUMN, CAPTION = 3.3, 8.0
+COLUMN, CAPTION = 3.0, 8.0
 #: Width of a cell with a number as a share of the size of text; pixels of text in a picture of the
 #: answer.
 CELL, DRAWN = 1.6, 12
 #: Width of a panel of a bare chart as a share of the chart, and characters of a line of a title.
 PANEL = 0.7
+#: Greatest height of a panel as a share of its width.
+TALL = 0.5
 MAX_TITLE = 36
+#: The title of a panel in lines, which are no longer than the panel.
+LINES = "split(datum.label, ' · ')"
 #: Times that a bare chart is drawn to find the size of its text.
 FITTING_STEPS = 3
 #: Width and height of a picture in SVG.
@@ -173,6 +177,8 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     for part in _walk(chart["vconcat"]):
         if isinstance(part.get("width"), int | float):
             part["width"] = min(part["width"], PANEL * width)
+            if isinstance(part.get("height"), int | float):
+                part["height"] = min(part["height"], TALL * part["width"])
         if isinstance(part.get("title"), str):
             part["title"] = textwrap.wrap(part["title"], MAX_TITLE)
     svg = vl_convert.vegalite_to_svg(chart)
@@ -210,7 +216,7 @@ def _set_text(chart: dict[str, Any], size: float) -> None:
                 part[name] = size
         if "facet" in part:
             part["columns"] = 1
-            part["facet"]["header"] = {"labelFontWeight": "normal"}
+            part["facet"]["header"] = {"labelFontWeight": "normal", "labelExpr": LINES}
         if isinstance(part.get("legend"), dict):
             part["legend"]["columns"] = 1
 

@@ -37,7 +37,7 @@ def to_latex(table: Table, *, label: str) -> str:
             r"\begin{table*}",
             r"\centering\footnotesize\setlength{\tabcolsep}{3pt}",
             rf"\caption{{{escape_latex(' '.join([table.title, *table.notes]))}}}",
-            rf"\label{{{label}}}",
+            rf"\label{{{label}}}\smallskip",
             r"\begin{adjustbox}{max width=\textwidth}",
             rf"\begin{{tabular}}{{l{'c' * (len(table.columns) - 1)}}}",
             r"\toprule",

@@ -231,7 +231,7 @@ class Result:
             folder: Where to write them.
             format: `svg`, `pdf` or `png`.
             bare: For a paper, which has a caption: without title, explanation and source.
-            width: Inches of a bare chart, by default 3.3, a column.
+            width: Inches of a bare chart, by default 3, a column.
             font_size: Points of its text, by default 8.
             font: Name of its font, such as `Times New Roman`.
 
@@ -338,7 +338,7 @@ def present(
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")
     for line in result.footer:
-        print(escape_controls(line))
+        print_paragraph(console, line)
     for command in result.commands:
         print_commands(console, command)
 

@@ -32,7 +32,7 @@ WIDE, NARROW = 760, 350
 CARD = 1200, 630
 #: Heights of the drawing, of the label above and below it, and of a line of words; width of the
 #: axis with its labels.
-HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 34
+HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
 #: Share of a wide picture that the drawing takes, distance to the words, and pixels of a letter of
 #: them.
 DRAWN, GAP, LETTER = 0.58, 20, 7.1
@@ -431,6 +431,9 @@ def _draw_rows(
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     """Yield a drawing with the labels of its axes, and above it how much is truncated."""
     bottom = top + LABEL + HEIGHT
+    turned = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
+    if len(strip.scale.name) * LETTER < HEIGHT:
+        yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {turned}")
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
         value = strip.scale.format(height * strip.scale.top)

@@ -43,9 +43,8 @@ if TYPE_CHECKING:
 GAP, MIN_WIDTH = 2, 12
 #: Columns of shortened names in a table that is divided.
 DIVIDED_WIDTH = 20
-#: Columns of a table of answers with long names, and most of a line of prose and, outside a
-#: terminal, of a picture.
-NARROW, PROSE = 80, 100
+#: Most columns of a line of prose and, outside a terminal, of a picture.
+PROSE = 100
 #: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a
 #: white space that is trimmed before one is looked for. A number with a sign is none.
 FORMULA = re.compile(
@@ -104,9 +103,7 @@ class Table:
     kind: Literal["", "changes", "changes models"] = ""
     """Changes by length or of models share a scale on a page, and their title is a heading."""
     is_narrow: bool = False
-    """Whether names in its first column are shortened to that of a narrow terminal; never on a
-    page.
-    """
+    """Whether names in its first column are shortened so that it fits; never on a page."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -173,14 +170,14 @@ class Table:
         """Put each row in one line."""
         return self._change_text(lambda text: text.replace("\n", " "))
 
-    def narrowed(self) -> Table:
-        """Shorten the names in the first column, so that the table is at most `NARROW` columns wide
-        or, if that is not possible, fits when it is divided.
+    def narrowed(self, width: int) -> Table:
+        """Shorten the names in the first column, so that the table fits a width or, if that is not
+        possible, fits it when it is divided.
         """
-        room = NARROW - total_width([0, *self.without_pictures().column_widths()[1:]])
+        room = width - total_width([0, *self.without_pictures().column_widths()[1:]])
         names = [row[0] for row in self.rows if not is_heading(row)]
-        width = room if room >= MIN_WIDTH else DIVIDED_WIDTH
-        short = dict(zip(names, shorten_names(names, width), strict=True))
+        longest = room if room >= MIN_WIDTH else DIVIDED_WIDTH
+        short = dict(zip(names, shorten_names(names, longest), strict=True))
         return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
     def escaped(self) -> Table:
@@ -317,19 +314,19 @@ def _plain(value: Any) -> Any:
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
     """Print tables below one another, the notes of each and the legend dimmed.
 
-    A terminal divides a table that is too wide for it; elsewhere every row is one line. Nothing is
-    cut off.
+    A table that is too wide for a terminal, or for `COLUMNS`, is divided; elsewhere every row is
+    one line. Nothing is cut off.
     """
     width = find_width(console)
     for table in map(Table.escaped, tables):
         for part in table.parts():
-            part = part.narrowed() if part.is_narrow else part
+            part = part.narrowed(min(width, PROSE)) if part.is_narrow else part
             if total_width(part.column_widths()) > width:
                 part = part.without_pictures()
             if total_width(part.flattened().column_widths()) <= width:
                 part = part.flattened()
             _print_title(console, part.title)
-            if not console.is_terminal and width == PROSE:
+            if not console.is_terminal and not _read_columns():
                 lines = (line.plain for line in _format_lines(part))
                 console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
                 continue
@@ -343,13 +340,16 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
 
 
 def find_width(console: Console) -> int:
-    """Find how wide output may be: outside a terminal `COLUMNS`, at most 100, for a file, a pipe
-    and a string alike.
+    """Find how wide output may be: outside a terminal `COLUMNS`, or else that of prose, for a file,
+    a pipe and a string alike.
     """
-    if console.is_terminal:
-        return console.width
+    return console.width if console.is_terminal else _read_columns() or PROSE
+
+
+def _read_columns() -> int:
+    """Read `COLUMNS`; 0 if it is not set, or no number."""
     columns = os.environ.get("COLUMNS", "")
-    return min(int(columns), PROSE) if columns.isdecimal() and int(columns) else PROSE
+    return int(columns) if columns.isdecimal() else 0
 
 
 def _print_title(console: Console, title: str) -> None:

@@ -184,10 +184,16 @@ def split_reference(reference: str) -> list[str]:
         return [reference]
     if method := METHOD.fullmatch(reference):
         return split_reference(method["base"])
-    if reference.startswith(START) and reference.endswith(END):
-        parts = split_models(reference.removeprefix(START).removesuffix(END))
+    if parts := split_hybrid(reference):
         return [name for part in parts for name in split_reference(part)]
     return [PAPER_NAMES.get(reference, reference).removesuffix(SUFFIX)]
+
+
+def split_hybrid(reference: str) -> list[str]:
+    """Split a reference to a hybrid into its models; empty for any other."""
+    if not (reference.startswith(START) and reference.endswith(END)):
+        return []
+    return split_models(reference.removeprefix(START).removesuffix(END))
 
 
 def _refuse_name(name: str) -> None:

@@ -43,10 +43,10 @@ from posir_leaderboard.board.ranks import (
 from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
-from posir_report.cells import build_curve_cells
 from posir_report.columns import known_columns
-from posir_report.summary import MERGED_BINS, VERDICT_COLUMNS, build_rows, summarize
+from posir_report.summary import VERDICT_COLUMNS, build_rows, summarize
 from posir_significance.analysis import MIN_QUERIES
+from posir_significance.cells import MERGED_BINS, build_curve_cells
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Metric, Reason, State
@@ -192,7 +192,7 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     assert [curve is not None for curve in curves] == sparse
     for curve, title in zip(curves, summary.profile.axes.length_titles, strict=True):
         if curve:
-            cells = [cell for cell in build_curve_cells(summary) if cell.length == title]
+            cells = [cell for cell in build_curve_cells(summary.values) if cell.length == title]
             assert len(cells) == MERGED_BINS
             assert curve == {
                 name: [cell.columns().get(name) for cell in cells] for name in recording.CELL

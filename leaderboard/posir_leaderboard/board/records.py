@@ -33,7 +33,6 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.cells import ProfileCell, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.columns import ANSWER, FURTHER, known_columns
 from posir_report.summary import (
     UNDECLARED,
@@ -42,11 +41,17 @@ from posir_report.summary import (
     TaskSummary,
     build_bin_rows,
     build_rows,
-    is_sparse,
     summarize,
 )
 from posir_report.tables import describe_places, truncation_notes
 from posir_significance.advice import build_commands
+from posir_significance.cells import (
+    ProfileCell,
+    build_cells,
+    build_curve_cells,
+    is_sparse,
+    pool_curve_cells,
+)
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages.board import (
@@ -57,6 +62,7 @@ from posir_significance.messages.board import (
 from posir_significance.messages.verdicts import iterate_answer, label_state
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.wording import drop_organization
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.display.tables import format_csv
@@ -193,7 +199,7 @@ class BoardModel:
     @property
     def short_name(self) -> str:
         """The name without its organization or folder."""
-        return self.label.split("/")[-1] or self.label
+        return drop_organization(self.label)
 
     @property
     def id(self) -> str:
@@ -421,7 +427,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     strips = [row.strip for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
-    cells = build_cells(summary)
+    cells = build_cells(summary.values)
     panels = [_select_cells(cells, title) for title in lengths]
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
@@ -477,7 +483,7 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     """
     axes = summary.profile.axes
     counts = summary.profile.counts.sum(axis=2)
-    cells = build_curve_cells(summary)
+    cells = build_curve_cells(summary.values)
     panels: list[Columns | None] = []
     for title, queries in zip(axes.length_titles, counts, strict=True):
         is_merged = queries.any() and is_sparse(axes, queries)
@@ -485,7 +491,7 @@ def merge_panels(summary: TaskSummary) -> list[Columns | None]:
     if len(panels) > 1:
         pooled = None
         if is_sparse(axes, counts.sum(axis=0)):
-            pooled = _select_cells(pool_curve_cells([summary])[0], ALL_LENGTHS)
+            pooled = _select_cells(pool_curve_cells([summary.values])[0], ALL_LENGTHS)
         panels.insert(0, pooled)
     return panels
 

@@ -237,6 +237,6 @@ def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
 def describe_model_window(label: str, findings: GroupFindings) -> str:
     """Describe the window of a model and what is truncated."""
     if findings.read.kind is ReadKind.UNKNOWN:
-        return f"The window of {label} is unknown; `posir window MODEL` measures it."
+        return f"The window of {label} is unknown; `posir window` measures it, except of a hybrid."
     sentence = describe_truncation(findings)
     return f"{label}: {sentence}" if sentence else ""

@@ -25,7 +25,9 @@ EXPLAINED_SKETCH = (
     "evidence, as wide as its share. The boundary does not mark a fixed position, since documents "
     "differ in length."
 )
-UNKNOWN_WINDOWS = "The window of {models} is unknown; `posir window MODEL` measures it."
+UNKNOWN_WINDOWS = (
+    "The window of {models} is unknown; `posir window` measures it, except of a hybrid."
+)
 DESIGN_EFFECT = (
     "{task}, {model}: {queries:,} queries on {documents:,} documents; the variance of nDCG@10 is "
     "{effect:.1f} times that of independent queries (design effect)."

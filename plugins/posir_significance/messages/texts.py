@@ -32,6 +32,8 @@ WINDOWS = {
     ),
     "as_claimed": "It reads {length} of a text{about}, as it claims, and {rest}.",
 }
+WINDOW_TITLE = "{model} reads {length} {unit} of a text"
+INSPECT_TEXTS = "see what your own texts lose: a task, or a folder instead of {task}"
 REFUSES = "refuses longer texts"
 IGNORES = "ignores the rest without an error"
 ABOUT_ENGLISH = (
@@ -88,6 +90,9 @@ INDEX_ADVICE: dict[ChangeState, str] = {
     ChangeState.EQUIVALENT: "Nothing to do: the index finds all thirds alike.",
     ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), of more documents.",
 }
+RECALL_TITLE = (
+    "{name} finds {first} of the sentences in the first third of documents, {last} in the last"
+)
 CHUNK_SIZES = "`posir inspect MODEL TEXTS` says which size of chunks serves these texts."
 TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
 

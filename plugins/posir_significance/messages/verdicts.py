@@ -71,7 +71,7 @@ VERDICTS: dict[State | Reason, str] = {
 }
 #: Why nothing was tested, of a model or of a change.
 UNTESTED = {
-    Reason.WINDOW_UNKNOWN: "The window is unknown: `posir window MODEL`.",
+    Reason.WINDOW_UNKNOWN: "The window is unknown.",
     Reason.WINDOW_DIFFERS: "The windows differ.",
     Reason.NOT_STORED: "There are no rotated versions.",
     Reason.PARTLY_STORED: "Some subsets have no rotated versions.",
@@ -93,7 +93,7 @@ STEPS = {
     NextStep.TRAIN: "train on evidence at all positions (`posir train`)",
     NextStep.MORE_QUESTIONS: "test on about {number} questions",
     NextStep.MORE_DOCUMENTS: "test on at least {number} documents",
-    NextStep.MEASURE_WINDOW: "measure the window",
+    NextStep.MEASURE_WINDOW: "measure the window (`posir window`); of a hybrid, test each model",
     NextStep.RUN_AGAIN: "run the model again, so that rotated versions are stored",
     NextStep.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
     NextStep.NONE: "nothing to do",

@@ -367,6 +367,10 @@ def test_the_page_has_the_finding_bars_by_third_and_what_to_do(inspect):
     assert strip.finding == describe_recall_change(inspection.changes[0])
     assert dict(strip.facts())["What to do"].startswith("Index chunks")
     assert "a function, k = 10; hits: ids" in inspection.reading
+    first, last = (f"{by_part[part]:.0%}" for part in (THIRDS[0], THIRDS[-1]))
+    assert first in inspection.page_title
+    assert last in inspection.page_title
+    assert inspection.to_html().count(strip.finding) == 1
 
 
 @pytest.mark.parametrize("number", [1, 2, 4])

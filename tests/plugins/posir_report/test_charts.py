@@ -17,12 +17,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
-from posir_report.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
 from posir_report.charts import DRAW, MERGED, draw_curves, draw_figure, draw_heat_map
 from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
+from posir_significance.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
@@ -126,7 +126,7 @@ def figures(folder):
 
 @pytest.fixture(scope="module")
 def curves(summary):
-    return data_of(draw_curves(summary, build_cells(summary)))
+    return data_of(draw_curves(summary, build_cells(summary.values)))
 
 
 def figure_of(figures, kind, task="PosIR-English", model=None):
@@ -217,7 +217,7 @@ def test_heat_map_shows_the_cells_of_the_curves(figures):
 
 
 def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures):
-    cells = build_curve_cells(summary)
+    cells = build_curve_cells(summary.values)
     lengths = [cell.length for cell in cells]
     assert lengths == [LENGTHS[0]] * 20 + [LENGTHS[1]] * 5 + [LENGTHS[3]] * 5
     assert min(raw[raw.length == 0].groupby("bin").size()) >= MIN_QUERIES
@@ -239,7 +239,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
             separate_documents(profile_of(raw[raw.length == 1], RelativePositions()))
         ),
     )
-    assert [len(cells) for cells in pool_curve_cells([few, few])] == [5, 5]
+    assert [len(cells) for cells in pool_curve_cells([few.values, few.values])] == [5, 5]
 
 
 @pytest.mark.parametrize(
@@ -313,7 +313,7 @@ def test_shortened_names_keep_both_ends(name, width):
 
 
 def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
-    assert len(figures) == 8
+    assert len(figures) == 9
     # One of each kind, where there is one of the model with a hostile name.
     kinds = {
         figure.kind: figure
@@ -322,7 +322,7 @@ def test_pictures_are_png_of_sane_size_with_safe_names(figures, tmp_path):
     paths = export(
         prepare_figures([], [*kinds.values()], tmp_path / "pictures", FigureStyle("png"))
     )
-    assert len(set(paths)) == len(kinds) == 2
+    assert len(set(paths)) == len(kinds) == 3
     assert sorted(paths) == sorted((tmp_path / "pictures").iterdir())
     for path in paths:
         assert re.fullmatch(r"[A-Za-z0-9._-]+\.png", path.name)
@@ -396,7 +396,7 @@ def test_page_holds_every_figure_as_drawn(page, figures):
 def test_page_opens_with_the_models_and_the_answers(page, figures):
     cards, rest = page.split('<table class="blocks"', 1)
     assert cards.count('<article class="card"') == 4
-    assert rest.count('<div class="chart"') == len(figures) == 8
+    assert rest.count('<div class="chart"') == len(figures) == 9
 
 
 def test_names_link_to_the_section_of_each_model_and_tasks(page):
@@ -615,7 +615,20 @@ def test_a_third_partys_scheme_titles_its_own_charts(tmp_path):
     )
     (summary,) = summarize(read_results(tmp_path))
     for draw in (draw_curves, draw_heat_map):
-        text = json.dumps(draw(summary, build_cells(summary)).to_dict(), ensure_ascii=False)
+        text = json.dumps(draw(summary, build_cells(summary.values)).to_dict(), ensure_ascii=False)
         assert '"title": "Third of the letter"' in text
         assert "up to a page · 30 queries" in text
         assert "First character" not in text
+
+
+def test_models_of_a_task_share_a_figure(raw, summaries, figures):
+    of_task = [summary for summary in summaries if summary.task == "PosIR-English"]
+    (shared,) = (figure for figure in figures if figure.kind == "models")
+    assert (shared.task, shared.slug) == ("PosIR-English", "PosIR-English.models")
+    drawn = data_of(shared.chart)
+    assert drawn.series.nunique() == len(of_task) == 2
+    expected = raw.assign(bin=raw.bin // 4).groupby("bin").ndcg.mean()
+    own = drawn[drawn.series == "model"].sort_values("middle")
+    assert_same(own.ndcg_at_10, expected)
+    assert (drawn.ndcg_at_10_low <= drawn.ndcg_at_10).all()
+    assert (drawn.ndcg_at_10 <= drawn.ndcg_at_10_high).all()

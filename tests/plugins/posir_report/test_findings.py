@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_report.cells import find_beyond, pool_lengths
+from posir_significance.cells import find_beyond, pool_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
 from posir_significance.messages.verdicts import CURVE_TITLE, title_curve

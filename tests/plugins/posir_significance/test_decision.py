@@ -259,6 +259,32 @@ def test_commands_have_the_reference_that_the_user_gave_quoted():
     assert build_commands(findings, CommandReference("", "PosIR-Mini")) == ()
 
 
+@pytest.mark.parametrize(
+    ("model", "commands"),
+    [
+        ("org/a", ["posir window org/a"]),
+        ("./my model", ["posir window './my model'"]),
+        ("hybrid(org/a,b)", ["posir run -t PosIR-Mini -m org/a b"]),
+        (
+            "hybrid(org/a,b+chunks(64,32))",
+            ["posir run -t PosIR-Mini -m org/a 'b+chunks(64,32)'"],
+        ),
+        ("org/a+chunks(64)", []),
+        ("org/a:colbert", []),
+    ],
+)
+def test_only_a_model_that_is_not_made_of_others_has_its_window_measured(model, commands):
+    findings = decide(build_group(whole=build_test(), read=UNKNOWN))
+    assert [*build_commands(findings, CommandReference(model, "PosIR-Mini"))] == commands
+
+
+@pytest.mark.parametrize("model", ["hybrid(org/a,b)", "org/a+chunks(64)"])
+def test_a_model_that_is_made_of_others_has_no_mitigation(model):
+    findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
+    commands = build_commands(findings, CommandReference(model, "PosIR-Mini"))
+    assert not any("mitigate" in command for command in commands)
+
+
 def test_a_larger_task_is_named_only_if_it_has_enough_questions():
     assert find_larger_task("PosIR-Mini", 500) == "PosIR-English-Nano"
     assert find_larger_task("PosIR-Mini", 5_000) == "PosIR-English"

@@ -117,7 +117,7 @@ def test_every_verdict_is_told(name):
             r"Not tested\. A run file has ranks only\. `posir score RUN --embedder MODEL` tests "
             r"it\.",
         ),
-        ("unknown", r"Not tested\. The window is unknown: `posir window MODEL`\."),
+        ("unknown", r"Not tested\. The window is unknown\."),
         ("found", r"Inconclusive: nearly all or nearly no evidence is found, wherever it is"),
     ],
 )

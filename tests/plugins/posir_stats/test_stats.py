@@ -21,6 +21,7 @@ from posir_stats.api import compute_statistics
 from posir_stats.charts import build_figures
 from posir_stats.tables import (
     build_document,
+    build_position_tables,
     build_records,
     build_tables,
     describe_data,
@@ -300,7 +301,7 @@ def test_question_marks_are_all_of_unicode_that_end_sentences():
 
 
 def markdown(described):
-    tables = map(to_markdown, build_tables(described))
+    tables = map(to_markdown, [*build_tables(described), *build_position_tables(described)])
     return "\n\n".join([describe_data(described), *tables, describe_source(described)])
 
 
@@ -346,7 +347,7 @@ def test_markdown_has_a_table_for_every_kind_and_language(described):
 def test_bars_are_as_long_as_the_counts_are_large(described):
     (sheet,) = [
         table
-        for table in build_tables(described)
+        for table in build_position_tables(described)
         if table.title.endswith("eng-Latn · queries by position of the evidence")
     ]
     for column in range(1, len(sheet.headings)):

@@ -8,6 +8,8 @@ import pytest
 from posir_tasks.base.wording import (
     HANDLER,
     SUBSTITUTES,
+    drop_organization,
+    drop_organizations,
     escape_controls,
     make_output_encodable,
     sanitized,
@@ -40,3 +42,23 @@ def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch):
     make_output_encodable()
     print("unseen")
     assert all(stream.name == os.devnull for stream in (sys.stdout, sys.stderr))
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("org/a", "a"),
+        ("a", "a"),
+        ("hybrid(org/a,b)", "hybrid(a,b)"),
+        ("hybrid(b,org/a)", "hybrid(b,a)"),
+        ("hybrid(x/a,hybrid(y/b+chunks(64,32),z/c))", "hybrid(a,hybrid(b+chunks(64,32),c))"),
+        ("org/a+chunks(64,32)", "a+chunks(64,32)"),
+        ("org/a+rerank(org/b)", "a+rerank(b)"),
+        ("endpoint/bge-m3 (localhost-8000)", "bge-m3 (localhost-8000)"),
+        ("org/a (results/old/0)", "a (results/old/0)"),
+        ("org/a @ 0123", "a @ 0123"),
+    ],
+)
+def test_organizations_are_dropped_also_inside_of_parentheses(name, short):
+    assert drop_organization(name) == short
+    assert drop_organizations([name, "other"]) == [short, "other"]

@@ -132,16 +132,16 @@ def test_a_bare_picture_is_as_wide_in_every_format(format_, tmp_path):
     (path,) = export(prepare_figures([STRIP], [], tmp_path, FigureStyle(format_, bare=True)))
     content = path.read_bytes()
     assert path.name == f"answer.{format_}"
-    # 3.3 inches: of 96 pixels, 72 points, and 600 dots.
+    # 3 inches: of 96 pixels, 72 points, and 600 dots.
     if format_ == "pdf":
         assert float(re.search(rb"/MediaBox ?\[ ?0 0 ([\d.]+)", content)[1]) == pytest.approx(
-            237.6, abs=1
+            216, abs=1
         )
     elif format_ == "png":
-        assert int.from_bytes(content[16:20], "big") == pytest.approx(1980, abs=6)
+        assert int.from_bytes(content[16:20], "big") == pytest.approx(1800, abs=6)
     else:
         tree = ElementTree.fromstring(content)
-        assert tree.get("width") == "316.8"
+        assert tree.get("width") == "288"
         texts = " ".join(text.text for text in tree.iter(f"{SVG}text"))
         assert STRIP.name in texts
         assert not any(part in texts for part in ("256 tokens", "Band"))

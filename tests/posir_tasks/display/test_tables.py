@@ -101,6 +101,15 @@ def test_what_is_not_a_terminal_shows_every_row_on_one_line(rows, width):
     ]
 
 
+@pytest.mark.parametrize("columns", [60, 100, 120])
+def test_columns_are_honored_where_output_is_piped(columns, monkeypatch):
+    rows = ((f"a model {'m' * 30}", *("word " * 12,) * 3, "+1.0 [+0.5, +1.5]"),)
+    table = Table(build_columns(("Model", "A", "B", "C", "Effect")), rows, notes=("note " * 60,))
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = printed(table, legend=["legend " * 60]).splitlines()
+    assert min(columns, 100) - 10 < max(map(len, lines)) <= columns
+
+
 def markdown_cells(text):
     """The cells of a Markdown table as an independent parser reads them, headings first."""
     tokens = MarkdownIt("commonmark").enable("table").parse(text)
@@ -238,7 +247,7 @@ def test_latex_groups_columns_and_stacks_the_lines_of_a_cell():
     assert lines[2:6] == [
         *(
             r"\caption{T.}",
-            r"\label{tab:t}",
+            r"\label{tab:t}\smallskip",
             r"\begin{adjustbox}{max width=\textwidth}",
             r"\begin{tabular}{lcc}",
         )
@@ -394,7 +403,7 @@ def test_titles_of_groups_are_not_shortened_as_names_are():
         (name + "a", "+1.0 [+0.5, +1.5]", "better"),
         (name + "b", "0.0 [-0.5, +0.5]", "equivalent"),
     )
-    narrowed = Table(columns, rows).narrowed()
+    narrowed = Table(columns, rows).narrowed(80)
     assert narrowed.rows[0] == rows[0]
     assert all(len(row[0]) < len(name) for row in narrowed.rows[1:])
     assert [row[1:] for row in narrowed.rows] == [row[1:] for row in rows]

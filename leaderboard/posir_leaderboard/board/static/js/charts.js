@@ -184,7 +184,7 @@
     const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
     for (const one of named) {
       const [x, y] = at(one);
-      const name = shorten(one.label.split("/").at(-1), width < 500 ? 22 : Infinity);
+      const name = shorten(board.short(one.label), width < 500 ? 22 : Infinity);
       const boxes = places.map(([side, dy]) => {
         const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
         return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
@@ -205,7 +205,7 @@
   board.describeEnds = (rows) => {
     const clear = rows.filter((one) => known(one.difference) && (!known(one.start_minus_end_low) || one.start_minus_end_low > 0 || one.start_minus_end_high < 0));
     const largest = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
-    const say = (template, one) => (one ? board.fill(template, { points: board.percent(Math.abs(one.difference)), model: board.name(one.name.split("/").at(-1)) }) : []);
+    const say = (template, one) => (one ? board.fill(template, { points: board.percent(Math.abs(one.difference)), model: board.name(board.short(one.name)) }) : []);
     return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
   };
 

@@ -59,6 +59,8 @@ const board = {};
   }
 
   /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
+  /** Drop the organization of a model, also of those that it is made of: `hybrid(org/a,org/b)`. */
+  board.short = (name) => name.replace(/(?:^|(?<=\w\()|(?<=,))[^\s\/(),]+\//g, "");
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
   /** Return a text in which no line ends within an interval. */

@@ -103,7 +103,7 @@
   }
 
   function modelCell(row) {
-    const [organization, name] = row.label.includes("/") ? row.label.split(/\/(.*)/s) : ["", row.label];
+    const [organization, name] = /^[^\s/(),]+\//.test(row.label) ? row.label.split(/\/(.*)/s) : ["", row.label];
     const link = el(
       "a",
       { class: "model-name", href: linkTo(row.id) },

@@ -8,16 +8,32 @@ from typing import Any
 
 import numpy as np
 
-from posir_report.summary import EQUAL_BINS, MERGED_BINS, TaskSummary, is_sparse
-from posir_significance.analysis import analyze, estimate_bins, estimate_chance_band
+from posir_significance.analysis import (
+    MIN_QUERIES,
+    analyze,
+    estimate_bins,
+    estimate_chance_band,
+)
 from posir_significance.observations import Observations
+from posir_tasks.base.arrays import Integers
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate, Interval
-from posir_tasks.values.schemes import ALL_LENGTHS
+from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 from posir_tasks.values.scores import ResultValues, flatten
 
 #: Cells with fewer queries are marked: at nDCG@10 near 0.5 their 95% interval is wider than 0.16.
 FEW = 100
+#: Number of equal bins that may be merged, and into how many.
+EQUAL_BINS, MERGED_BINS = 20, 5
+
+
+def is_sparse(axes: Axes, queries: Integers) -> bool:
+    """Return whether the twenty equal bins of a curve are merged into five: one has fewer than
+    MIN_QUERIES queries.
+
+    `queries` are those of each bin, shape (P,).
+    """
+    return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
 
 
 @dataclass(frozen=True)
@@ -52,43 +68,42 @@ class ProfileCell:
         )
 
 
-def build_cells(summary: TaskSummary) -> list[ProfileCell]:
+def build_cells(values: ResultValues) -> list[ProfileCell]:
     """Return the cells of a profile by length bucket, with intervals and null bands."""
-    return [cell for cells in _iterate_buckets(summary, merged=False) for cell in cells]
+    return [cell for cells in _iterate_buckets(values, merged=False) for cell in cells]
 
 
-def build_curve_cells(summary: TaskSummary) -> list[ProfileCell]:
+def build_curve_cells(values: ResultValues) -> list[ProfileCell]:
     """Return the cells of curves by length bucket: empty buckets are left out, sparse bins
     merged.
     """
     return [
         cell
-        for cells in _iterate_buckets(summary, merged=True)
+        for cells in _iterate_buckets(values, merged=True)
         if any(cell.queries for cell in cells)
         for cell in cells
     ]
 
 
-def _iterate_buckets(summary: TaskSummary, *, merged: bool) -> Iterator[list[ProfileCell]]:
-    axes = summary.profile.axes
-    analysis = analyze(summary.values)
+def _iterate_buckets(values: ResultValues, *, merged: bool) -> Iterator[list[ProfileCell]]:
+    axes = values.profile.axes
+    analysis = analyze(values)
     groups = [group.observations for group in analysis.lengths or [analysis.overall]]
     for title, observations, counts in zip(
-        axes.length_titles, groups, summary.profile.counts, strict=True
+        axes.length_titles, groups, values.profile.counts, strict=True
     ):
         sparse = merged and is_sparse(axes, counts.sum(axis=1))
         yield _build_bucket(title, axes.positions, observations, merged=sparse)
 
 
-def pool_curve_cells(summaries: Sequence[TaskSummary]) -> list[list[ProfileCell]]:
+def pool_curve_cells(results: Sequence[ResultValues]) -> list[list[ProfileCell]]:
     """Return the cells of the curve over all lengths of each model on a task; sparse bins of one
     are merged in all.
     """
     sparse = any(
-        is_sparse(summary.profile.axes, summary.profile.counts.sum(axis=(0, 2)))
-        for summary in summaries
+        is_sparse(values.profile.axes, values.profile.counts.sum(axis=(0, 2))) for values in results
     )
-    return [pool_lengths(summary.ranks, merged=sparse) for summary in summaries]
+    return [pool_lengths(values.ranks, merged=sparse) for values in results]
 
 
 def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:

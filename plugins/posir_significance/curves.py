@@ -1,0 +1,59 @@
+"""The curves of several results in one chart."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import altair as alt
+
+from posir_significance.cells import pool_curve_cells
+from posir_tasks.base.wording import shorten_names
+from posir_tasks.display import charts
+from posir_tasks.display.figures import Figure
+from posir_tasks.values.scores import ResultValues
+
+#: Most characters of a name in the legend, which is as wide as a column of a paper.
+LEGEND_WIDTH = 32
+OVERLAY = "nDCG@10 by position of the evidence"
+OVERLAY_MARKS = (
+    "All lengths together; shaded: 95% intervals. Positions have different questions, so this "
+    "describes the data and does not test the models."
+)
+
+
+def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figure]:
+    """Draw the curves of models on a task in one chart, given their results by name."""
+    names = ", ".join(results)
+    queries = max(values.profile.queries for values in results.values())
+    framed = charts.add_frame(
+        overlay_curves(results),
+        OVERLAY,
+        f"{names} on {task}",
+        OVERLAY_MARKS,
+        f"Source: {queries:,} queries of {task}.",
+    )
+    return [Figure("models", task, None, framed)]
+
+
+def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
+    """Draw nDCG@10 over position with 95% intervals, a line for each result by name; bins are
+    merged in all if they are sparse in one.
+    """
+    names = shorten_names(list(results), LEGEND_WIDTH)
+    values = list(results.values())
+    rows = [
+        {**cell.columns(), "series": name}
+        for name, cells in zip(names, pool_curve_cells(values), strict=True)
+        for cell in cells
+    ]
+    color, shape, dash = charts.tell_apart("series", names, charts.legend_of_models(names))
+    tooltip = [alt.Tooltip("series:N", title="Result"), *charts.cell_tooltips()]
+    layers = charts.curve(
+        charts.build_chart(rows),
+        charts.build_positions(values[0].profile.axes),
+        color,
+        "area",
+        line={"strokeDash": dash},
+        point={"shape": shape, "tooltip": tooltip},
+    )
+    return alt.layer(*layers, width=640, height=300)
