@@ -1,5 +1,5 @@
 """Generates the reference pages of the documentation site from the code: commands, their JSON,
-scores, and the Python package; and the pages of the notebooks.
+scores, and the Python package; and the pages of the papers and notebooks.
 
 Usage, in the folder that has docs: python docs_site/reference.py
 """
@@ -20,6 +20,7 @@ from notebooks import FOLDER as NOTEBOOKS
 from notebooks import render_notebook
 
 import posir
+from posir_recipes.api import list_papers, read_recipe, to_page
 from posir_report.columns import known_columns
 from posir_tasks.base.public import DECLARATION, Parameter, describe_function, is_literal
 from posir_tasks.base.settings_file import describe_settings
@@ -153,6 +154,8 @@ def main() -> None:
     }
     for command in commands:
         pages[name_page(command.name)] = render_command(command.name, load_command(command))
+    for paper in list_papers():
+        pages[f"paper-{paper}.md"] = to_page(paper, read_recipe(paper))
     for name in SCHEMAS:
         pages[f"json/{name}.json"] = json.dumps(build_schema(name), indent=2)
     for file in NOTEBOOKS.glob("*.ipynb"):

@@ -14,6 +14,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
 from docs_site.json_schema import SCHEMAS, build_schema
+from posir_recipes.api import list_papers
 from posir_tasks.command.commands import declared_commands
 from tests.support.commands import BIN, run_process
 
@@ -51,8 +52,9 @@ def test_the_navigation_has_every_page():
     assert pages - generated == {name for name in files if not name.startswith("reference/")}
     commands = {f"posir-{command.name.replace(' ', '-')}" for command in declared_commands()}
     notebooks = {f"notebook-{file.stem}" for file in (DOCS / "notebooks").glob("*.ipynb")}
+    papers = {f"paper-{paper}" for paper in list_papers()}
     others = {"commands", "json", "python", "scores"}
-    assert {Path(name).stem for name in generated} == commands | notebooks | others
+    assert {Path(name).stem for name in generated} == commands | notebooks | papers | others
 
 
 @pytest.mark.parametrize(

@@ -34,7 +34,6 @@ from tests.support.language_model_server import serve_language_model
 from tests.support.models import write_tiny_model
 
 PAPERS = list_papers()
-PAGES = Path(__file__).parents[3] / "docs" / "papers"
 #: Tables and figures of each paper, as printed.
 CONTENT = {
     "bias-learning": ["Tables 1 to 7", "Figures 1 to 2"],
@@ -81,7 +80,7 @@ def expand_name(item: str) -> list[str]:
 def test_a_recipe_lists_every_table_and_figure(
     paper: str,
 ):
-    recipe, page = read_recipe(paper), PAGES / f"{paper}.md"
+    recipe = read_recipe(paper)
     listed = [name for item in recipe.items for name in expand_name(item.item)]
     assert len(listed) == len(set(listed))
     assert {name for names in CONTENT[paper] for name in expand_name(names)} <= set(listed)
@@ -92,9 +91,8 @@ def test_a_recipe_lists_every_table_and_figure(
     assert {
         name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)
     } == set(recipe.variables)
-    assert page.read_text() == to_page(paper, recipe) + "\n", (
-        f"posir recipe {paper} --format markdown > {page}"
-    )
+    page = to_page(paper, recipe)
+    assert all(f"| {item.item} |" in page for item in recipe.items)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
