@@ -30,7 +30,7 @@ from posir_build.pipeline import (
 )
 from posir_build.records import LOG_FILE, StageResult
 from posir_build.sample import check_source
-from posir_build.settings import STAGE_NAMES, BuildSettings
+from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet
 from posir_build.verify import MarginPool, MarginRange, audit_ranges, count_pools
 from posir_run.api import EngineName, choose_engine
 from posir_run.worker import Settings
@@ -58,6 +58,7 @@ def build(
     *,
     stage: str | None = None,
     plan: bool = False,
+    prompts: PromptSet | None = None,
     engine: EngineName = "local",
     address: str | None = None,
     **settings: Any,
@@ -74,6 +75,8 @@ def build(
         stage: Run up to this stage only: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
         plan: Estimate calls, tokens and cost; nothing is sent to a language model.
+        prompts: `posq` has the inputs, outputs and scale of relevance of PosQ, for `ask.method:
+            chunk`; by default those of posir.
         engine: This machine, or a Ray cluster, on whose machines rerankers and the embedder run.
         address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
         settings: Settings by name: `documents`, `output`, `language`, `domain` and `llm` are
@@ -100,7 +103,8 @@ def build(
         >>> [row.stage for row in report.rows][:3], report.datasets.keys()
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
-    loaded = load_settings(BuildSettings, Path(config) if config else None, settings)
+    options = {"--prompts": prompts}
+    loaded = load_settings(BuildSettings, Path(config) if config else None, settings, options)
     start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")

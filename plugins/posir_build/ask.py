@@ -49,14 +49,13 @@ from posir_tasks.language_models.chat_client import (
     UnusableAnswerError,
     load_prompt,
 )
+from posir_tasks.language_models.other_words import MAX_CHARACTERS
 from posir_tasks.text.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
 from posir_tasks.values.evidence import POSITIONS
 
-#: Maximum number of characters of a question.
-MAX_CHARACTERS = 1000
 #: Minimum number of characters of a question that can be a copy of its document's text.
 MIN_COPY = 20
 #: What questions are searched for, in all languages: parts and positions of a text, and references
@@ -231,7 +230,8 @@ def ask_questions(
         number += len(questions)
         for question in questions:
             fault = find_fault(question, request.document, settings.language)
-            if not fault and len(found | {question.id}) > settings.ask.questions:
+            has_limit = settings.prompts == "posir"
+            if not fault and has_limit and len(found | {question.id}) > settings.ask.questions:
                 fault = question.discard(DiscardReason.EXTRA_QUESTION)
             if fault:
                 discarded.append(fault)
@@ -240,7 +240,23 @@ def ask_questions(
                 accepted.append(question)
     kept, repeated = drop_repeated(accepted, settings.ask.similar)
     counts = {"questions": number}
-    return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), (), counts)
+    notes = [_describe_labels(kept)] if settings.ask.method == "chunk" else []
+    return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), tuple(notes), counts)
+
+
+def _describe_labels(questions: Iterable[Question]) -> str:
+    """Count questions by the third of their chunk, with one label (PosQ) and with up to two (the
+    first version of the paper, Myopic Trap).
+    """
+    one = Counter(question.position for question in questions)
+    two = Counter(
+        label for question in questions for label in question.details["labels"].split(", ")
+    )
+    shown = [
+        ", ".join(f"{position} {counts[position]:,}" for position in POSITIONS)
+        for counts in (one, two)
+    ]
+    return f"questions by the third of their chunk: {shown[0]}; with two labels: {shown[1]}"
 
 
 def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
@@ -370,8 +386,10 @@ def _request_chunks(
             continue
         for chunk in split_chunks(document.text, settings.ask.chunk_words):
             values = {"summary": reply.answer.summary, "chunk": chunk.of(document.text)}
-            position = tag_chunk(chunk, len(document.text))
-            details = {"chunk": f"{chunk.start}-{chunk.end}"}
+            labels = label_chunk(chunk, len(document.text))
+            # PosQ (algorithm 1): a chunk that overlaps two thirds is in the middle.
+            position = labels[0] if len(labels) == 1 else "middle"
+            details = {"chunk": f"{chunk.start}-{chunk.end}", "labels": ", ".join(labels)}
             requests.append(QuestionRequest(document, values, position, details))
     return requests
 
@@ -421,17 +439,21 @@ def _request_segments(
     return requests
 
 
-def tag_chunk(chunk: Span, length: int) -> str:
-    """Find the position of a chunk that starts at m and ends at n in a text of length z (PosQ,
-    algorithm 1), in characters.
+def label_chunk(chunk: Span, length: int) -> tuple[str, ...]:
+    """List the one or two thirds of a chunk that starts at m and ends at n in a text of length z,
+    in characters (algorithm 1 of the first version of PosQ, Myopic Trap).
 
-    With t = floor(z / 3): n < t is beginning; else m >= 2t is end; else middle, as every chunk that
-    overlaps two thirds.
+    With t = floor(z / 3): n < t is beginning; t <= m and n < 2t is middle; m >= 2t is end; else
+    n < 2t is beginning and middle, and the rest middle and end.
     """
     third = length // 3
     if chunk.end < third:
-        return "beginning"
-    return "end" if chunk.start >= 2 * third else "middle"
+        return ("beginning",)
+    if chunk.start >= 2 * third:
+        return ("end",)
+    if chunk.end < 2 * third:
+        return ("middle",) if chunk.start >= third else ("beginning", "middle")
+    return ("middle", "end")
 
 
 def split_chunks(text: str, words: int) -> list[Span]:

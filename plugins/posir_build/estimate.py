@@ -30,6 +30,9 @@ REASON_TOKENS = 50
 SUMMARY_TOKENS = 400
 SENTENCE_TOKENS = 25
 PERSONA_TOKENS = 12.5
+#: Questions about a chunk by the prompts of PosQ (appendix A.2): 265,865 about 13,902 passages of
+#: mostly three or four chunks.
+POSQ_QUESTIONS = 6
 #: Growth of a document by the numbers of its sentences.
 NUMBERED = 1.15
 #: Suspects per question at the default threshold, in a corpus where a third of the questions has a
@@ -120,19 +123,20 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
     asking = settings.ask
     number = len(documents)
     tokens = sum(document.tokens for document in documents)
-    answer = asking.questions * QUESTION_TOKENS
+    questions = POSQ_QUESTIONS if settings.prompts == "posq" else asking.questions
+    answer = questions * QUESTION_TOKENS
     match asking.method:
         case "positional":
             calls = number * asking.draws
             usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * asking.draws, answer)
-            return usage, calls * asking.questions
+            return usage, calls * questions
         case "chunk":
             split = (ask.split_chunks(document.text, asking.chunk_words) for document in documents)
             chunks = sum(map(len, split))
             texts = tokens + chunks * SUMMARY_TOKENS
             summaries = estimate_calls(ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS)
             usage = estimate_calls(ask.ASK_CHUNK, chunks, texts, answer)
-            return summaries + usage, chunks * asking.questions
+            return summaries + usage, chunks * questions
         case "persona":
             personas = number * asking.personas_offered * PERSONA_TOKENS
             choices = estimate_calls(ask.CHOOSE_PERSONA, number, tokens + personas, GRADE_TOKENS)

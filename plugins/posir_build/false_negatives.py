@@ -147,7 +147,7 @@ def _confirm(
         }
         judges = ", ".join(reply.model for reply in graded)
         verdict = QuestionVerdict(
-            Check.FALSE_NEGATIVES, False, judges, values, settings.rule, RELEVANCE.id
+            Check.FALSE_NEGATIVES, False, judges, values, settings.rule, graded[0].prompt
         )
         question = candidate.question.with_verdict(verdict)
         reason = DiscardReason.ANSWERED_ELSEWHERE

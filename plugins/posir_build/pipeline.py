@@ -27,7 +27,7 @@ from posir_build.dataset_files import (
 )
 from posir_build.records import LOG_FILE, Document, Question, StageResult, by_id
 from posir_build.sample import digest_source, draw_documents, open_source
-from posir_build.settings import STAGE_NAMES, BuildSettings, RerankerSettings
+from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.base.digests import digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -37,7 +37,7 @@ from posir_tasks.base.settings_file import Section
 from posir_tasks.data.posir import Target
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.language_models.chat_client import PromptTemplate
+from posir_tasks.language_models.chat_client import PromptTemplate, load_prompt
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker
 from posir_tasks.text.tokenizer import load_tokenizer
@@ -115,7 +115,8 @@ class Tools:
 
     def models(self, stage: str) -> list[LanguageModel]:
         """Open the language models that a stage asks."""
-        return [LanguageModel(llm, self.log) for llm in self.settings.choose_llms(stage)]
+        prompts = PROMPT_SETS[self.settings.prompts]
+        return [LanguageModel(llm, self.log, prompts) for llm in self.settings.choose_llms(stage)]
 
     @cached_property
     def count_tokens(self) -> Callable[[str], int]:
@@ -139,6 +140,16 @@ def _identify_models(settings: BuildSettings, stage: str) -> object:
     return [llm.model_dump(mode="json", exclude=NOT_ASKED) for llm in settings.choose_llms(stage)]
 
 
+#: What `prompts` asks instead of prompts of posir, by the names of these. posq: PosQ (arXiv
+#: 2505.13950, appendix B; C in its first version): the same inputs, no system message, the same
+#: outputs (a text, a list, a number) and scale of relevance, in words of posir.
+PROMPT_SETS: Mapping[PromptSet, Mapping[str, PromptTemplate[Any]]] = {
+    "posir": {},
+    "posq": {
+        prompt.name: load_prompt(f"posq_{prompt.name}", prompt.answer, is_bare=True)
+        for prompt in (ask.SUMMARIZE, ask.ASK_CHUNK, verify.RELEVANCE)
+    },
+}
 #: The prompts of each stage; those of Ask depend on its method.
 PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
     "locate": (locate.LOCATE,),
@@ -157,7 +168,9 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     if stage == "balance":
         return values
     prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
-    inputs = [values, _identify_models(settings, stage), *(prompt.id for prompt in prompts)]
+    instead = PROMPT_SETS[settings.prompts]
+    names = [instead.get(prompt.name, prompt).id for prompt in prompts]
+    inputs = [values, _identify_models(settings, stage), *names]
     if stage == "ask":
         is_persona = settings.ask.method == "persona"
         inputs.append(ask.load_personas(settings.ask.personas) if is_persona else [])
@@ -240,6 +253,10 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
                 break
             with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
                 result = _run_stage(stage, tools, before)
+            if tools.log.faults:
+                result = replace(result, notes=(*result.notes, tools.log.describe_read()))
+            tools.log.read.clear()
+            tools.log.faults.clear()
             save_stage(folder, stage, fingerprint, result, before)
         results[stage] = result
         before = result

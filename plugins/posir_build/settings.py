@@ -149,6 +149,10 @@ class AskingSection(Section):
 AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
+#: posir: prompts of posir, for every method. posq: those of PosQ (arXiv 2505.13950), for `chunk`.
+PromptSet = Literal["posir", "posq"]
+
+
 class AskSettings(AskingSection):
     """Settings of the generation of questions."""
 
@@ -164,7 +168,7 @@ class AskSettings(AskingSection):
     chances.
     """
     questions: Count = 3
-    """Questions per call."""
+    """Questions per call; the prompts of PosQ have no limit."""
     chunk_words: Count = 256
     """Words of a chunk, for `chunk`."""
     personas: Path | None = None
@@ -361,6 +365,8 @@ class BuildSettings(Section):
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     llm: LanguageModelSettings
+    prompts: PromptSet = "posir"
+    """posq: prompts with the inputs, outputs and scale of relevance of PosQ (arXiv 2505.13950)."""
     sample: SampleSettings = SampleSettings()
     ask: AskSettings = AskSettings()
     locate: LocateSettings = LocateSettings()
@@ -389,6 +395,11 @@ class BuildSettings(Section):
             raise ValueError(
                 f"balance.held_out_output: {self.output} is the output too; the parts need a "
                 "folder each"
+            )
+        if self.prompts == "posq" and self.ask.method not in ("chunk", "given"):
+            raise ValueError(
+                f"prompts: posq has no prompt for ask.method {self.ask.method}; set ask.method to "
+                "chunk, or to given"
             )
         prices = [model.prices for model in self.list_llms()]
         currencies = sorted({price.currency for price in prices if price.given})

@@ -330,6 +330,7 @@ class InspectionRun:
                 questions=asked,
                 unwritten=len(questions.questions) - asked,
                 words_alone=baseline,
+                answers=writer.describe_answers(),
             )
         if output_folder is not None:
             # As `mteb run` does, for `posir report`.

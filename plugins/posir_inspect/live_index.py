@@ -204,6 +204,8 @@ def read_index(
         questions = chosen.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
     skipped = describe_skipped(collection.skipped)
+    if writer:
+        skipped = " ".join(filter(None, [skipped, writer.describe_answers()]))
     return IndexedTexts(
         collection.name, collection.language, ids, questions, wordings, reads, skipped
     )

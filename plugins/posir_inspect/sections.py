@@ -149,6 +149,8 @@ class OtherWords:
     """Sentences that have a question in their rarest words and none in other words."""
     words_alone: WordBaseline | None
     """nDCG@10 of BM25 in whole texts; None if there are no questions."""
+    answers: str = ""
+    """What a language model's answers took, and why some were not used."""
     chunks: ChunkComparison | None = None
     """None if it is not known yet, or there are no questions."""
 
@@ -455,6 +457,7 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
 
 def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
     sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote."]
+    sentences += filter(None, [other.answers])
     if other.writer_is_model:
         sentences.append(
             "That is the inspected model: they favor it, and small chunks. Name another if you "

@@ -77,8 +77,15 @@ class LanguageModel:
     far.
     """
 
-    def __init__(self, settings: LanguageModelSettings, log: CallLog) -> None:
+    def __init__(
+        self,
+        settings: LanguageModelSettings,
+        log: CallLog,
+        prompts: Mapping[str, PromptTemplate[Any]] | None = None,
+    ) -> None:
+        """Open a model; `prompts` are asked instead of those of the names that they are under."""
         self.name = settings.model
+        self._prompts = prompts or {}
         self._settings = settings
         self._log = log
         usage = log.usage()
@@ -87,6 +94,10 @@ class LanguageModel:
         self._in_flight = 0
         self._answered_prompts: set[str] = set()
         self._rejections: list[str] = []
+
+    def describe_answers(self) -> str:
+        """Describe its answers: number, tokens, and why some could not be used."""
+        return f"{self.name}: {self._log.describe_read()}."
 
     def ask(
         self,
@@ -105,6 +116,7 @@ class LanguageModel:
         Raises:
             PosirError: No server answers, or the budget is spent.
         """
+        prompt = self._prompts.get(prompt.name, prompt)
         stop = threading.Event()
         in_flight = min(self._settings.in_flight, len(items))
 
@@ -137,11 +149,14 @@ class LanguageModel:
             request = prompt.build_request(values, attempt, self._settings)
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
-                answer = parse_answer(completion, prompt.answer)
+                tokens = completion.input_tokens, completion.output_tokens
+                self._log.read[request.key] = Usage(1, *tokens)
+                answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
                 return Reply(completion.served or self.name, prompt.id, answer)
             except UnusableAnswerError as error:
+                self._log.faults[request.key] = error.fault
                 reply = replace(reply, fault=error.fault, detail=error.detail)
             except RejectedError:
                 return replace(reply, fault=AnswerFault.REJECTED)

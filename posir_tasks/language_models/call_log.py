@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import astuple, dataclass
 from pathlib import Path
 
 from posir_tasks.base.errors import PosirError, check_schema
+from posir_tasks.base.wording import pluralize
 
 #: Schema version of the file. A newer one is refused.
 SCHEMA = 2
@@ -70,6 +72,10 @@ class CallLog:
         has a newer schema.
         """
         self._file = file
+        self.read: dict[str, Usage] = {}
+        """The answers that were read since it was opened, new or saved, by key."""
+        self.faults: dict[str, str] = {}
+        """Why some of these could not be used, by key."""
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -121,6 +127,17 @@ class CallLog:
                 "calls GROUP BY model, prompt ORDER BY model, prompt"
             ).fetchall()
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
+
+    def describe_read(self) -> str:
+        """Describe the answers that were read: number, tokens, and why some could not be used."""
+        used = sum(self.read.values(), Usage())
+        described = (
+            f"{pluralize(used.calls, 'answer')}, {used.input_tokens:,} input tokens, "
+            f"{used.output_tokens:,} output tokens"
+        )
+        counts = Counter(sorted(self.faults.values())).most_common()
+        causes = ", ".join(f"{fault} ({count:,})" for fault, count in counts)
+        return f"{described}; not used: {causes}" if causes else described
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
         """Find the saved scores by key."""

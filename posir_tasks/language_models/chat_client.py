@@ -6,15 +6,16 @@ import asyncio
 import json
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from string import Template
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeVar, get_args, get_origin
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from posir_tasks.base.digests import digest, digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
@@ -35,6 +36,8 @@ INVALID_ANSWERS = 2
 MAX_ANSWER = 2**26
 #: A number of tokens that no call has; a server that names it does not count.
 MAX_COUNT = 2**40
+#: Minimum temperature of a repeated question.
+RETRY_TEMPERATURE = 0.5
 #: Retries on one of several servers, before the next is tried.
 RETRIES_PER_SERVER = 2
 ADVICE = (
@@ -131,10 +134,14 @@ class ChatClient:
                 raise PosirError(f"{name}: {reason} Answers so far are saved.") from None
             finally:
                 server.in_flight -= 1
-            raise PosirError(
-                f"{name}: the server's answer is not one of an OpenAI-compatible chat API "
+            reason = (
+                "the server's answer is not one of an OpenAI-compatible chat API "
                 f"({quote_message(text)})."
             )
+            # Gateways report what is wrong with a single request in an answer without choices.
+            if text.lstrip().startswith("{"):
+                raise RejectedError(reason)
+            raise PosirError(f"{name}: {reason}")
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
@@ -146,7 +153,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
         choice = answer["choices"][0]
         message = choice["message"]
-        content = message.get("content") or ""
+        content = _join_parts(message.get("content") or "")
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
         usage = answer.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
@@ -165,6 +172,13 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
     return Completion(content, sanitized(finish), estimates[0], estimates[1], served)
 
 
+def _join_parts(content: Any) -> Any:
+    """Join the texts of an answer in parts, of which some may be thoughts."""
+    if not isinstance(content, list):
+        return content
+    return "".join(part["text"] for part in content if part.get("type") == "text")
+
+
 def replace_surrogates(text: str) -> str:
     """Replace each surrogate, which JSON can contain and UTF-8 cannot, with `?`."""
     return text.encode("utf-8", "replace").decode()
@@ -176,6 +190,17 @@ PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
 #: Maximum number of places in an answer where JSON is looked for.
 MAX_STARTS = 50
+#: Where JSON may start: an object, a list of objects, or the empty list as the whole answer.
+START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
+#: A number, with at most two words before it: `Relevance: 3`.
+NUMBER = re.compile(r"[\s*_`#]*(?:[^\W\d_]+[\s*_:=]+){0,2}(\d)[\s*_`.]*")
+#: Strings, and commas after the last item of a list or object.
+MENDED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+#: Thoughts before an answer: their first tag may be in the prompt, their last one cut off.
+TAG = "(think|thinking|thought|reasoning)>"
+THOUGHTS = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
+#: Finish reasons of an answer that was cut off.
+CUT_OFF = ("length", "max_tokens")
 #: Finish reasons of an answer that was refused.
 REFUSALS = ("refusal", "content_filter")
 #: Words with which models refuse, at the start of an answer.
@@ -202,6 +227,8 @@ class PromptTemplate(Generic[AnswerT]):
     user: Template
     """Both with placeholders such as `$document` for values."""
     answer: type[AnswerT]
+    is_bare: bool = False
+    """Whether the answer is the value of its only field, a text, list or number, and no object."""
 
     @cached_property
     def id(self) -> str:
@@ -225,14 +252,20 @@ class PromptTemplate(Generic[AnswerT]):
         if settings.temperature is not None:
             options["temperature"] = settings.temperature
         if attempt:
-            # Another seed, or a deterministic server would repeat an answer that could not be read.
+            # A server that is deterministic, or samples nothing at temperature 0, would repeat an
+            # answer that could not be read.
             options["seed"] = attempt
-        if settings.structured_output != "none":
-            options["response_format"] = {"type": settings.structured_output}
-        if settings.structured_output == "json_schema":
+            if settings.temperature is not None:
+                options["temperature"] = max(settings.temperature, RETRY_TEMPERATURE)
+        form = "none" if self.is_bare else settings.structured_output
+        if form != "none":
+            options["response_format"] = {"type": form}
+        if form == "json_schema":
             schema = {"name": self.name, "strict": True, "schema": self.schema}
             options["response_format"]["json_schema"] = schema
-        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        messages = [{"role": "user", "content": user}]
+        if system:
+            messages.insert(0, {"role": "system", "content": system})
         return ChatRequest(
             prompt=self.id,
             body=options | {"messages": messages},
@@ -241,12 +274,15 @@ class PromptTemplate(Generic[AnswerT]):
         )
 
 
-def load_prompt(name: str, answer: type[AnswerT]) -> PromptTemplate[AnswerT]:
+def load_prompt(
+    name: str, answer: type[AnswerT], *, is_bare: bool = False
+) -> PromptTemplate[AnswerT]:
     """Load the newest version of a prompt."""
     versions = {int(file.suffixes[-2][2:]): file for file in PROMPTS.glob(f"{name}.v*.txt")}
     newest = max(versions)
     system, user = versions[newest].read_text(encoding="utf-8").split(HEADING)
-    return PromptTemplate(name, newest, Template(system.strip()), Template(user.strip()), answer)
+    templates = Template(system.strip()), Template(user.strip())
+    return PromptTemplate(name, newest, *templates, answer, is_bare)
 
 
 class ModelAnswer(BaseModel):
@@ -258,10 +294,25 @@ class ModelAnswer(BaseModel):
         frozen=True, extra="ignore", json_schema_extra={"additionalProperties": False}
     )
 
+    @model_validator(mode="before")
+    @classmethod
+    def _spell_as_asked(cls, value: Any) -> Any:
+        """Spell fields and choices as the prompt does: models write `"Answer": "Yes."`."""
+        if not isinstance(value, dict):
+            return value
+        values = {str(name).lower(): item for name, item in value.items()}
+        for name, field in cls.model_fields.items():
+            if get_origin(field.annotation) is Literal and name in values:
+                choices = {str(choice): choice for choice in get_args(field.annotation)}
+                spelled = str(values[name]).strip(" .").lower().replace(" ", "_")
+                values[name] = choices.get(spelled, values[name])
+        return values
+
 
 class AnswerFault(StrEnum):
     """Why an answer cannot be used."""
 
+    EMPTY = "the answer is empty"
     NO_JSON = "the answer has no JSON"
     INVALID_JSON = "the answer's JSON is invalid or incomplete"
     OTHER_FIELDS = "the answer's JSON has other fields"
@@ -280,34 +331,68 @@ class UnusableAnswerError(Exception):
         self.detail = detail
 
 
-def parse_answer(completion: Completion, answer: type[AnswerT]) -> AnswerT:
-    """Parse the JSON that a language model wrote, with prose around it or not.
+def parse_answer(
+    completion: Completion, answer: type[AnswerT], *, is_bare: bool = False
+) -> AnswerT:
+    """Parse what a language model answered: JSON, with prose or thoughts around it or not.
+
+    Of an answer type with one field, the value without its object is read as well: a list, or a
+    number; with `is_bare`, a text.
 
     Raises:
         UnusableAnswerError: There is no such JSON, or the model refused.
     """
-    fault = AnswerFault.NO_JSON
+    thoughts = THOUGHTS.match(completion.text)
+    text = completion.text[thoughts.end() if thoughts else 0 :].strip()
+    is_cut = completion.finish_reason in CUT_OFF
+    is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
+    fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY
     detail = ""
-    end = 0
-    for _ in range(MAX_STARTS):
-        start = completion.text.find("{", end)
-        if start < 0:
-            break
+    for form in _list_forms(text, answer, is_bare and not is_cut and not is_refused):
         try:
-            value, end = parse_json_at(completion.text, start, "answer")
+            if form is None:
+                fault = AnswerFault.INVALID_JSON
+                continue
             # JSON can contain what UTF-8 cannot represent.
             return answer.model_validate_json(
-                replace_surrogates(json.dumps(value, ensure_ascii=False))
+                replace_surrogates(json.dumps(form, ensure_ascii=False))
             )
-        except GateError:
-            fault = AnswerFault.INVALID_JSON
-            end = start + 1
         except ValidationError as error:
             if fault is not AnswerFault.INVALID_JSON:
                 fault = AnswerFault.OTHER_FIELDS
-                detail = summarize_error(error)
-    if completion.finish_reason in REFUSALS or REFUSAL.match(completion.text):
+                detail = detail or summarize_error(error)
+    if is_refused:
         raise UnusableAnswerError(AnswerFault.REFUSED)
-    if completion.finish_reason == "length":
+    if is_cut:
         raise UnusableAnswerError(AnswerFault.CUT_OFF)
     raise UnusableAnswerError(fault, detail)
+
+
+def _list_forms(text: str, answer: type[BaseModel], is_bare: bool) -> Iterator[Any]:
+    """Yield what in a text may be the answer, the likeliest first; None for JSON that is
+    damaged.
+    """
+    name, *further = answer.model_fields
+    number = NUMBER.fullmatch(text)
+    if number and not further:
+        yield {name: int(number[1])}
+    for readable in dict.fromkeys((text, MENDED.sub(_mend, text))):
+        for place, match in enumerate(islice(START.finditer(readable), MAX_STARTS)):
+            try:
+                value, _ = parse_json_at(readable, match.start(), "answer")
+            except GateError:
+                yield None
+                continue
+            if isinstance(value, dict):
+                yield value
+            if not further and isinstance(value, list):
+                yield {name: value}
+            elif not further and not place:
+                yield {name: [value]}
+    if is_bare and text and answer.model_fields[name].annotation is str:
+        yield {name: text}
+
+
+def _mend(match: re.Match[str]) -> str:
+    """Drop a comma after the last item; escape line breaks and tabs in a string."""
+    return (match[1] or "").replace("\n", "\\n").replace("\t", "\\t")

@@ -37,7 +37,13 @@ from posir_tasks.base.progress import track
 from posir_tasks.base.settings_file import load_settings
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.language_models.chat_client import ModelAnswer, UnusableAnswerError, load_prompt
+from posir_tasks.language_models.chat_client import (
+    REFUSAL,
+    AnswerFault,
+    ModelAnswer,
+    UnusableAnswerError,
+    load_prompt,
+)
 from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.embeddings.encoding import (
     Encoder,
@@ -45,6 +51,7 @@ from posir_tasks.models.embeddings.encoding import (
     encode_distinct,
     unit_vectors,
 )
+from posir_tasks.text.languages import detect_other_language
 from posir_tasks.text.words import find_terms, is_unspaced
 
 #: Minimum and maximum number of words of a sentence to ask about: fewer are headings, more are
@@ -64,6 +71,8 @@ FEW_TEXTS = 2
 MAX_VOCABULARY = 5_000
 #: Between the parts of a term such as `well-known`.
 JOINT = re.compile(r"['’\-]")
+#: Maximum number of characters of a question that a language model writes.
+MAX_CHARACTERS = 1000
 #: Attempts to get a question in other words.
 ATTEMPTS = 2
 
@@ -151,6 +160,10 @@ class EmbedderWriter:
         """Unit vectors of the vocabulary, shape (words, dimensions)."""
         return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
 
+    def describe_answers(self) -> str:
+        """Describe nothing: it asks no language model."""
+        return ""
+
     def embed(self, sentences: Sequence[str]) -> Vectors:
         """Embed sentences as unit vectors, shape (n, dimensions), each encoded once."""
         with track("Embedding sentences"):
@@ -226,23 +239,39 @@ class LanguageModelWriter:
         """The language model."""
         return self.model.name
 
+    def describe_answers(self) -> str:
+        """Describe the answers that it got so far."""
+        return self.model.describe_answers()
+
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Ask for a question about each sentence; None if the last answer still shares a content
-        word with the sentence.
+        """Ask for a question about each sentence; None if the last answer is none in the language
+        of the sentence and without its content words, or is also that about another sentence.
         """
 
         def build(request: WritingRequest) -> dict[str, str]:
             return {"sentence": request.sentence, "language": request.language}
 
         def check(request: WritingRequest, answer: OtherWordsQuestion) -> None:
-            shared = find_shared(answer.question, request.sentence, self.common)
+            question = answer.question
+            if not find_terms(question):
+                raise UnusableAnswerError("no question")
+            if REFUSAL.match(question):
+                raise UnusableAnswerError(AnswerFault.REFUSED)
+            if len(question) > MAX_CHARACTERS:
+                raise UnusableAnswerError("question too long")
+            shared = find_shared(question, request.sentence, self.common)
             if shared:
                 raise UnusableAnswerError("words of the sentence", ", ".join(shared))
-            if not find_terms(answer.question):
-                raise UnusableAnswerError("no question")
+            other = detect_other_language(question, request.language)
+            # Names and technical words may look like another language in the sentence, too.
+            if other not in (None, detect_other_language(request.sentence, request.language)):
+                raise UnusableAnswerError("another language")
 
         replies = self.model.ask(OTHER_WORDS, requests, build, "Asking in other words", check)
-        return [reply.answer.question.strip() if reply.answer else None for reply in replies]
+        questions = [reply.answer.question.strip() if reply.answer else "" for reply in replies]
+        # A question that the model asks about several sentences is about none of them.
+        counts = Counter(map(normalize, questions))
+        return [text if text and counts[normalize(text)] == 1 else None for text in questions]
 
 
 def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +10,7 @@ from mteb.models.abs_encoder import AbsEncoder, get_prompt
 from mteb.types import PromptType
 from numpy.typing import NDArray
 
-from posir_tasks.base.errors import PosirError
+from posir_tasks.base.errors import PosirError, summarize_error
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -34,20 +34,30 @@ class ObjectEncoder(AbsEncoder):
         **_: Any,
     ) -> Array:
         """Return the embeddings of texts, shape (n, dimensions); raise PosirError if the object
-        returns anything else.
+        fails or returns anything else.
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [f"{prompt}{text}" for batch in inputs for text in batch["text"]]
         side = "encode_query" if prompt_type is PromptType.query else "encode_document"
-        vectors = getattr(self.target, side, self.target.encode)(texts)
-        vectors = vectors.cpu().float() if hasattr(vectors, "cpu") else vectors
+        name = f"{type(self.target).__name__}.encode"
         try:
-            rows: NDArray[np.float32] = np.asarray(vectors, np.float32)
+            vectors = getattr(self.target, side, self.target.encode)(texts)
+        except Exception as error:  # it is the user's own code
+            raise PosirError(f"{name}: fails ({summarize_error(error)}).") from error
+        try:
+            if isinstance(vectors, Sequence):
+                vectors = [_to_numpy(vector) for vector in vectors]
+            rows: NDArray[np.float32] = np.asarray(_to_numpy(vectors), np.float32)
         except (TypeError, ValueError):
             rows = np.empty(0, np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise PosirError(
-                f"{type(self.target).__name__}.encode: must return a vector for each of "
+                f"{name}: must return a vector for each of "
                 f"{len(texts):,} texts, and returned the shape {rows.shape}."
             )
         return rows
+
+
+def _to_numpy(vectors: Any) -> Any:
+    """Convert a tensor of any type and device; return all else as it is."""
+    return vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else vectors

@@ -460,8 +460,9 @@ OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `module:object`, an object with `encode`, by the code of its module; None if there is
-    no such module, PosirError if it has no such object.
+    """Resolve `module:object`, an object with `encode` or a class or function that makes one
+    without arguments, by the code of its module; None if there is no such module, PosirError if it
+    has no such object.
     """
     module = name.partition(":")[0]
     if not OBJECT.fullmatch(name) or not find_module(module):
@@ -472,6 +473,14 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     from posir_tasks.models.encoder_object import ObjectEncoder
 
     target = load_object("--model", name)
+    if isinstance(target, type) or (callable(target) and not hasattr(target, "encode")):
+        try:
+            target = target()
+        except Exception as error:  # it is the user's own code
+            raise PosirError(
+                f"{name}: cannot be called without arguments ({summarize_error(error)}). Give an "
+                "object whose `encode(texts)` returns a vector for each text."
+            ) from error
     if not hasattr(target, "encode"):
         raise PosirError(
             f"{name}: is {type(target).__name__}, which has no `encode`. Give an object whose "

@@ -14,11 +14,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
-from importlib.util import find_spec
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest
-from posir_tasks.base.errors import PosirError
+from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.secrets import collect_secrets, redact_collected
 from posir_tasks.models.protocols import Protocol, find_protocol
@@ -76,8 +76,11 @@ DIGEST = "settings_digest"
 #: keeps only a digest.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
-#: The package that sentence-transformers runs each backend by, and mteb's classes that pass it on.
-BACKENDS: Mapping[str, str] = {"onnx": "optimum.onnxruntime", "openvino": "optimum.intel"}
+#: The module that sentence-transformers runs each backend by, and mteb's classes that pass it on.
+BACKENDS: Mapping[str, str] = {
+    "onnx": "optimum.onnxruntime.modeling",
+    "openvino": "optimum.intel.openvino.modeling",
+}
 BACKEND_CLASSES = (
     "SentenceTransformerEncoderWrapper",
     "InstructSentenceTransformerModel",
@@ -272,17 +275,17 @@ def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
-    """Return metadata whose loader uses a backend; raise PosirError if its package is missing."""
+    """Return metadata whose loader uses a backend; raise PosirError if its package is missing or
+    does not go with the others.
+    """
     name, _, file = backend.partition(":")
     try:
-        found = find_spec(BACKENDS[name])
-    except ModuleNotFoundError:
-        found = None
-    if found is None:
+        import_module(BACKENDS[name])
+    except Exception as error:  # packages of other versions fail in any way
         raise PosirError(
-            f"{SETTING_VARIABLES[BACKEND]}={backend}: {BACKENDS[name]} is not installed. Install "
-            f"it: pip install 'sentence-transformers[{name}]'"
-        )
+            f"{SETTING_VARIABLES[BACKEND]}={backend}: {BACKENDS[name]} cannot be imported "
+            f"({summarize_error(error)}). Install it: pip install 'sentence-transformers[{name}]'"
+        ) from error
     options = {**meta.loader_kwargs, BACKEND: name}
     if file:
         options["model_kwargs"] = {**options.get("model_kwargs", {}), "file_name": file}

@@ -37,9 +37,8 @@ class ScriptedModel:
             prompt.user.substitute(value)
             self.asked.append((prompt.name, value))
             try:
-                answer = parse_answer(
-                    Completion(self.write(prompt.name, value), "stop", 1, 1), prompt.answer
-                )
+                completion = Completion(self.write(prompt.name, value), "stop", 1, 1)
+                answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
                 replies.append(Reply(self.name, prompt.id, answer))

@@ -51,12 +51,25 @@ RATES = {
     "untranslated": 0.03,
     "missing sentence": 0.02,
     "same words": 0.1,
+    # Of small models that ramble.
+    "thoughts": 0.0,
+    "cut thoughts": 0.0,
+    "parts": 0.0,
+    "empty": 0.0,
+    "repeated text": 0.0,
+    "trailing comma": 0.0,
+    "other spelling": 0.0,
+    "wrapper": 0.0,
+    "no choices": 0.0,
+    "refusal as question": 0.0,
+    "same question": 0.0,
 }
 NO_FAILURES = dict.fromkeys(RATES, 0.0)
 #: Words of context on either side of an answer in a quote, and characters at most.
 CONTEXT_WORDS, LONGEST_CONTEXT = 4, 40
 #: Characters on either side of an answer by which its place is recognized in other texts.
 CONTEXT_CHARACTERS = 25
+OTHER_LANGUAGE = "Warum möchte jemand überhaupt wissen, weshalb diese Frage gestellt wurde?"
 REFUSAL = "I'm sorry, but I can't help with that request."
 
 
@@ -317,12 +330,12 @@ class Answers:
             ]
         return [evidence]
 
-    def _answers(self, call: ChatCall) -> bool:
+    def _answers(self, question: str, content: str) -> bool:
         """Return whether a text has the answer to a question, with some characters around it."""
-        result = self.state.truth.find(call.line("Question"))
+        result = self.state.truth.find(question)
         if result is None:
             return False
-        text = plain(call.part("text"))
+        text = plain(content)
         return any(
             plain(document.text[max(0, item.start - CONTEXT_CHARACTERS) : item.end]) in text
             or plain(document.text[item.start : item.end + CONTEXT_CHARACTERS]) in text
@@ -330,14 +343,29 @@ class Answers:
         )
 
     def relevance(self, call: ChatCall) -> Any:
+        return {"relevance": self._grade(call, call.line("Question"), call.part("text"))}
+
+    def _grade(self, call: ChatCall, question: str, text: str) -> int:
         chosen = call.random(self.state.seed, "grade")
-        answers = self._answers(call) != self.state.draw(call, "wrong grade")
-        return {
-            "relevance": chosen.choice([4, 4, 4, 3]) if answers else chosen.choice([0, 1, 1, 2])
-        }
+        answers = self._answers(question, text) != self.state.draw(call, "wrong grade")
+        return chosen.choice([4, 4, 4, 3]) if answers else chosen.choice([0, 1, 1, 2])
+
+    def posq_relevance(self, call: ChatCall) -> int:
+        passage = call.user.partition("Passage: ")[2].partition("\n\nWrite one")[0]
+        return self._grade(call, call.line("Query"), passage)
+
+    def posq_summarize(self, call: ChatCall) -> str:
+        return self.summarize(call)["summary"]
+
+    def posq_ask_chunk(self, call: ChatCall) -> list[dict[str, str]]:
+        chunk = call.part("chunk")
+        document = next(row for row in self.state.truth.documents if chunk in row.text)
+        return [self._as_question(document, row) for row in self._inside(document, chunk)]
 
     def answerable(self, call: ChatCall) -> Any:
-        answers = self._answers(call) != self.state.draw(call, "wrong verdict")
+        answers = self._answers(call.line("Question"), call.part("text")) != self.state.draw(
+            call, "wrong verdict"
+        )
         return {
             "reasoning": "The text says so." if answers else "The text does not say.",
             "answer": "yes" if answers else "no",
@@ -367,6 +395,12 @@ class Answers:
     def other_words(self, call: ChatCall) -> Any:
         """Ask with every word written backward, or with the words themselves."""
         words = call.part("sentence").split()
+        if self.state.draw(call, "refusal as question"):
+            return {"question": REFUSAL}
+        if self.state.draw(call, "same question"):
+            return {"question": "Zzyzx?"}
+        if self.state.draw(call, "another language"):
+            return {"question": OTHER_LANGUAGE}
         return {
             "question": " ".join(
                 words if self.state.draw(call, "same words") else [word[::-1] for word in words]
@@ -382,21 +416,44 @@ class Answers:
         }
 
 
+DRAFT = 'First {"answer": "maybe"}, {"answer": "yes"} or {"answer": "no"}.'
+#: What becomes of an answer in the ways that it fails, and its finish reason, in this order.
+CHANGES: dict[str, Callable[[str], tuple[str, str]]] = {
+    "refusal": lambda _: (REFUSAL, "stop"),
+    "empty": lambda _: ("", "stop"),
+    "cut thoughts": lambda _: (f"<think>\n{DRAFT}", "length"),
+    "thoughts": lambda text: (f"<think>\n{DRAFT}\n</think>\n\n{text}", "stop"),
+    "repeated text": lambda text: (f"{text}<|im_end|>\n" * 20, "length"),
+    "trailing comma": lambda text: (f"{text[:-1]},\n{text[-1]}", "stop"),
+    "other spelling": lambda text: (
+        text.replace('"answer": "', '"Answer": " ').replace('"}', '."}'),
+        "stop",
+    ),
+    "wrapper": lambda text: (f'{{"result": {text}}}', "stop"),
+    "wrong fields": lambda _: ('{"result": "done"}', "stop"),
+    "cut JSON": lambda text: (text[: len(text) * 2 // 3], "length"),
+    "prose around JSON": lambda text: (
+        f"Sure! Here is the JSON:\n```json\n{text}\n```\nLet me know if you need more.",
+        "stop",
+    ),
+}
+
+
 def write_answer(state: LanguageModelServer, call: ChatCall) -> tuple[str, str]:
     """Return a model's text and its finish reason."""
-    if state.draw(call, "refusal"):
-        return REFUSAL, "stop"
-    text = json.dumps(Answers(state).answer(call), ensure_ascii=False)
-    if state.draw(call, "wrong fields"):
-        return json.dumps({"result": json.loads(text)}), "stop"
-    if state.draw(call, "cut JSON"):
-        return text[: len(text) * 2 // 3], "length"
-    if state.draw(call, "prose around JSON"):
-        return (
-            f"Sure! Here is the JSON:\n```json\n{text}\n```\nLet me know if you need more.",
-            "stop",
-        )
-    return text, "stop"
+    answer = Answers(state).answer(call)
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    changes = (change for name, change in CHANGES.items() if state.draw(call, name))
+    return next(changes, lambda text: (text, "stop"))(text)
+
+
+def split_parts(state: LanguageModelServer, call: ChatCall, text: str) -> str | list[dict]:
+    """Return a text, or the parts of it and of thoughts, as some servers do."""
+    if not state.draw(call, "parts"):
+        return text
+    half = len(text) // 2
+    thoughts = {"type": "thinking", "thinking": [{"type": "text", "text": '{"answer": "no"}'}]}
+    return [thoughts, *({"type": "text", "text": part} for part in (text[:half], text[half:]))]
 
 
 class ChatHandler(Handler):
@@ -425,9 +482,10 @@ class ChatHandler(Handler):
 
     def respond(self, state: LanguageModelServer, request: dict[str, Any], digest: str) -> None:
         given = self.headers.get("Authorization", "").removeprefix("Bearer ")
-        system, user = (message["content"] for message in request["messages"])
+        *first, user = (message["content"] for message in request["messages"])
+        system = "".join(first)
         form = request.get("response_format", {}).get("json_schema", {})
-        call = ChatCall(form.get("name") or guess_prompt(system), user, digest)
+        call = ChatCall(form.get("name") or guess_prompt(system or user), user, digest)
         with state.lock:
             state.seen[digest] += 1
             is_first = state.seen[digest] == 1
@@ -448,7 +506,7 @@ class ChatHandler(Handler):
         usage = {"prompt_tokens": len(system + user) // 4, "completion_tokens": len(text) // 4}
         choice = {
             "index": 0,
-            "message": {"role": "assistant", "content": text},
+            "message": {"role": "assistant", "content": split_parts(state, call, text)},
             "finish_reason": finish,
         }
         with state.lock:
@@ -460,7 +518,7 @@ class ChatHandler(Handler):
             "id": "1",
             "object": "chat.completion",
             "model": model,
-            "choices": [choice],
+            "choices": [] if state.draw(call, "no choices") else [choice],
             "usage": usage,
         }
         return self.answer(200, content)
@@ -494,11 +552,14 @@ class ChatHandler(Handler):
 
 
 def guess_prompt(system: str) -> str:
-    """Return which prompt a system message is of, for requests without a schema."""
+    """Return which prompt a first message is of, for requests without a schema."""
     beginnings = {
         "You find the evidence": "locate",
         "You judge how": "relevance",
         "You test reading": "answerable",
+        "Restate a document": "posq_summarize",
+        "Write frequently asked": "posq_ask_chunk",
+        "How relevant is": "posq_relevance",
     }
     return next(
         (name for start, name in beginnings.items() if system.startswith(start)), "ask_positional"

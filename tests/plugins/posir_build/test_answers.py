@@ -2,7 +2,7 @@
 
 import pytest
 
-from posir_build.ask import AskedQuestions
+from posir_build.ask import AskedQuestions, DocumentSummary
 from posir_build.verify import Relevance
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.chat_client import AnswerFault, UnusableAnswerError, parse_answer
@@ -10,8 +10,8 @@ from posir_tasks.language_models.chat_client import AnswerFault, UnusableAnswerE
 RELEVANT = '{"relevance": 3}'
 
 
-def parse(text, answer=Relevance, finish="stop"):
-    return parse_answer(Completion(text, finish, 1, 1), answer)
+def parse(text, answer=Relevance, finish="stop", is_bare=False):
+    return parse_answer(Completion(text, finish, 1, 1), answer, is_bare=is_bare)
 
 
 @pytest.mark.parametrize(
@@ -23,17 +23,67 @@ def parse(text, answer=Relevance, finish="stop"):
         f"{{not json}} {RELEVANT}",
         '{"relevance": 3, "why": "because"}',
         f'{{"thought": "none"}}\n{RELEVANT}',
+        "3",
+        "**Relevance: 3.**",
+        '{"Relevance": "3"}',
+        '{"result": {"relevance": 3}}',
+        '```json\n{\n  "relevance": 3,\n}\n```',
+        '{"why": "a\nb", "relevance": 3}',
+        f'<think>Perhaps {{"relevance": 1}}.</think>\n{RELEVANT}',
+        f'Perhaps {{"relevance": 1}}.\n</think>\n{RELEVANT}',
+        f"{RELEVANT}<|im_end|>\n" * 100,
     ],
 )
 def test_json_is_found_in_prose(text):
     assert parse(text).relevance == 3
 
 
+ASKED = '{"question": "a?", "answer": "b", "type": "simple"}'
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [
+        (f"[{ASKED}, {ASKED},]", 2),
+        (f"As said in [1]:\n```json\n[{ASKED}]\n```", 1),
+        (f'{{"FAQs": [{ASKED}, {ASKED}]}}', 2),
+        (ASKED.replace("b", "</think>"), 1),
+        ("[]", 0),
+    ],
+)
+def test_a_list_is_the_only_field_of_its_answer(text, number):
+    assert len(parse(text, AskedQuestions, finish="length").questions) == number
+
+
+@pytest.mark.parametrize(
+    "text",
+    [f'{{"questions": [{ASKED}, {{"question": "x"}}]}}', f"[{ASKED}, {ASKED}, {{", "See [].", "{}"],
+)
+def test_a_part_of_a_damaged_list_is_no_answer(text):
+    with pytest.raises(UnusableAnswerError):
+        parse(text, AskedQuestions)
+
+
+def test_a_text_is_an_answer_if_it_is_asked_for():
+    text = '<think>Short.</think> In [1], a "mill" burned.'
+    assert parse(text, DocumentSummary, is_bare=True).summary == 'In [1], a "mill" burned.'
+    for finish, answer in (("length", text), ("stop", "Sorry, I can't."), ("stop", " ")):
+        with pytest.raises(UnusableAnswerError):
+            parse(answer, DocumentSummary, finish, is_bare=True)
+    with pytest.raises(UnusableAnswerError):
+        parse(text, DocumentSummary)
+
+
 @pytest.mark.parametrize(
     ("text", "finish", "fault", "detail"),
     [
-        ("3", "stop", AnswerFault.NO_JSON, ""),
-        ("", "stop", AnswerFault.NO_JSON, ""),
+        ("3.2", "stop", AnswerFault.NO_JSON, ""),
+        ("-1", "stop", AnswerFault.NO_JSON, ""),
+        ("3 or 4", "stop", AnswerFault.NO_JSON, ""),
+        ("Three aspects of 3", "stop", AnswerFault.NO_JSON, ""),
+        ("", "stop", AnswerFault.EMPTY, ""),
+        (f"<think>{RELEVANT}", "stop", AnswerFault.EMPTY, ""),
+        (f"<think>{RELEVANT}", "length", AnswerFault.CUT_OFF, ""),
         ('{"relevance": 7}', "stop", AnswerFault.OTHER_FIELDS, "relevance"),
         ('{"grade": 3}', "stop", AnswerFault.OTHER_FIELDS, "relevance"),
         ('{"relevance": ', "stop", AnswerFault.INVALID_JSON, ""),

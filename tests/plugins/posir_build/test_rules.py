@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_build.ask import split_chunks, tag_chunk
+from posir_build.ask import label_chunk, split_chunks
 from posir_build.false_negatives import has_votes
 from posir_build.records import Check, DiscardReason
 from posir_build.settings import VerifySettings
@@ -44,27 +44,35 @@ def follow_algorithm_1(z: int, m: int, n: int) -> str:
         return "middle"
 
 
-def test_chunks_are_tagged_by_algorithm_1_of_posq():
-    # Chunks that overlap two thirds are in the middle (appendix A.2), also those that start at 0 or
-    # end with the text.
-    assert [
-        tag_chunk(Span(*chunk), 900)
-        for chunk in ((0, 299), (0, 300), (0, 450), (450, 900), (599, 900), (600, 900))
-    ] == [
-        "beginning",
-        "middle",
-        "middle",
-        "middle",
-        "middle",
-        "end",
-    ]
+def follow_first_algorithm_1(z: int, m: int, n: int) -> tuple[str, ...]:
+    """Algorithm 1 of Myopic Trap, line by line; before and after are beginning and end here."""
+    third = z // 3
+    if n < third:  # line 2
+        return ("beginning",)
+    elif m >= third and n < 2 * third:  # line 4  # noqa: RET505
+        return ("middle",)
+    elif m >= 2 * third:  # line 6
+        return ("end",)
+    elif n < 2 * third:  # line 8
+        return ("beginning", "middle")
+    else:
+        return ("middle", "end")
+
+
+def test_chunks_are_labeled_by_algorithm_1_of_both_versions():
     # A first chunk of 256 is the beginning from a length of 771 on.
-    assert [tag_chunk(Span(0, 256), length) for length in (770, 771)] == ["middle", "beginning"]
+    assert [label_chunk(Span(0, 256), length) for length in (770, 771)] == [
+        ("beginning", "middle"),
+        ("beginning",),
+    ]
     chunks = [(start, end) for start in range(50) for end in range(start + 1, 51)]
-    for z in (48, 49, 50):
-        assert [tag_chunk(Span(*chunk), z) for chunk in chunks] == [
-            follow_algorithm_1(z, *chunk) for chunk in chunks
-        ]
+    for z in (2, 48, 49, 50):
+        for chunk in chunks:
+            labels = label_chunk(Span(*chunk), z)
+            assert labels == follow_first_algorithm_1(z, *chunk)
+            # The later version has the middle for two thirds (appendix A.2).
+            one = labels[0] if len(labels) == 1 else "middle"
+            assert one == follow_algorithm_1(z, *chunk)
 
 
 def test_chunks_cover_the_text_and_end_at_the_largest_unit():

@@ -309,7 +309,15 @@ def test_chunks_and_personas():
 
     result, _ = ask(write, method="chunk", chunk_words=12)
     assert [question.position for question in result.questions] == ["beginning", "middle", "middle"]
-    assert all("chunk" in question.details for question in result.questions)
+    assert [question.details["labels"] for question in result.questions] == [
+        "beginning",
+        "beginning, middle",
+        "middle, end",
+    ]
+    assert result.notes == (
+        "questions by the third of their chunk: beginning 1, middle 2, end 0; with two labels: "
+        "beginning 2, middle 2, end 1",
+    )
     result, model = ask(write, documents=(ADA, MILL), method="persona")
     assert [question.position for question in result.questions] == ["beginning", "middle", "end"]
     assert result.reasons() == {DiscardReason.NO_SUCH_PERSONA: 1}
@@ -609,6 +617,35 @@ def test_every_reranker_must_put_the_evidence_first(rule, scores, reason):
     result = verify(rerankers=rerankers, rerank_rule=rule)
     assert list(result.reasons()) == ([reason] if reason else [])
     assert len(result.questions) == (not reason)
+
+
+def test_thirds_are_balanced_between_rerankers_and_judge():
+    """PosQ, appendix A.2: as many of each third as the smallest has after the rerankers; the judge
+    reads only these, and nothing is balanced after it.
+    """
+    spans = [Span(0, 12), Span(1, 12), Span(2, 12), Span(75, 80), Span(76, 80), Span(170, 180)]
+    asked = [
+        replace(FIRE, id=f"{row}", text=f"{row}?", span=span) for row, span in enumerate(spans)
+    ]
+    asked += [replace(row, id=f"x{row.id}", text="x") for row in asked[3:]]
+    rerankers = [TableReranker(lambda text, part: text != "x" and "old mill" in part)]
+    graded = []
+
+    def judge(_, values):
+        graded.append(values["question"])
+        return '{"relevance": 4}' if len(graded) % 3 == 1 else '{"relevance": 1}'
+
+    fields = {"balance": True, "rerank_rule": "segments", "relevance": "segments"}
+    first = [row for row in asked if row.text == "x" or row.span.start > 12]
+    result = verify(judge, rerankers, asked, **fields)
+    assert result.reasons()[DiscardReason.OTHER_SEGMENT] == len(first)
+    assert len(result.questions) == len(graded) / 3 == 3
+    graded.clear()
+    result = verify(judge, (), asked[:6], **fields)
+    assert len(graded) == 3 * 3
+    assert result.reasons() == {DiscardReason.FULL_CELL: 3}
+    thirds = {row.span.start // 60 for row in result.questions}
+    assert (len(result.questions), thirds) == (3, {0, 1, 2})
 
 
 def test_the_audit_discards_nothing_and_is_summed_up():

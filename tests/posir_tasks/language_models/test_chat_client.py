@@ -16,7 +16,12 @@ from posir_build.verify import Answerability
 from posir_tasks.base.errors import NewerSchemaError, PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
-from posir_tasks.language_models.chat_client import INVALID_ANSWERS, load_prompt, read_completion
+from posir_tasks.language_models.chat_client import (
+    INVALID_ANSWERS,
+    AnswerFault,
+    load_prompt,
+    read_completion,
+)
 from posir_tasks.language_models.settings import LanguageModelSettings
 from tests.support.human_answers import Truth, mini_documents
 from tests.support.language_model_server import NO_FAILURES, serve_language_model
@@ -83,9 +88,58 @@ def test_an_answer_that_cannot_be_read_is_asked_for_again(server, tmp_path):
     ) > 0.8 * len(ASKED)
     server.rates |= {"refusal": 1.0}
     assert (
-        ask(connect(tmp_path, server, attempts=2, temperature=0.1), ASKED[:2])
+        ask(connect(tmp_path, server, attempts=2, temperature=0.6), ASKED[:2])
         == ["the model refused"] * 2
     )
+
+
+RAMBLING = {
+    "refusal": 0.1,
+    "empty": 0.1,
+    "cut thoughts": 0.1,
+    "thoughts": 0.1,
+    "repeated text": 0.1,
+    "trailing comma": 0.2,
+    "other spelling": 0.2,
+    "wrapper": 0.2,
+    "wrong fields": 0.3,
+    "cut JSON": 0.3,
+    "prose around JSON": 0.5,
+    "parts": 0.3,
+    "rate limit": 0.2,
+    "server error": 0.2,
+}
+
+
+def test_a_rambling_model_is_read_counted_paid_and_kept(server, tmp_path):
+    server.rates |= RAMBLING
+    model = connect(tmp_path, server, attempts=5)
+    assert ask(model) == EXPECTED
+    assert server.failures.keys() >= RAMBLING.keys()
+    log = CallLog(tmp_path / "calls.sqlite")
+    (usage,) = log.usage().values()
+    assert usage == Usage(sum(server.answered.values()), server.input_tokens, server.output_tokens)
+    described = model.describe_answers()
+    for fault, *failures in (
+        (AnswerFault.CUT_OFF, "cut JSON", "cut thoughts"),
+        (AnswerFault.REFUSED, "refusal"),
+        (AnswerFault.EMPTY, "empty"),
+        (AnswerFault.OTHER_FIELDS, "wrong fields"),
+    ):
+        assert f"{fault} ({sum(server.failures[name] for name in failures)})" in described
+    again = connect(tmp_path, server, attempts=5)
+    assert ask(again) == EXPECTED
+    assert again.describe_answers() == described
+    assert sum(server.answered.values()) == usage.calls
+
+
+def test_a_request_without_a_choice_is_discarded_alone(server, tmp_path):
+    server.rates |= {"no choices": 0.2}
+    replies = ask(connect(tmp_path, server, in_flight=1))
+    assert set(replies) == {"yes", "no", "the server refused the request"}
+    server.rates |= {"no choices": 1.0}
+    with pytest.raises(PosirError, match="not one of an OpenAI-compatible chat API"):
+        ask(connect(tmp_path, server, temperature=0.1))
 
 
 def test_a_server_that_is_down_is_replaced_by_another(server, tmp_path):
@@ -155,7 +209,9 @@ def test_what_is_sent_depends_on_the_settings():
     )
     plain = settings.model_copy(update={"structured_output": "none", "temperature": None})
     assert set(PROMPT.build_request(ASKED[0], 0, plain).body) == {"model", "messages", "max_tokens"}
-    assert PROMPT.build_request(ASKED[0], 1, settings).body["seed"] == 1
+    again = PROMPT.build_request(ASKED[0], 1, settings).body
+    # Without sampling, a seed changes nothing.
+    assert (again["seed"], request.body["temperature"], again["temperature"]) == (1, 0, 0.5)
     keys = {
         PROMPT.build_request(*asked).key for asked in product(ASKED[:2], (0, 1), (settings, plain))
     }

@@ -164,7 +164,8 @@ def test_a_language_model_is_asked_twice_at_most_and_paid_once(
     tmp_path: Path, disobedience: float, calls: int
 ):
     texts = write_texts(3)
-    requests = [WritingRequest(text.partition(".")[0], (text,), "en") for text in texts]
+    # Invented words may look like any language, but for `und`, which is not detected.
+    requests = [WritingRequest(text.partition(".")[0], (text,), "und") for text in texts]
     with serve_language_model(
         Truth([]), rates={**NO_FAILURES, "same words": disobedience}
     ) as server:
@@ -181,6 +182,25 @@ def test_a_language_model_is_asked_twice_at_most_and_paid_once(
             if disobedience
             else find_shared(question, request.sentence, frozenset()) == []
         )
+
+
+@pytest.mark.parametrize(
+    ("failure", "fault"),
+    [
+        ("refusal as question", "the model refused (6)"),
+        ("another language", "another language (6)"),
+        ("same question", ""),
+    ],
+)
+def test_what_a_rambling_model_asks_is_left_out_for_its_cause(tmp_path, failure, fault):
+    texts = write_texts(3)
+    requests = [WritingRequest(text.partition(".")[0], (text,), "en") for text in texts]
+    with serve_language_model(Truth([]), rates={**NO_FAILURES, failure: 1.0}) as server:
+        settings = LanguageModelSettings(model="human", endpoints=[server.url], attempts=2)
+        model = LanguageModel(settings, CallLog(tmp_path / "calls.sqlite"))
+        writer = LanguageModelWriter(model, frozenset())
+        assert writer.write(requests) == [None] * 3
+    assert fault in writer.describe_answers()
 
 
 def test_content_words_in_common():

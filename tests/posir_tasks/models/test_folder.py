@@ -406,7 +406,7 @@ def test_a_backend_that_a_model_cannot_have_is_refused(monkeypatch, backend, mod
 @pytest.mark.usefixtures("folder")
 def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
     monkeypatch.setenv("POSIR_BACKEND", "onnx:model_qint8.onnx")
-    monkeypatch.setattr(run_settings, "find_spec", lambda _: True)
+    monkeypatch.setattr(run_settings, "import_module", lambda _: None)
     assert find().experiment_kwargs["backend"] == "onnx:model_qint8.onnx"
     prepared = run_settings.prepare_run_settings(find())
     assert prepared.experiment_kwargs is None
@@ -415,10 +415,15 @@ def test_a_backend_is_an_experiment_of_the_same_model(monkeypatch):
 
 
 @pytest.mark.usefixtures("folder")
-def test_a_backend_without_its_package_says_what_to_install(monkeypatch):
+@pytest.mark.parametrize("error", [ModuleNotFoundError, ImportError, RuntimeError])
+def test_a_backend_without_its_package_says_what_to_install(monkeypatch, error):
+    def fail(_):
+        raise error("no nms")
+
     monkeypatch.setenv("POSIR_BACKEND", "onnx")
-    monkeypatch.setattr(run_settings, "find_spec", lambda _: None)
-    with pytest.raises(PosirError, match=r"pip install 'sentence-transformers\[onnx\]'"):
+    monkeypatch.setattr(run_settings, "import_module", fail)
+    message = r"\(\w*Error: no nms\).*pip install 'sentence-transformers\[onnx\]'"
+    with pytest.raises(PosirError, match=message):
         find().load_model()
 
 
@@ -441,6 +446,7 @@ def test_another_backend_has_the_embeddings_of_torch(monkeypatch, backend, modul
 
 SOURCE = """
 import numpy as np
+import torch
 
 
 class Lengths:
@@ -458,7 +464,34 @@ class Flat:
         return [0.0]
 
 
+class Tensors:
+    def __init__(self, kind=torch.bfloat16, parts=False):
+        self.kind, self.parts = kind, parts
+
+    def encode(self, sentences: list[str]):
+        assert type(sentences) is list
+        rows = [[len(text), 1.0] for text in sentences]
+        rows = torch.tensor(rows, dtype=self.kind, requires_grad=True)
+        return list(rows) if self.parts else rows
+
+
+class Halves(Lengths):
+    def encode(self, texts):
+        return super().encode(texts).astype(np.float16)
+
+
+class Failing(Lengths):
+    def encode(self, texts):
+        raise RuntimeError("out of words")
+
+
+def make():
+    return Lengths()
+
+
 it, sides, flat, none = Lengths(), Sides(), Flat(), 7
+tensors, parts, halves = Tensors(), Tensors(parts=True), Halves()
+failing = Failing()
 """
 
 
@@ -484,7 +517,15 @@ def test_an_object_with_encode_is_a_model(module):
     assert sides(["ab"], PromptType.document).tolist() == [[2, 1]]
 
 
+@pytest.mark.parametrize("name", ["Lengths", "make", "Tensors", "tensors", "parts", "halves"])
+def test_a_class_a_factory_and_any_array_will_do(module, name):
+    encoder = load_encoder(f"{module}:{name}")
+    assert encoder(["ab", "abc"], PromptType.document).tolist() == [[2, 1], [3, 1]]
+
+
 def test_an_object_that_cannot_encode_is_named(module):
+    with pytest.raises(PosirError, match=r"Failing.encode: fails \(RuntimeError: out of words\)"):
+        load_encoder(f"{module}:failing")(["a"], PromptType.document)
     with pytest.raises(PosirError, match="is int, which has no `encode`"):
         find(f"{module}:none")
     with pytest.raises(PosirError, match="cannot be imported"):
