@@ -197,7 +197,7 @@ class Reranker:
         by_key = dict(zip(keys, pairs, strict=True))
         scores = self.log.find_scores(list(by_key))
         missing = {key: pair for key, pair in by_key.items() if key not in scores}
-        batches = split_batches(missing)
+        batches = batch_by_text(missing)
         texts = [[missing[key] for key in batch] for batch in batches]
         with track(f"Rerank with {self.name}", len(missing)) as advance:
             for number, values in self.score_batches(texts):
@@ -208,7 +208,7 @@ class Reranker:
         return np.array([scores[key] for key in keys], np.float64)
 
 
-def split_batches(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
+def batch_by_text(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
     """Divide the keys of pairs into batches of at least `BATCH` pairs, except the last; all pairs
     of a text are in one batch.
 

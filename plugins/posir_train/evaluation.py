@@ -9,7 +9,8 @@ import math
 import random
 import warnings
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,10 +43,9 @@ from posir_tasks.models.references import legible_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import K_VALUES, Rows, select_relevant, select_texts
+from posir_tasks.search.scoring import K_VALUES, select_relevant, select_texts
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.rotation_ranks import read_sample_size
@@ -128,10 +128,7 @@ def rank_subset(
             "The model returns NaN, so nothing can be ranked. Lower learning_rate."
         ) from error
     documents = select_relevant(data.corpus, data.evidence.document_ids)
-
-    def find_read(queries: Any, evidence: Evidence, rows: Rows) -> ReadEvidence:
-        return find_read_evidence(model, replace(request, queries=queries), evidence, rows)
-
+    find_read = partial(find_read_evidence, model, request)
     placed = find_read(data.queries, data.evidence, documents)
     name = f"{subset.language}-{subset.domain}"
     ranks = DocumentRanks.from_ranks(

@@ -48,16 +48,18 @@ ModelInput: TypeAlias = tuple[str, ...]
 
 
 def find_read_evidence(
-    model: MTEBModels, request: SearchRequest, evidence: Evidence, documents: Rows
+    model: MTEBModels,
+    request: SearchRequest,
+    queries: Dataset,
+    evidence: Evidence,
+    documents: Rows,
 ) -> ReadEvidence:
-    """Find evidence in what a model reads of the rows of relevant documents by id, by its tokenizer
-    or else estimated.
+    """Find the evidence of queries in what a model reads of the rows of relevant documents by id,
+    by its tokenizer or else estimated.
     """
     context = request.context
     read = find_read_part_of(model, context.task_metadata, context.hf_subset, request.corpus)
-    counted = count_read_evidence(
-        model, read, request.queries, context.task_metadata, evidence, documents
-    )
+    counted = count_read_evidence(model, read, queries, context.task_metadata, evidence, documents)
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
     return counted or ReadEvidence.estimate(
         read, evidence.complete(select_texts(documents)), languages

@@ -24,8 +24,7 @@ from posir_tasks.models.run_settings import find_first_stage
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import count_corpus, find_read_evidence
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import Rows, SearchedSubset, SplitData, select_relevant
-from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.search.scoring import SearchedSubset, SplitData, select_relevant
 from posir_tasks.values.ranks import RankedQueries, Results, rank_results
 from posir_tasks.values.result_schema import INDEX_KEY, PROTOCOL_KEY, SEARCH_KEY
 from posir_tasks.values.rotation_ranks import read_sample_size
@@ -67,10 +66,7 @@ def search_subset(
     fitted = fit_to_script(with_cache(model), context.corpus_language)
     results, ranked = _search(fitted, request, save)
     further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
-
-    def find_read(queries: Dataset, evidence: Evidence, documents: Rows) -> ReadEvidence:
-        return find_read_evidence(model, replace(request, queries=queries), evidence, documents)
-
+    find_read = partial(find_read_evidence, model, request)
     count_tokens = partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme)
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)

@@ -44,7 +44,7 @@ Pins = Mapping[str, Pin]
 KNOWN_PINS: Pins = {MINI.name: Pin(revision=MINI.revision, digest="d9433e2e4e2f4ea3")}
 
 
-def read_pins(folder: Path, repository: str | None) -> dict[str, Pin] | None:
+def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
     """Return the pins of a folder of results, the copy of a repository if one is named; None if it
     has no file of them.
     """

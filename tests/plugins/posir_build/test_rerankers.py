@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from mteb.types import PromptType
 
-from posir_build.cluster import BATCH, Reranker, split_batches
+from posir_build.cluster import BATCH, Reranker, batch_by_text
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.models.embeddings.context import EncodingContext, build_context, build_texts
 from posir_tasks.models.references import ModelReference
@@ -71,7 +71,7 @@ def test_a_batch_has_all_pairs_of_texts_of_similar_length():
     pairs = {
         str(number).encode(): (f"q{number}", "x" * (1 + number % 7)) for number in range(3 * BATCH)
     }
-    batches = split_batches(pairs)
+    batches = batch_by_text(pairs)
     assert sorted(key for batch in batches for key in batch) == sorted(pairs)
     lengths = [[len(pairs[key][1]) for key in batch] for batch in batches]
     assert sum(map(len, map(set, lengths))) == 7
@@ -79,4 +79,4 @@ def test_a_batch_has_all_pairs_of_texts_of_similar_length():
         length for batch in lengths for length in batch
     )
     assert all(len(batch) >= BATCH for batch in batches[:-1])
-    assert split_batches({}) == []
+    assert batch_by_text({}) == []

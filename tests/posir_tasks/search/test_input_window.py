@@ -152,9 +152,8 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
 
 
 def place_evidence(model, request, evidence):
-    return find_read_evidence(
-        model, request, evidence, select_relevant(request.corpus, request.positives.values())
-    )
+    documents = select_relevant(request.corpus, request.positives.values())
+    return find_read_evidence(model, request, request.queries, evidence, documents)
 
 
 @pytest.mark.parametrize("loader", LOADERS.values(), ids=LOADERS)
