@@ -293,9 +293,13 @@ def build_measurements(
     task = find_task(lead.data)
     about = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
     warning = describe_skipped(skipped)
+    # Without an interval, a number is no headline.
+    page_title = title
+    if lead.sums.documents >= MIN_DOCUMENTS:
+        page_title = f"{label} · {probes[lead.probe].describe(lead.sums, most=1)}"
     return ProbeMeasurements(
         title=title,
-        page_title=f"{label} · {probes[lead.probe].describe(lead.sums, most=1)}",
+        page_title=page_title,
         rows=rows,
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
         parts=parts,

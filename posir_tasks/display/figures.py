@@ -131,7 +131,8 @@ def prepare_figures(
     draws += [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
     if not draws:
         raise PosirError(
-            "There is no chart of this. Omit --figures, or ask for the default tables."
+            "There is no chart of this: too few documents, or a table of its own. Omit --figures, "
+            "or ask for more documents or the default tables."
         )
     names = deduplicate([name for name, _ in draws])
     files: dict[Path, Callable[[], bytes]] = {}

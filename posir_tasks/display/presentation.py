@@ -338,7 +338,7 @@ def present(
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")
     for line in result.footer:
-        print_paragraph(console, line)
+        print(escape_controls(line))
     for command in result.commands:
         print_commands(console, command)
 

@@ -36,6 +36,8 @@ HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
 #: Share of a wide picture that the drawing takes, distance to the words, and pixels of a letter of
 #: them.
 DRAWN, GAP, LETTER = 0.58, 20, 7.1
+#: Letters of a bold name in the room of one that is not.
+BOLD = 0.87
 #: Pixels of a PNG for each pixel of the picture.
 SCALE = 2
 #: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is
@@ -406,7 +408,7 @@ def _draw_rows(
         parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
         top += 28
     for strip in strips:
-        names = textwrap.wrap(strip.name, letters)
+        names = textwrap.wrap(strip.name, int(letters * BOLD))
         lines = [line for words in strip.words for line in textwrap.wrap(words, letters)]
         y = top + 12 + (LABEL if is_wide else 0)
         for at, line in enumerate([*names, *lines]):

@@ -400,7 +400,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
         style = "bold" if row is table.headings else ""
         if is_heading(row) and not style:
             yield Text()
-            yield Text(row[0], "bold")
+            for part in wrap(row[0], limit or len(row[0])):
+                yield Text(part, "bold")
             continue
         cells = [cell.split("\n") for cell in row]
         if cell_len(row[at]) > widths[at]:

@@ -334,3 +334,10 @@ def test_the_headline_is_the_first_summary_by_default():
 def test_ordinals():
     expected = ["first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th"]
     assert [ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == expected
+
+
+@pytest.mark.parametrize(("documents", "has_finding"), [(4, False), (10, True)])
+def test_a_number_without_an_interval_is_no_headline(documents, has_finding):
+    shown = build_measurements([measure("mirror_reversal", documents=documents)], Path())
+    assert (" · " in shown.page_title) == has_finding
+    assert f"{documents} documents" in shown.title
