@@ -54,6 +54,9 @@ PLAIN_TYPES = {
 }
 INTERVAL: Schema = {"type": ["array", "null"], "items": NUMBER, "minItems": 2, "maxItems": 2}
 
+#: Values and intervals of estimates by any name.
+ESTIMATES: Schema = {"type": ["number", "array", "null"]}
+
 
 def list_of(items: Schema) -> Schema:
     """Describe a list."""
@@ -110,7 +113,8 @@ def describe_collection(kind: Any) -> Schema:
     """Describe a mapping or a sequence."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if isinstance(origin, type) and issubclass(origin, Mapping):
-        return mapping_of(describe(arguments[1]))
+        is_estimate = isinstance(arguments[1], type) and issubclass(arguments[1], Estimate)
+        return mapping_of(ESTIMATES if is_estimate else describe(arguments[1]))
     if isinstance(origin, type) and issubclass(origin, Sequence):
         items = [describe(argument) for argument in arguments if argument is not Ellipsis]
         return list_of({"anyOf": items} if len(items) > 1 else items[0])
@@ -125,7 +129,8 @@ def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
         if field.name in omit:
             continue
         hint = read_type(kind, field)
-        options = typing.get_args(hint) or (hint,)
+        is_union = isinstance(hint, types.UnionType)
+        options = typing.get_args(hint) if is_union else (hint,)
         if any(isinstance(option, type) and issubclass(option, Estimate) for option in options):
             described = estimate(field.name)
         else:
@@ -313,9 +318,7 @@ def describe_runs() -> Schema:
     # Scores of chunks by depth: evidence_recall_at_5, lost_not_read_at_5.
     chunks = r"^(evidence_recall|iou|precision|lost_\w+)_at_\d+(_interval)?$"
     described = object_of(run, others)
-    return list_of(
-        described | {"patternProperties": {chunks: {"type": ["number", "array", "null"]}}}
-    )
+    return list_of(described | {"patternProperties": {chunks: ESTIMATES}})
 
 
 def describe_inspection() -> Schema:

@@ -48,7 +48,7 @@ def render_output(output: NotebookNode) -> str:
     if "text/html" not in data:
         return f"```text\n{data['text/plain']}\n```"
     lines = [line for line in data["text/html"].splitlines() if line.strip()]
-    return "\n".join(["<div>", *lines, "</div>"])
+    return "\n".join(['<div style="overflow-x: auto">', *lines, "</div>"])
 
 
 def main() -> None:
