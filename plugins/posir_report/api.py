@@ -264,6 +264,7 @@ def read_results(
 @public(
     charts=True,
     card=True,
+    flags=("markdown", "csv", "latex"),
     undecided_by=("fail_if", "strict", "junit"),
 )
 def report(

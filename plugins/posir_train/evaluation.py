@@ -331,12 +331,13 @@ class PositionCurveCallback(TrainerCallback):
         file = output_folder / "position" / f"{tag.replace('/', '_')}-{step}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(render_png(draw_strips([strip])))
-        if "tensorboard" in args.report_to:
+        trackers = args.report_to or ()
+        if "tensorboard" in trackers:
             self._log_to_tensorboard(output_folder, tag, file, step)
-        if "wandb" in args.report_to:
+        if "wandb" in trackers:
             wandb = import_module("wandb")
             wandb.log({tag: wandb.Image(str(file)), "train/global_step": step})
-        if "mlflow" in args.report_to:
+        if "mlflow" in trackers:
             import_module("mlflow").log_artifact(str(file), "position")
 
     def _log_to_tensorboard(self, output_folder: Path, tag: str, file: Path, step: int) -> None:

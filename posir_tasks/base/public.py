@@ -78,6 +78,8 @@ class Declaration:
     """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is
     printed.
     """
+    flags: tuple[str, ...] = ()
+    """The formats that have an option of their own, such as `--csv`."""
     undecided_by: tuple[str, ...] = ()
     """The parameters that make it a check: if one is given, an error is exit status 2, which says
     that nothing was decided.
@@ -141,6 +143,7 @@ def public(
     charts: bool = False,
     card: bool = False,
     streams: bool = False,
+    flags: tuple[str, ...] = (),
     undecided_by: tuple[str, ...] = (),
     groups: Mapping[str, str] | None = None,
     settings: str | None = None,
@@ -163,7 +166,9 @@ def public(
             with sanitize_errors():
                 return function(*args, **kwargs)
 
-        declaration = Declaration(charts, card, streams, undecided_by, groups or {}, settings)
+        declaration = Declaration(
+            charts, card, streams, flags, undecided_by, groups or {}, settings
+        )
         setattr(checked, DECLARATION, declaration)
         return checked
 

@@ -91,6 +91,8 @@ def list_shared(declaration: Declaration) -> list[Parameter]:
         shared.append(_share("card", Path, None, text))
     shared.append(_share("explain", bool, False, "Explain every column below the tables."))
     shared.append(_share("quiet", bool, False, "Show no progress."))
+    for name in declaration.flags:
+        shared.append(_share(name, bool, False, f"Short for --format {name}."))
     return shared
 
 
@@ -134,9 +136,13 @@ def run_function(
     exit status.
 
     Raises:
-        PosirError: `--bare` is given without `--figures`.
+        PosirError: Several formats are asked for, or `--bare` is given without `--figures`.
     """
-    format_ = options["format"]
+    formats = {OutputFormat(name) for name in declaration.flags if options[name]}
+    formats |= {options["format"]} - {OutputFormat.TEXT}
+    if len(formats) > 1:
+        raise PosirError(f"Several output formats: {', '.join(sorted(formats))}. Give one.")
+    format_ = next(iter(formats), OutputFormat.TEXT)
     style = FigureStyle()
     if declaration.charts:
         style = FigureStyle(*(options[parameter.name] for parameter in FIGURES[1:]))

@@ -120,7 +120,7 @@ def test_models_are_run_and_results_are_read(folder):
             assert done.returncode == 0, done.stderr
     assert len(list((folder / "vectors").rglob("*.arrow"))) == 2
     assert len(list((folder / "cache").rglob("*.parquet"))) == 1
-    reported = csv.DictReader(io.StringIO(posir("report", results, "--format", "csv")))
+    reported = csv.DictReader(io.StringIO(posir("report", results, "--csv")))
     assert {row["queries"] for row in reported if row["length"] == "all"} == {"36"}
     posir("report", results, "--html", folder / "page.html", "--figures", folder / "charts")
     assert "local/dense" in posir("compare", results, results)

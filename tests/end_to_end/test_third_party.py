@@ -145,15 +145,15 @@ def test_third_party_tasks_run_and_each_problem_is_reported_once(
 def test_the_score_is_a_column_of_reports_and_of_the_leaderboard(shell):
     ran = shell(
         "mteb run -t HarbourLetters -m mteb/baseline-bm25s --output-folder columns && posir "
-        "report columns --format csv"
+        "report columns --csv"
     )
     assert ran.returncode == 0, ran.stderr
     (row,) = csv.DictReader(io.StringIO(ran.stdout[ran.stdout.index("model,") :]))
     assert row["mrr_at_10_first_position"] == "1.0"
     report, chosen = "posir report columns", "--columns mrr_at_10_first_position"
     forms = shell(
-        f"{report} --format latex && {report} {chosen} --format latex --html page.html && "
-        f"{report} {chosen} --format json && cat page.html"
+        f"{report} --latex && {report} {chosen} --latex --html page.html && {report} {chosen} "
+        "--format json && cat page.html"
     )
     assert forms.returncode == 0, forms.stderr
     papers, table, rest = re.split(r"\\end{table\*}", forms.stdout)

@@ -129,9 +129,7 @@ def built(results, tmp_path_factory) -> tuple[Path, Path]:
 def test_a_view_has_the_numbers_of_the_report(built, results):
     site = contents(read_site(built[0]))
     (group,) = (group for group in site["board"]["groups"] if group["name"] == "PosIR")
-    reported = list(
-        csv.DictReader(io.StringIO(call_posir("report", results, "--format", "csv").printed))
-    )
+    reported = list(csv.DictReader(io.StringIO(call_posir("report", results, "--csv").printed)))
     compared = 0
     for row in reported:
         (choice,) = (

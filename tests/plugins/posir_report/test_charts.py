@@ -518,8 +518,7 @@ def test_the_command_writes_page_and_pictures_and_still_prints(raw, tmp_path):
         tmp_path / "page.html",
         "--figures",
         tmp_path / "pictures",
-        "--format",
-        "csv",
+        "--csv",
     )
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("model,revision,task,length,")
@@ -542,9 +541,16 @@ def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     assert line.endswith(describe_group(summary.findings[0]))
 
 
+def test_short_forms_are_those_of_format(folder):
+    short, whole = invoked(folder, "--markdown"), invoked(folder, "--format", "markdown")
+    assert (short.exit_code, short.stdout) == (0, whole.stdout)
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        (("--csv", "--latex"), "Several output formats: csv, latex."),
+        (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
         (("--recall", "--bins"), "tables of their own"),
         (("--bare",), "Add --figures DIR"),
         (("--figures", "folder", "--font-size", "9"), "Add --bare"),

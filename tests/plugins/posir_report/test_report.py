@@ -520,18 +520,13 @@ def test_every_form_of_the_report_separates_different_data(raw, tmp_path):
         write_result(
             tmp_path, profiles, model=model, position_run=describe_run(f"local-{corpus}", corpus)
         )
-    rows = list(
-        csv.DictReader(io.StringIO(call_posir(["report", str(tmp_path), "--format", "csv"]).stdout))
-    )
+    rows = list(csv.DictReader(io.StringIO(call_posir(["report", str(tmp_path), "--csv"]).stdout)))
     assert {(row["model"], row["task"]) for row in rows} == {
         ("a/a", "PosIR-English (data local-c1)"),
         ("b/b", "PosIR-English (data local-c2)"),
         ("c/c", "PosIR-English (data local-c1)"),
     }
-    assert (
-        call_posir(["report", str(tmp_path), "--format", "latex"]).stdout.count(r"\begin{table*}")
-        == 2
-    )
+    assert call_posir(["report", str(tmp_path), "--latex"]).stdout.count(r"\begin{table*}") == 2
     document = json.loads(call_posir(["report", str(tmp_path), "--format", "json"]).stdout)
     assert [item["data_revision"] for item in document] == ["local-c1", "local-c2", "local-c1"]
 
