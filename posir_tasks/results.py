@@ -4,8 +4,8 @@ import json
 import logging
 import shlex
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence, Set
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -244,9 +244,18 @@ def result_files(folder: Path) -> Iterator[Path]:
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
-    for file in find_files(folder, ".json"):
+    for file in skip_clone(folder, find_files(folder, ".json")):
         if file.name != META_FILE and (file.parent / META_FILE).exists():
             yield file
+
+
+def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
+    """Yield files that are not in the clone of mteb's results repository, which `mteb
+    submit-results` leaves next to results.
+    """
+    clone = folder / "remote"
+    has_clone = (clone / ".git").exists()
+    yield from (file for file in files if not has_clone or not file.is_relative_to(clone))
 
 
 def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
@@ -446,6 +455,16 @@ def read_model(file: Path) -> tuple[str, str]:
         names = file.parent.parent.name.replace("__", "/", 1), file.parent.name
     model, revision = (sanitized(str(name), None) for name in names)
     return model, revision
+
+
+def read_training_data(file: Path) -> list[str] | None:
+    """Return mteb's names of the datasets that the model of a result was trained on; None if mteb's
+    `model_meta.json` does not state them.
+    """
+    with suppress(GateError, KeyError, TypeError):
+        names = read_json(file.parent / META_FILE)["training_datasets"]
+        return names if names is None else [*map(str, names)]
+    return None
 
 
 def rescore_file(file: Path) -> int:

@@ -27,6 +27,7 @@ from posir_tasks.results import (
     find_experiment,
     find_paper,
     parse_values,
+    skip_clone,
 )
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.result_schema import (
@@ -201,7 +202,8 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
-    for file in sorted(folder.resolve().rglob("*.json")):
+    root = folder.resolve()
+    for file in sorted(skip_clone(root, root.rglob("*.json"))):
         is_placed = "__" in file.parent.parent.name or file.with_name(META_FILE).exists()
         if file.name != META_FILE and is_placed:
             is_experiment = find_experiment(file) is not None and find_paper(file) is None

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import groupby
+from pathlib import Path
 from typing import Any, TypeAlias
 
 from posir_published.rows import NOTABLE_BIAS
@@ -31,7 +32,12 @@ from posir_report.summary import (
 from posir_significance.advice import build_commands
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import Quantity, Reason
-from posir_significance.messages.reports import BY_LENGTH, describe_answer, describe_folded_lengths
+from posir_significance.messages.reports import (
+    BY_LENGTH,
+    describe_answer,
+    describe_folded_lengths,
+    describe_training_overlap,
+)
 from posir_significance.messages.verdicts import (
     count_states,
     count_truncating,
@@ -47,11 +53,12 @@ from posir_significance.strips import build_overlay
 from posir_tasks.base.progress import progress
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.repository import combine_revisions
+from posir_tasks.data.sources import list_sources, measure_overlap
 from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import Strip, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Medium, Table
-from posir_tasks.results import StoredResult, SubsetResult
+from posir_tasks.results import StoredResult, SubsetResult, read_training_data
 from posir_tasks.values.scores import ALL, BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
 #: Model, revision and task.
@@ -113,6 +120,21 @@ class ReportContent:
         """The picture of each model and task over all lengths."""
         return build_strips(self.overall)
 
+    def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
+        """Return the sources of a task's documents, and the share of them that the model was
+        trained on; None if that is unknown.
+        """
+        sources = list_sources(summary.task, summary.subsets)
+        names = read_training_data(self._files[summary.model, summary.revision])
+        is_known = bool(sources) and names is not None
+        share = measure_overlap(sources, names or ()) if is_known else None
+        return {"sources": [*sources], "share": share}
+
+    @cached_property
+    def _files(self) -> dict[tuple[str, str], Path]:
+        """A result file of each model and revision."""
+        return {identify_run(result)[:2]: result.file for result in self.subset_results}
+
     @property
     def columns(self) -> list[ScoreInfo]:
         """The scores that are shown."""
@@ -131,6 +153,7 @@ class ReportContent:
         rows = iter(self.length_rows)
         pooled = [
             pooled_scores(summary, [next(rows) for _ in summary.findings])
+            | {"training_overlap": self._find_overlap(summary)}
             for summary in progress(self.summaries, "Scoring results")
         ]
         return pooled + [summary.columns() for summary in self.judged_summaries]
@@ -189,6 +212,15 @@ class ReportContent:
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
         yield from describe_parts(self.judged_summaries)
+        yield from self._describe_training()
+
+    def _describe_training(self) -> Iterator[str]:
+        """Yield a note for each task with known sources."""
+        tasks: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
+            tasks[summary.task].append((label, self._find_overlap(summary)))
+        for task, overlaps in tasks.items():
+            yield from describe_training_overlap(task, overlaps)
 
     def details(self) -> Iterator[str]:
         """Yield notes on truncation and on these documents, and what every column means."""

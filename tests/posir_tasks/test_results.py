@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -68,6 +69,10 @@ def test_results_of_other_tasks_and_other_json_are_skipped(tmp_path, file):
         json.dumps({"task_name": "NFCorpus", "scores": {"test": [{"main_score": 1}]}})
     )
     (tmp_path / "settings.json").write_text("[1, 2")
+    # `mteb submit-results` leaves its clone of the results repository.
+    shutil.copytree(tmp_path / "results", tmp_path / "remote/results")
+    (tmp_path / "remote/.git").mkdir()
+    assert len(read_results(tmp_path)) == 2
     assert {result.task for result in read_results(tmp_path)} == {"PosIR-English"}
 
 

@@ -55,6 +55,9 @@ PLACES = (
     "thirds of the document: {shares}% of the evidence, nDCG@10 {gains}. Share of a query's places "
     "whose document is among the first 10: {recall_10}%, 100: {recall_100}%."
 )
+TRAINING = (
+    "Share of the sources of {task} ({sources}) in training data, by mteb's metadata: {shares}."
+)
 BY_LENGTH = "By length of the document"
 
 
@@ -96,6 +99,24 @@ def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> s
         recall_10=numbers.format_percent(places["place_recall_at_10"]),
         recall_100=numbers.format_percent(places["place_recall_at_100"]),
     )
+
+
+def describe_training_overlap(
+    task: str, overlaps: Sequence[tuple[str, Mapping[str, Any]]]
+) -> Iterator[str]:
+    """Name the models by the share of a task's sources that they were trained on, as
+    `posir_report` finds it; nothing if the sources are not known.
+    """
+    sources = overlaps[0][1]["sources"]
+    models: dict[float | None, list[str]] = {}
+    for model, overlap in overlaps:
+        models.setdefault(overlap["share"], []).append(model)
+    shares = []
+    for share, names in models.items():
+        percent = "unknown" if share is None else f"{share:.0%}"
+        shares.append(f"{percent} for {', '.join(names)}")
+    if sources:
+        yield TRAINING.format(task=task, sources=", ".join(sources), shares="; ".join(shares))
 
 
 def describe_folded_lengths(lengths: Mapping[str, int]) -> str:

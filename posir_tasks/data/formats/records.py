@@ -112,8 +112,7 @@ class Row:
         """Return a list of objects; an object of lists, as the Hub has it, is one."""
         path, value = self._locate(names)
         if isinstance(value, dict):
-            cells = value.values()
-            if cells and all(isinstance(item, dict) for item in cells):
+            if value and all(isinstance(item, dict) for item in value.values()):
                 # As pandas writes columns: by the numbers of rows.
                 value = {name: [*item.values()] for name, item in value.items()}
             sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}

@@ -382,8 +382,10 @@ def test_the_command_prints_every_form(folder, summary):
         assert done.exit_code == 0, done.output
         return done.stdout
 
+    pooled = pooled_scores(summary, mark_notable_bias(build_rows(summary)))
+    overlap = {"sources": ["IndustryCorpus2", "FineWeb"], "share": None}
     assert json.loads(printed("--format", "json")) == json.loads(
-        to_json([pooled_scores(summary, mark_notable_bias(build_rows(summary)))])
+        to_json([pooled | {"training_overlap": overlap}])
     )
     assert printed("--format", "csv") == to_csv(
         [row.columns() for row in mark_notable_bias(build_rows(summary))]
