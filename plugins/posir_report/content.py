@@ -268,9 +268,9 @@ def build_answer_sections(
                     by_length = tabulate(run, has_sketch=True)
                     yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
             if run in by_run:
-                by_length = Deferred(partial(tabulate, run, has_sketch=False))
+                deferred = Deferred(partial(tabulate, run, has_sketch=False))
                 yield DisplaySection(
-                    names[run], tables=by_length, anchor=links[run], only=Medium.PAGE
+                    names[run], tables=deferred, anchor=links[run], only=Medium.PAGE
                 )
                 yield from build_figure_sections(by_run[run], names[run])
 
