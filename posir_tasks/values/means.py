@@ -29,6 +29,8 @@ MAX_TRIALS = 2.0
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
 #: Replaces a sum of 0, so that nothing is divided by 0.
 TINY = 1e-12
+#: Cells of groups and clusters up to which those without queries are kept: sorting takes longer.
+MAX_CELLS = 2**14
 
 
 @dataclass(frozen=True)
@@ -180,7 +182,10 @@ def linearize(
     pseudo = bounds * largest**2
     singles = _add(groups, residuals**2, size) + pseudo
     width = int(clusters.max(initial=0)) + 1
-    keys, cells = np.unique(groups * width + clusters, return_inverse=True)
+    cells = groups * width + clusters
+    keys = np.arange(size * width)
+    if len(keys) > MAX_CELLS:
+        keys, cells = np.unique(cells, return_inverse=True)
     owners = keys // width
     sizes = _add(cells, shares, len(keys))
     sums = _add(cells, residuals, len(keys))
