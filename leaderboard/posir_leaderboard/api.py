@@ -61,9 +61,9 @@ def leaderboard_build(
     source = str(results)
     site = Path(output)
     with open_results(source) as opened:
-        with track("Loading mteb", delay=BRIEF_SECONDS):
-            from posir_leaderboard.board.build import build_site
-            from posir_tasks.base.files import cache_folder
+        from posir_leaderboard.board.build import build_site
+        from posir_tasks.base.files import cache_folder
+
         repository = source if is_repository(source) else None
         statistics = [Path(file) for file in to_list(stats)]
         cache = cache_folder() / "board"

@@ -8,11 +8,13 @@ on evidence at chosen positions.
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import groupby
+from typing import Any
 
 import numpy as np
 
@@ -245,8 +247,19 @@ class PositionCurve:
 
 def read_rows(name: str) -> Iterator[dict[str, str]]:
     """Read the rows of a file of this package's data."""
-    text = (files("posir_published") / "data" / name).read_text(encoding="utf-8")
-    return csv.DictReader(text.splitlines())
+    return csv.DictReader(_read_text(name).splitlines())
+
+
+def read_models() -> dict[str, dict[str, Any]]:
+    """Read how mteb's registry describes models of the papers, by their printed name in lower
+    case.
+    """
+    models: dict[str, dict[str, Any]] = json.loads(_read_text("models.json"))
+    return models
+
+
+def _read_text(name: str) -> str:
+    return (files("posir_published") / "data" / name).read_text(encoding="utf-8")
 
 
 def _name_posir_task(row: Mapping[str, str]) -> str:

@@ -32,7 +32,7 @@ from posir_report.summary import (
     ReportRow,
     average_languages,
     build_bin_rows,
-    build_rows,
+    build_length_row,
     full_labels,
 )
 from posir_significance.analysis import analyze, analyze_places
@@ -135,7 +135,7 @@ class Results(Result, Sequence[SubsetResult]):
         rows = []
         summaries = self.content.summaries
         for summary in summaries:
-            rows += [replace(build_rows(summary)[0], position=ALL), *build_bin_rows(summary)]
+            rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
         shown = self._tabulate(rows, columns)
         notes = [*shown.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
         records = [select_columns(row, columns) for row in rows]

@@ -118,7 +118,7 @@ def _add_frame(
         f"Source: {summary.profile.queries:,} queries; {summary.task}, data revision "
         f"{summary.data_revision}; {model}, revision {summary.revision[:12]}."
     )
-    findings = summary.findings[0] if summary.profile.queries else None
+    findings = summary.findings if summary.profile.queries else None
     title = title_curve(findings)
     subject = f"{model} on {summary.task}{partial}"
     return charts.add_frame(chart, title, subject, explanation, source, seen)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from posir_report.summary import (
     ReportRow,
     TaskSummary,
     average_languages,
+    build_length_row,
     build_place_row,
     build_rows,
     full_labels,
@@ -105,6 +106,12 @@ class ReportContent:
         return mark_notable_bias(rows)
 
     @cached_property
+    def total_rows(self) -> list[ReportRow]:
+        """A row for each model and task over all lengths."""
+        summaries = progress(self.summaries, "Analyzing results")
+        return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
+
+    @cached_property
     def place_rows(self) -> list[ReportRow]:
         """A row for each model and task that has queries with several places of evidence."""
         rows = [build_place_row(summary) for summary in self.summaries]
@@ -113,7 +120,7 @@ class ReportContent:
     @cached_property
     def overall(self) -> list[ReportRow]:
         """The rows of all lengths by task, best nDCG@10 first."""
-        return list_overall([*self.length_rows, *self.place_rows])
+        return list_overall([*self.total_rows, *self.place_rows])
 
     @cached_property
     def strips(self) -> list[Strip]:
@@ -152,7 +159,7 @@ class ReportContent:
         """List all pooled scores and the position profile of each model on each task."""
         rows = iter(self.length_rows)
         pooled = [
-            pooled_scores(summary, [next(rows) for _ in summary.findings])
+            pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
             for summary in progress(self.summaries, "Scoring results")
         ]
@@ -162,7 +169,7 @@ class ReportContent:
         """Yield the answers, every length if all is asked for, then judged queries."""
         if self.summaries:
             yield DisplaySection(title_findings(self.overall))
-            rows = [*self.length_rows, *self.place_rows]
+            rows = [*self.total_rows, *self.place_rows]
             yield from build_answer_sections(
                 rows, self.summaries, self.columns if self.keys else ()
             )
@@ -250,6 +257,11 @@ def build_answer_sections(
         if row.length != ALL:
             lengths[_identify(row)].append(row)
     by_run = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
+
+    def tabulate(run: Run, *, has_sketch: bool) -> tuple[Table, ...]:
+        of_run = lengths[run] or (build_rows(by_run[run])[1:] if run in by_run else [])
+        return _tabulate_lengths(of_run, chosen, has_sketch=has_sketch)
+
     is_many = len(overall) > MAX_SENTENCES
     if is_many:
         yield from to_paragraphs(describe_findings(rows))
@@ -280,28 +292,28 @@ def build_answer_sections(
         width = max(map(len, names.values()))
         for run, row in group.items():
             if not is_many:
-                commands = build_commands(row.findings, row.reference) if row.findings else ()
-                answer = describe_answer(row.findings, row.task)
-                yield DisplaySection(
-                    f"{names[run]:{width}}  {row.sketch}",
-                    (answer,),
-                    code="\n".join(commands),
-                    only=Medium.TEXT,
-                )
+                yield _show_answer(f"{names[run]:{width}}  {row.sketch}", row)
                 if len(group) == 1 or not by_task:
-                    by_length = _tabulate_lengths(lengths[run], chosen, has_sketch=True)
                     name = names[run] if len(group) > 1 else ""
+                    by_length = tabulate(run, has_sketch=True)
                     yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
             if run in by_run:
-                by_length = _tabulate_lengths(lengths[run], chosen, has_sketch=False)
+                deferred = Deferred(partial(tabulate, run, has_sketch=False))
                 yield DisplaySection(
-                    names[run], tables=by_length, anchor=links[run], only=Medium.PAGE
+                    names[run], tables=deferred, anchor=links[run], only=Medium.PAGE
                 )
                 yield from build_figure_sections(by_run[run], names[run])
 
 
 def _identify(row: ReportRow) -> Run:
     return row.model, row.revision, row.task
+
+
+def _show_answer(title: str, row: ReportRow) -> DisplaySection:
+    """Show the answer of a model on a task, and the commands to go on with, in text alone."""
+    commands = build_commands(row.findings, row.reference) if row.findings else ()
+    answer = describe_answer(row.findings, row.task)
+    return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:

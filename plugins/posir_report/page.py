@@ -12,7 +12,7 @@ from posir_report.columns import added_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
-    build_rows,
+    build_length_row,
     list_overall,
     short_labels,
     summarize,
@@ -63,7 +63,7 @@ def describe_saved(file: Path) -> Iterator[str]:
     finding.
     """
     saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
-    for row in list_overall(row for summary in saved for row in build_rows(summary)):
+    for row in list_overall(build_length_row(summary, 0) for summary in saved):
         if row.findings:
             finding = describe_group(row.findings)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)

@@ -20,7 +20,12 @@ from posir_published.rows import (
     find_notable_bias,
 )
 from posir_significance.analysis import GroupAnalysis, analyze_places, load_group
-from posir_significance.decision import DEFAULT_MARGINS, Margins, decide_places, decide_result
+from posir_significance.decision import (
+    DEFAULT_MARGINS,
+    Margins,
+    decide_group,
+    decide_places,
+)
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
 from posir_significance.strips import build_strip
@@ -136,10 +141,10 @@ class TaskSummary(RunSummary):
     reference: CommandReference = NO_REFERENCE
     """The names of the model and the task in commands."""
 
-    @cached_property
-    def findings(self) -> tuple[GroupFindings, ...]:
-        """The findings over all lengths, then on each length bucket if there are several."""
-        return decide_result(self.values, self.margins.position_effect)
+    @property
+    def findings(self) -> GroupFindings:
+        """The findings over all lengths."""
+        return decide_group(self.values, 0, self.margins.position_effect)
 
     @cached_property
     def place_findings(self) -> GroupFindings | None:
@@ -400,22 +405,28 @@ def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
     """Return the row of all lengths, then one per length bucket, each with its findings."""
-    profile, rows = summary.profile, []
-    lengths = [ALL, *(profile.lengths if len(profile.lengths) > 1 else ())]
-    titles = dict(zip(profile.lengths, profile.axes.length_titles, strict=True))
-    for index, (length, findings) in enumerate(zip(lengths, summary.findings, strict=True)):
-        row = build_row(
-            summary,
-            length=length,
-            length_title=titles.get(length, "").replace(":", "").removesuffix(" tokens"),
-            scores=summary.scores[length.lower()],
-            findings=findings if profile.queries else None,
-            load_group=partial(load_group, summary.values, index),
-        )
-        # The declared state is that of the default margin.
-        changed = row.findings is not None and summary.margins != DEFAULT_MARGINS
-        rows.append(row.with_scores(state=findings.state.value) if changed else row)
-    return rows
+    lengths = len(summary.profile.lengths)
+    indices = range(1 + lengths if lengths > 1 else 1)
+    return [build_length_row(summary, index) for index in indices]
+
+
+def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
+    """Return the row of all lengths (index 0), or of a length bucket (from 1)."""
+    profile = summary.profile
+    length = profile.lengths[index - 1] if index else ALL
+    title = profile.axes.length_titles[index - 1] if index else ""
+    findings = decide_group(summary.values, index, summary.margins.position_effect)
+    row = build_row(
+        summary,
+        length=length,
+        length_title=title.replace(":", "").removesuffix(" tokens"),
+        scores=summary.scores[length.lower()],
+        findings=findings if profile.queries else None,
+        load_group=partial(load_group, summary.values, index),
+    )
+    # The declared state is that of the default margin.
+    changed = row.findings is not None and summary.margins != DEFAULT_MARGINS
+    return row.with_scores(state=findings.state.value) if changed else row
 
 
 def build_place_row(summary: TaskSummary) -> ReportRow | None:

@@ -206,7 +206,7 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
             unknown.append(label)
         elif summary.profile.queries:
             counted_with = summary.values.ranks.counted_with
-            yield from describe_counting(label, summary.findings[0], counted_with)
+            yield from describe_counting(label, summary.findings, counted_with)
     if unknown:
         yield UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from posir_tasks.base.arrays import Floats, Integers
+from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.values.estimates import Estimate, Interval
 
 #: Quantiles that bound a central 95% interval.
@@ -29,6 +29,8 @@ MAX_TRIALS = 2.0
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
 #: Replaces a sum of 0, so that nothing is divided by 0.
 TINY = 1e-12
+#: Cells of groups and clusters up to which those without queries are kept: sorting takes longer.
+MAX_CELLS = 2**14
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,7 @@ def estimate_means(
         known = np.maximum(rarer / RARE, rarer * lines.bounds / expected / FEW_EVENTS)
         missing = expected - lines.variances
         widened = lines.variances + np.minimum(np.maximum(2 - known, 0.0), 1.0) * missing
-        limits = max_trials / np.bincount(groups, shares**2, size)
+        limits = max_trials / _add(groups, shares**2, size)
         trials = np.minimum(lines.bounds / widened, limits)
         designs = lines.variances / lines.singles
         quantiles = stdtrit(lines.degrees, (1 + LEVEL) / 2)
@@ -143,10 +145,14 @@ class Linearization(NamedTuple):
     """Variance of the mean for new clusters."""
     degrees: Floats
     """Degrees of freedom of that; 0 with fewer than two clusters."""
+    squares: Floats
+    """Sum of the squared weights of the clusters."""
     cells: Integers
-    """The group and the cluster of each query as one number, shape (n,)."""
+    """Cell of each query, shape (n,): a cluster in a group."""
+    owners: Integers
+    """Group of each of the cells, shape (cells,)."""
     sizes: Floats
-    """Weight of each cluster in a group, shape (G, C)."""
+    """Weight of each of the cells, shape (cells,)."""
 
 
 def linearize(
@@ -161,7 +167,7 @@ def linearize(
     if groups is None:
         groups = np.zeros(len(values), np.int64)
     counts = np.bincount(groups, minlength=size)
-    means = np.bincount(groups, shares * values, size)
+    means = _add(groups, shares * values, size)
     centers = means[groups]
     if strata is not None:
         of_strata = np.bincount(strata, values) / np.maximum(np.bincount(strata), 1)
@@ -169,23 +175,35 @@ def linearize(
     residuals = shares * (values - centers)
     # One pseudo-query of maximal variance keeps the error positive where all queries score the
     # same.
-    levels = (counts * np.bincount(groups, shares * np.abs(values), size) + 0.5) / (counts + 1)
+    levels = (counts * _add(groups, shares * np.abs(values), size) + 0.5) / (counts + 1)
     bounds = levels * (1 - levels)
     largest = np.zeros(size)
     np.maximum.at(largest, groups, shares)
     pseudo = bounds * largest**2
-    singles = np.bincount(groups, residuals**2, size) + pseudo
+    singles = _add(groups, residuals**2, size) + pseudo
     width = int(clusters.max(initial=0)) + 1
     cells = groups * width + clusters
-    sizes = np.bincount(cells, shares, size * width).reshape(size, width)
-    sums = np.bincount(cells, residuals, size * width).reshape(size, width)
-    used = np.count_nonzero(sizes, axis=1)
+    keys = np.arange(size * width)
+    if len(keys) > MAX_CELLS:
+        keys, cells = np.unique(cells, return_inverse=True)
+    owners = keys // width
+    sizes = _add(cells, shares, len(keys))
+    sums = _add(cells, residuals, len(keys))
+    used = _add(owners, sizes > 0, size)
     has_clusters = used > 1
     factors = used / np.maximum(used - 1, 1)
-    variances = np.where(has_clusters, factors * (sums**2).sum(axis=1) + pseudo, singles)
-    effective = 1 / np.maximum((sizes**2).sum(axis=1), TINY)
-    degrees = np.where(has_clusters, np.maximum(effective - 1, 1.0), 0.0)
-    return Linearization(means, counts, bounds, singles, variances, degrees, cells, sizes)
+    variances = np.where(has_clusters, factors * _add(owners, sums**2, size) + pseudo, singles)
+    squares = _add(owners, sizes**2, size)
+    degrees = np.where(has_clusters, np.maximum(1 / np.maximum(squares, TINY) - 1, 1.0), 0.0)
+    return Linearization(
+        means, counts, bounds, singles, variances, degrees, squares, cells, owners, sizes
+    )
+
+
+def _add(groups: Integers, values: Floats | Booleans, size: int) -> Floats:
+    """Sum values by group, shape (size,)."""
+    sums: Floats = np.bincount(groups, values, size).astype(np.float64, copy=False)
+    return sums
 
 
 def _expect_variance(
@@ -198,13 +216,15 @@ def _expect_variance(
     seem to have no variance. How alike queries are is the part of a cluster that fails with a
     query; where nothing fails it is 1, and a cluster one trial.
     """
-    sizes = lines.sizes
     outcomes = np.where(lines.means[groups] >= 0.5, 1 - gains, gains)
-    rarer = np.bincount(lines.cells, shares * outcomes, sizes.size).reshape(sizes.shape)
-    numbers = np.count_nonzero(rarer, axis=1)
-    alike = np.where(numbers, (rarer**2).sum(axis=1) / (sizes * rarer).sum(axis=1), 1.0)
-    effective: Floats = lines.bounds * (sizes**2).sum(axis=1)
-    return effective * (numbers * alike + ALIKE_DOCUMENTS) / (numbers + ALIKE_DOCUMENTS)
+    rarer = _add(lines.cells, shares * outcomes, len(lines.sizes))
+    size = len(lines.means)
+    numbers = _add(lines.owners, rarer != 0, size)
+    squares = _add(lines.owners, rarer**2, size)
+    products = _add(lines.owners, lines.sizes * rarer, size)
+    alike = np.where(numbers, squares / products, 1.0)
+    share: Floats = (numbers * alike + ALIKE_DOCUMENTS) / (numbers + ALIKE_DOCUMENTS)
+    return lines.bounds * lines.squares * share
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:

@@ -20,6 +20,7 @@ from posir_published.rows import (
     published_bins,
     published_rows,
     published_tasks,
+    read_models,
     read_posq_systems,
 )
 from posir_report.published import row_from_published
@@ -62,11 +63,7 @@ def published_records() -> list[BoardRecord]:
     """Return every published result of a task; averages over tasks are computed here as for
     submitted results.
     """
-    from mteb.models.model_implementations import MODEL_REGISTRY
-
-    # The papers print names without organization; no two registered names differ in organization or
-    # case alone.
-    registered = {name.split("/")[-1].casefold(): meta for name, meta in MODEL_REGISTRY.items()}
+    registered = read_models()
     kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
     for task in published_tasks():
@@ -76,10 +73,9 @@ def published_records() -> list[BoardRecord]:
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
         for name, group in groupby(published_rows(task), key=lambda row: row.model):
-            meta = registered.get(name.casefold())
-            described = meta.to_dict() if meta else {}
+            described = registered.get(name.casefold(), {})
             if kind := kinds.get(name):
-                described["model_type"] = [ARCHITECTURES.get(kind, kind)]
+                described = described | {"model_type": [ARCHITECTURES.get(kind, kind)]}
             # The papers print one name in several cases.
             full_name = str(described.get("name", name))
             model = read_board_model(full_name.split("/")[-1], "", described, published=True)

@@ -40,6 +40,7 @@ from posir_report.summary import (
     ReportRow,
     TaskSummary,
     build_bin_rows,
+    build_length_row,
     build_rows,
     summarize,
 )
@@ -439,7 +440,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         notes += list_differences([(entry.task, entry.model)])
     subsets = None
     if len(entry.subsets) > 1:
-        scored = [build_rows(summarize([subset])[0])[0] for subset in entry.subsets]
+        scored = [build_length_row(summarize([subset])[0], 0) for subset in entry.subsets]
         names = [subset.subset for subset in entry.subsets]
         subsets = {"name": names, **row_columns(list(map(BoardRow.of_report, scored)))}
     return {

@@ -31,6 +31,7 @@ from posir_published.rows import (
     published_rows,
     published_tasks,
     read_curves,
+    read_models,
     read_posq_systems,
     read_training_scores,
 )
@@ -554,3 +555,17 @@ def test_a_table_is_compared_with_the_published_one(tmp_path):
         posir.published(check=file)
     with pytest.raises(PosirError, match="without other options"):
         posir.published(check=file, lengths=True)
+
+
+def test_models_of_the_papers_are_those_of_mteb():
+    from mteb.models.model_implementations import MODEL_REGISTRY
+
+    printed = {row.model.casefold() for task in published_tasks() for row in published_rows(task)}
+    registered = {name.split("/")[-1].casefold(): name for name in MODEL_REGISTRY}
+    models = read_models()
+    assert models.keys() == printed & registered.keys()
+    for printed_name, described in models.items():
+        name = registered[printed_name]
+        assert described["name"] == name
+        assert described.get("embed_dim") == MODEL_REGISTRY[name].embed_dim
+        assert described.get("max_tokens") == MODEL_REGISTRY[name].max_tokens

@@ -538,7 +538,7 @@ def test_a_saved_result_is_a_line_with_its_score_and_finding(raw, tmp_path):
     )
     assert f" · PosIR-French, nDCG@10 {raw.ndcg.mean() * 100:.1f}\n" in line
     assert line.startswith(summary.model)
-    assert line.endswith(describe_group(summary.findings[0]))
+    assert line.endswith(describe_group(summary.findings))
 
 
 def test_short_forms_are_those_of_format(folder):

@@ -10,6 +10,7 @@ import pytest
 
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.catalog import FORMATS, describe_form, find_nearest_form
+from posir_tasks.data.formats.question_rows import is_squad_json
 from posir_tasks.data.posir import find_layout
 from posir_tasks.datasets.opening import QRELS, open_data
 
@@ -113,3 +114,26 @@ def test_data_without_text_has_no_unknown_language(tmp_path: Path):
     (tmp_path / "a.jsonl").write_text('{"foo": 1}\n')
     with pytest.raises(PosirError, match=r"has no text\. Skipped: 1 without a text column"):
         open_data(tmp_path / "a.jsonl").find_languages()
+
+
+LONG = json.dumps("文" * 5_000, ensure_ascii=False)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        ('{"data": [{"title": LONG', True),
+        ('{"context": LONG}', True),
+        ('{"version": LONG, "data": []}', True),
+        ('{"text": LONG}', False),
+        ('\ufeff{"data": []}', True),
+        ('{"text": "a"}\n{"data": []}', False),
+        ("[LONG]", True),
+        ("{", True),
+        ("", True),
+    ],
+)
+def test_the_start_of_a_long_line_shows_squad(tmp_path: Path, content: str, expected: bool):
+    file = tmp_path / "a.json"
+    file.write_text(content.replace("LONG", LONG))
+    assert is_squad_json(file) is expected
