@@ -239,7 +239,7 @@ def compose(
     reasons = "; ".join(f"{reason}: {count:,}" for reason, count in counts.most_common())
     if not corpora[0]:
         raise PosirError(
-            f"{data}: no question can be composed ({reasons}). Choose another --tokens, or longer "
+            f"{data}: no question can be composed ({reasons}). Choose another length, or longer "
             "documents."
         )
     rows = []

@@ -186,14 +186,20 @@ def compose_needles(
     seed: int,
 ) -> tuple[list[list[Example]], Counter[str]]:
     """Compose a corpus for each number of tokens, in which the sentences with each evidence are
-    between sentences of other articles, at one of `PLACES` places: the same in each corpus.
+    between sentences of other articles without any, at one of `PLACES` places: the same in each
+    corpus.
 
     Longer documents begin with the same texts as shorter ones. `literal` makes the sentences
     themselves the question. Questions that do not fit into all lengths are skipped, by reason.
     """
     documents = dict.fromkeys(source.example.document for source in sources)
     sentences = {document: find_sentences(document.text, language) for document in documents}
-    pairs = [(document, span) for document, spans in sentences.items() for span in spans]
+    free = dict(sentences)
+    for source in sources:
+        _, free[source.example.document] = _part_sentences(
+            source.example, free[source.example.document]
+        )
+    pairs = [(document, span) for document, spans in free.items() for span in spans]
     texts = [span.of(document.text) for document, span in pairs]
     sizes = np.array(tokenizer.count_all(texts))
     articles = np.array([document.article for document, _ in pairs])

@@ -172,6 +172,9 @@ def test_needles_are_at_ten_places_of_every_length(sources, literal):
             assert item.document.text.count(item.evidence) == 1
             assert (item.question == first.question) is not literal
             needle = item.question if literal else item.evidence
+            if literal:
+                needles = {other.question for other in examples}
+                assert [text for text in needles if text in item.document.text] == [needle]
             start = item.document.text.index(needle)
             places.append(start / (len(item.document.text) - len(needle)))
         # The nearest end of a sentence of about 15 tokens.
