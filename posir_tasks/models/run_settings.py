@@ -81,6 +81,11 @@ BACKENDS: Mapping[str, str] = {
     "onnx": "optimum.onnxruntime.modeling",
     "openvino": "optimum.intel.openvino.modeling",
 }
+#: What to know before a backend is installed.
+BACKEND_LIMITS = {
+    "onnx": ", with an optimum-onnx newer than 0.1.0: that one needs transformers below 4.58, and "
+    "posir 5.0. Or use openvino."
+}
 BACKEND_CLASSES = (
     "SentenceTransformerEncoderWrapper",
     "InstructSentenceTransformerModel",
@@ -285,6 +290,7 @@ def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
         raise PosirError(
             f"{SETTING_VARIABLES[BACKEND]}={backend}: {BACKENDS[name]} cannot be imported "
             f"({summarize_error(error)}). Install it: pip install 'sentence-transformers[{name}]'"
+            f"{BACKEND_LIMITS.get(name, '')}"
         ) from error
     options = {**meta.loader_kwargs, BACKEND: name}
     if file:

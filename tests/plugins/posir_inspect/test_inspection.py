@@ -259,14 +259,18 @@ def test_questions_in_other_words_stand_beside_the_others():
 
 
 def test_a_writer_without_a_question_is_said_so():
-    silent = SimpleNamespace(name="silent", write=lambda requests: [None] * len(requests))
+    silent = SimpleNamespace(
+        name="silent",
+        write=lambda requests: [None] * len(requests),
+        describe_answers=lambda: "silent: 0 answers.",
+    )
     inspection = inspect_model(
         InspectionInput(
             ModelEncoder(FirstWords(60)), None, collect(*invent_texts(3, 6)), 30_000, writer=silent
         )
     )
     assert (inspection.other_words.questions, len(inspection.fading)) == (0, 1)
-    assert "0 questions that silent wrote" in show(inspection)
+    assert "0 questions that silent wrote. silent: 0 answers." in show(inspection)
 
 
 def test_the_measured_chunks_are_what_the_named_model_runs(monkeypatch):
