@@ -252,10 +252,7 @@ def build_answer_sections(
     """
     # Where each query has several places, there is nothing else to show.
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
-    lengths: dict[Run, list[ReportRow]] = defaultdict(list)
-    for row in rows:
-        if row.length != ALL:
-            lengths[_identify(row)].append(row)
+    lengths = _group_lengths(rows)
     by_run = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
 
     def tabulate(run: Run, *, has_sketch: bool) -> tuple[Table, ...]:
@@ -307,6 +304,15 @@ def build_answer_sections(
 
 def _identify(row: ReportRow) -> Run:
     return row.model, row.revision, row.task
+
+
+def _group_lengths(rows: Sequence[ReportRow]) -> dict[Run, list[ReportRow]]:
+    """Group the rows of length buckets by their result."""
+    lengths: dict[Run, list[ReportRow]] = defaultdict(list)
+    for row in rows:
+        if row.length != ALL:
+            lengths[_identify(row)].append(row)
+    return lengths
 
 
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
