@@ -25,7 +25,7 @@ DOMAIN = "sports"
 def write_model(folder: Path, dimensions: int) -> None:
     """Save a model of sentence-transformers that adds up a random vector for each word."""
     from sentence_transformers import SentenceTransformer
-    from sentence_transformers.models import StaticEmbedding
+    from sentence_transformers.sentence_transformer.modules import StaticEmbedding
     from tokenizers import Tokenizer
     from tokenizers.models import WordLevel
     from tokenizers.pre_tokenizers import Whitespace
@@ -66,7 +66,7 @@ def write_search(folder: Path, documents: int, dimensions: int = DIMENSIONS) -> 
         vectors = rng.standard_normal((rows, dimensions), dtype=np.float32)
         np.save(folder / f"{name}.npy", vectors)
     write_model(folder / "model", dimensions)
-    evaluate(folder, folder / "first")
+    measure([sys.executable, __file__, str(folder), str(folder / "first")])
 
 
 def evaluate(folder: Path, output: Path) -> None:
