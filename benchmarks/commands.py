@@ -19,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from cached_search import write_search
 from measure import Cost, measure
 from report_many import write_results
 
 BIN = Path(sys.executable).parent
 BARE_JOBS = Path(__file__).with_name("bare_jobs.py")
+CACHED_SEARCH = str(Path(__file__).with_name("cached_search.py"))
 RATIOS = Path(__file__).with_name("ratios.json")
 #: A ratio that is this many times that of the last release is slower.
 MAX_RISE = 1.25
@@ -195,6 +197,13 @@ ROWS = (
         ("posir", "window", "nobody/no-such-model"),
         "look_up_model",
         exit_status=1,
+    ),
+    CommandRow(
+        "search in a million cached embeddings",
+        lambda folder: write_search(folder, 1_000_000),
+        ("python", CACHED_SEARCH, "{folder}", "{out}"),
+        "multiply_blocks",
+        is_quick=False,
     ),
     CommandRow("all names of posir", write_nothing, ("python", "-c", TOUCH), "import_libraries"),
     CommandRow(

@@ -235,6 +235,7 @@ def describe_report() -> Schema:
         GROUPS_KEY: mapping_of(group),
         BINS_KEY: list_of(object_of({"position": TEXT, "scores": describe_scores()})),
         "position_profile": object_of(profile),
+        "training_overlap": object_of({"sources": list_of(TEXT), "share": NUMBER_OR_NULL}),
         "places": object_of(places, describe_findings() | estimate("place_recall_at_10")),
     }
     metrics: dict[str, Schema] = {}

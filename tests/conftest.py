@@ -72,7 +72,9 @@ def browser():
     if CHROMIUM is None:
         pytest.skip("there is no Chromium")
     with playwright.sync_playwright() as running:
-        chromium = running.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        chromium = running.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+        )
         yield chromium
         chromium.close()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from posir_report.api import build_results
 from posir_report.columns import choose_columns
 from posir_report.content import BRIEF
-from posir_report.tables import build_table, name_task
+from posir_report.tables import build_score_table, name_task
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.display.tables import DisplaySection
@@ -27,7 +27,7 @@ def render_section(results: Iterable[SubsetResult]) -> str:
     shown = build_results(results)
     rows = shown.content.overall
     names = {"Task": [name_task(row) for row in rows]}
-    table = build_table(rows, choose_columns(COLUMNS), names)
+    table = build_score_table(rows, choose_columns(COLUMNS), names)
     section = DisplaySection(tables=(table,)).to_markdown()
     return f"{TITLE}\n\n{section}\n\n{BRIEF}\n\nData: {shown.data}."
 

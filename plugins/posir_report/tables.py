@@ -62,7 +62,7 @@ def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> st
     return format_score(column.unit, value)
 
 
-def build_table(
+def build_score_table(
     rows: Sequence[ReportRow],
     columns: Sequence[ScoreInfo],
     names: Mapping[str, Sequence[str]],
@@ -111,7 +111,7 @@ def build_answer_table(
     keys = ("queries", "ndcg_at_10", "position_effect", "unread_share", SKETCH.key, "state")
     columns = [known[key] for key in keys if key in known and key not in omitted]
     columns += [column for column in (*added_columns(), *chosen) if column not in columns]
-    return build_table(rows, columns, {heading: names}, title, brief=True)
+    return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
 
 def length_table(
@@ -124,7 +124,7 @@ def length_table(
         "Task": [name_task(row) for row in listed],
         "Length": [row.length for row in listed],
     }
-    table = build_table(listed, [SKETCH, *columns] if curves else columns, names)
+    table = build_score_table(listed, [SKETCH, *columns] if curves else columns, names)
     return replace(table, split_by="{Model} · {Task}", notes=tuple(level_notes(listed)))
 
 
@@ -139,7 +139,7 @@ def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     }
     if all(row.length == ALL for row in listed):
         del names["Length"]
-    return replace(build_table(listed, columns, names), split_by="{Model} · {Task}")
+    return replace(build_score_table(listed, columns, names), split_by="{Model} · {Task}")
 
 
 def name_task(row: ReportRow) -> str:

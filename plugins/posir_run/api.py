@@ -423,6 +423,8 @@ def _evaluate_missing(
     """
     from mteb.cache import ResultCache
 
+    from posir_run.memory import expect_peaks
+
     with track("Loading mteb"):
         workload = find()
         with explain_unwritable(output_folder):
@@ -435,6 +437,9 @@ def _evaluate_missing(
     if jobs:
         # Before hours of evaluation.
         check_writable(output_folder)
+        metas = [workload.models[model] for model in dict.fromkeys(job.model for job in jobs)]
+        for peak in expect_peaks(metas, workload.tasks, settings.encode_kwargs["batch_size"]):
+            print(peak.describe(), file=sys.stderr)
         # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
         with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
             failures = report_outcomes(outcomes, len(jobs))

@@ -19,6 +19,7 @@ from mteb.types import PromptType
 from rich.filesize import decimal
 
 from posir_run.jobs import Workload
+from posir_run.memory import expect_peaks
 from posir_run.sizes import (
     BUCKET,
     BUCKETS,
@@ -222,6 +223,7 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
         for model, meta in models
     ]
     records = [record for plan in plans for record in build_records(plan)]
+    peaks = expect_peaks(workload.models.values(), workload.tasks, batch_size)
     benchmark = (
         "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of "
         "its rounds."
@@ -231,7 +233,7 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
         rows=records,
         tables=[build_table(plan) for plan in plans],
         values=[{"length_buckets": BUCKETS, **asdict(plan)} for plan in plans],
-        sentences=[describe_plan(plan) for plan in plans],
+        sentences=[describe_plan(plan) for plan in plans] + [peak.describe() for peak in peaks],
         notes=[benchmark],
         details=[explain_estimates(plan) for plan in plans],
     )

@@ -76,14 +76,8 @@ def test_tasks_and_models_are_found_by_name_type_and_language():
     )
 
 
-def test_autoload_off_leaves_mteb_alone():
-    names = json.loads(python(NAMES, POSIR_AUTOLOAD="0").stdout)
-    assert "NFCorpus" in names
-    assert not TASKS & {*names}
-
-
 #: Lists everything that mteb lists, in one process; prints which of the heavy packages are imported
-#: after each step.
+#: after each step. Then prints the names of all tasks for retrieval, and describes some.
 LISTING = """
 import io, json, sys
 from contextlib import redirect_stdout
@@ -109,7 +103,24 @@ show("benchmarks", mteb.get_benchmarks)
 show("models", mteb.get_model_metas)
 show("available-tasks", call, "available-tasks")
 show("available-benchmarks", call, "available-benchmarks")
+print(json.dumps([task.metadata.name for task in mteb.get_tasks(task_types=["Retrieval"])]))
+for name in DESCRIBED:
+    task = mteb.get_task(name)
+    task.metadata.descriptive_stats, task.hf_subsets, task.k_values
+    print(json.dumps([name, "torch" in sys.modules]))
 """
+#: The task and the benchmark that are listed, and the tasks that are described, without and with
+#: the tasks of posir.
+LISTED = {
+    "0": ("NFCorpus", "NanoBEIR", []),
+    "1": (
+        "PosIR-Mini",
+        "PosIR",
+        ["PosIR-Mini", "PosIR-Swedish-Nano", "FineWeb-PosQ-Tiny", "TyDiQA-PosIR"],
+    ),
+}
+#: Steps of `LISTING`, a line each.
+STEPS = LISTING.count("\nshow(")
 HEAVY = [
     "torch",
     "transformers",
@@ -122,31 +133,36 @@ HEAVY = [
 ]
 
 
-def test_listing_imports_what_mteb_alone_imports():
-    steps = {}
-    for autoload, task, benchmark in (("0", "NFCorpus", "NanoBEIR"), ("1", "PosIR-Mini", "PosIR")):
-        listed = python(
-            f"HEAVY, TASK, BENCHMARK = {HEAVY}, {task!r}, {benchmark!r}\n{LISTING}",
-            POSIR_AUTOLOAD=autoload,
+@pytest.fixture(scope="module")
+def listed():
+    """The lines that `LISTING` prints, by the value of POSIR_AUTOLOAD."""
+    lines = {}
+    for autoload, (task, benchmark, described) in LISTED.items():
+        values = f"{HEAVY!r}, {task!r}, {benchmark!r}, {described!r}"
+        printed = python(
+            f"HEAVY, TASK, BENCHMARK, DESCRIBED = {values}\n{LISTING}", POSIR_AUTOLOAD=autoload
         )
-        assert listed.returncode == 0, listed.stderr
-        steps[autoload] = [json.loads(line) for line in listed.stdout.splitlines()]
-    assert steps["1"] == steps["0"]
-    assert [
-        step
-        for step, imported in steps["1"]
-        if {"torch", "transformers", "sentence_transformers"} & {*imported}
-    ] == []
+        assert printed.returncode == 0, printed.stderr
+        lines[autoload] = [json.loads(line) for line in printed.stdout.splitlines()]
+    return lines
 
 
-def test_tasks_are_created_and_described_without_torch():
-    names = ["PosIR-Mini", "PosIR-Swedish-Nano", "FineWeb-PosQ-Tiny", "TyDiQA-PosIR"]
-    described = python(
-        f"import mteb, sys\nfor name in {names}:\n    task = mteb.get_task(name)\n"
-        "    task.metadata.descriptive_stats, task.hf_subsets, task.k_values\n"
-        "    print('torch' in sys.modules, task.metadata.name)"
-    )
-    assert described.stdout == "".join(f"False {name}\n" for name in names)
+def test_listing_imports_what_mteb_alone_imports(listed):
+    steps = listed["1"][:STEPS]
+    assert steps == listed["0"][:STEPS]
+    torch = {"torch", "transformers", "sentence_transformers"}
+    assert [step for step, imported in steps if torch & {*imported}] == []
+
+
+def test_autoload_off_leaves_mteb_alone(listed):
+    names, ours = (listed[autoload][STEPS] for autoload in "01")
+    assert "NFCorpus" in names
+    assert not TASKS & {*names}
+    assert {*names} | TASKS <= {*ours}
+
+
+def test_tasks_are_created_and_described_without_torch(listed):
+    assert listed["1"][STEPS + 1 :] == [[name, False] for name in LISTED["1"][2]]
 
 
 #: A run of a task without positions.

@@ -45,7 +45,7 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium")
 TASKS = ("PosIR-English", "PosIR-German", "PosIR-Hindi")
 #: Rows of a page of the table.
 PAGE = 20
-MODELS = 200
+MODELS = 120
 #: What the page says if all are shown.
 EVERY = f"{MODELS} models"
 #: The average, in long documents.
@@ -383,7 +383,9 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     names = ("favors the start", "inconclusive", "no bias above 5 points")
     alike = {f"{name} in 2 of 2" for name in names}
     mixed = {f"{first} in 1, {second} in 1 of 2" for first, second in permutations(names, 2)}
-    assert set(page.locator("td.verdict .state").all_inner_texts()) <= alike | mixed
+    states = set(page.locator("td.verdict .state").all_inner_texts())
+    # A published result is not tested.
+    assert states <= alike | mixed | {"not tested"}
     best = max(score for score in view["scores"]["Q4"] if score is not None)
     text = page.inner_text("#finding")
     assert text.endswith(f" to {100 * best:.1f}")
@@ -391,7 +393,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     page.check("input[value=all]", force=True)
     expect(page.locator("#finding")).to_contain_text(" on PosIR: nDCG@10 ")
     answers = page.locator("#answers .question").all_inner_texts()
-    assert answers[:2] == ["Loses least from short to long", "Best under 1B parameters"]
+    assert answers[:2] == ["Loses least from short to long", "Best with a window of 8k or more"]
     provenance = page.text_content("#provenance")
     assert "main (" in provenance
     assert "2026-01-31 as its file states" in provenance

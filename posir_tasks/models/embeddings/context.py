@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 from datasets import Dataset
 from mteb.models import EncoderProtocol
 from mteb.types import Array, PromptType
@@ -22,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The arguments by which mteb tells models the task.
 TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
+#: What `str.strip` removes.
+WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 @dataclass(frozen=True)
@@ -65,10 +69,11 @@ class EncodingContext:
         """Return the batches of texts that mteb gives to models: of a document, its title and
         text.
         """
+        is_corpus = prompt_type is PromptType.document
         loader: DataLoader[BatchedInput] = CREATE_DATALOADER.resolve()(
-            texts,
+            join_titles(texts) if is_corpus else texts,
             task_metadata=self.task_metadata,
-            prompt_type=prompt_type,
+            prompt_type=None if is_corpus else prompt_type,
             num_proc=self.num_proc,
             batch_size=self.encode_kwargs.get("batch_size", 32),
         )
@@ -98,6 +103,22 @@ def build_context(language: str) -> EncodingContext:
         "posir-texts", dataset="posir/texts", revision="1", languages=[language]
     )
     return EncodingContext(metadata, SPLIT, "default")
+
+
+def join_titles(corpus: Dataset) -> Dataset:
+    """Join each document's title and text to the text that models read, as mteb does row by row,
+    which takes longer than a search in cached embeddings.
+    """
+    table: pa.Table = corpus.with_format("arrow")[:]
+    bodies = table["text"]
+    texts = bodies
+    if "title" in table.column_names:
+        titles = pc.fill_null(table["title"].cast(bodies.type), "")
+        joined = pc.binary_join_element_wise(titles, bodies, " ")
+        texts = pc.if_else(pc.equal(titles, ""), bodies, joined)
+    stripped = pc.utf8_trim(texts, characters=WHITESPACE)
+    columns = table.set_column(table.column_names.index("text"), "text", stripped)
+    return Dataset(columns.append_column("body", bodies))
 
 
 def build_texts(texts: Sequence[str]) -> Dataset:

@@ -1,5 +1,7 @@
 """Search by embeddings finds what mteb's own search finds, for any chunk size and memory limit."""
 
+from contextlib import suppress
+
 import numpy as np
 import pytest
 import torch
@@ -11,9 +13,11 @@ from mteb.timing import TimingStack
 from mteb.types import PromptType
 
 from posir_tasks.models import dispatch
+from posir_tasks.models.embeddings.cached_encoder import with_cache
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.values.ranks import rank_hits, rank_results
 from tests.support.encode import TASK
+from tests.support.encoders import RecordingEncoder, reset_process_state
 
 
 class GivenEmbeddings:
@@ -104,3 +108,36 @@ def test_the_top_k_of_every_array_type_are_those_of_mtebs_search(
     ours, mtebs = ranks_both_ways(model, top_k=10)
     assert ours.tolist() == mtebs.tolist()
     assert 0 < np.count_nonzero(ours) < len(ours)
+
+
+class DyingEncoder(RecordingEncoder):
+    """An encoder whose process dies at a text, until it is healed."""
+
+    _dies_at = "5"
+
+    def encode(self, inputs, **task):
+        if self._dies_at in inputs.dataset["text"]:
+            raise SystemExit(-9)
+        return super().encode(inputs, **task)
+
+
+def test_a_repeated_job_encodes_from_the_block_that_died_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(dispatch, "CORPUS_CHUNK_SIZE", 2)
+    monkeypatch.setenv("POSIR_EMBEDDINGS", str(tmp_path))
+    model = DyingEncoder()
+    corpus, queries = texts(8, "d"), texts(1, "q")
+
+    def search() -> list[str]:
+        reset_process_state()
+        already = len(model.encoded)
+        context = EncodingContext(**TASK, encode_kwargs={})
+        with suppress(SystemExit):
+            dispatch.search_dense(
+                with_cache(model), corpus, queries, context, top_k=1, timer=TimingStack()
+            )
+        return model.encoded[already:]
+
+    assert search() == ["0", *"0123"]
+    model._dies_at = "none"
+    assert search() == [*"4567"]
+    assert search() == []
