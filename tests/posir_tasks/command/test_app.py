@@ -225,6 +225,7 @@ def test_a_misspelled_path_is_no_dataset_of_the_hub(tmp_path, monkeypatch):
         open_data("./docz")
 
 
+@pytest.mark.slow
 def test_completion_has_commands_and_their_options(tmp_path):
     done = run("posir", "--install-completion", HOME=str(tmp_path), SHELL="/bin/bash")
     (file,) = (file for file in tmp_path.rglob("posir") if file.is_file())
