@@ -10,6 +10,9 @@ posir_commands = declare(
         DATA,
     ),
     Command(
-        "validate", "posir_data.api:validate", "Check data in the PosIR layout before a run.", DATA
+        "validate",
+        "posir_data.api:validate",
+        "Audit the judgments and the layout of data before a run.",
+        DATA,
     ),
 )
