@@ -53,6 +53,8 @@ class TemperatureEncoder(WrappedEncoder):
         super().__init__(base)
         self.method = method
         self.read_part = find_read_part(base)
+        #: The model whose tokens count.
+        self.reads_as = base
 
     def encode(self, inputs: DataLoader[BatchedInput], **arguments: Any) -> Array:
         """Return the embeddings of the texts; raise PosirError if the model computes attention by

@@ -70,6 +70,7 @@ from posir_tasks.data.repository import (
 )
 from posir_tasks.datasets.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
 from posir_tasks.models.references import legible_name
+from posir_tasks.models.run_settings import check_selected, select_domains
 from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
 from posir_tasks.text.languages import PIVOT, UNKNOWN, detect_code
 from posir_tasks.values.evidence import Place
@@ -481,8 +482,8 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
-    """Open the data of a task; raise PosirError if there is no such task, DataError if a language
-    has no data.
+    """Open the data of a task; raise PosirError if there is no such task, or a domain of the run is
+    not in it, DataError if a language has no data.
     """
     if name == mini.NAME:
         # Its data is part of the package, and mteb is not needed to read it.
@@ -509,7 +510,8 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         domains &= set(list_domains(repository, languages[1]))
         if not domains:
             raise DataError(instance.explain_missing_data())
-        keys = [SubsetKey(*languages, domain) for domain in sorted(domains)]
+        check_selected(domains, repository.location)
+        keys = [SubsetKey(*languages, domain) for domain in select_domains(sorted(domains))]
         subsets = [_layout_subset(repository, key) for key in keys]
     else:
         subsets = [

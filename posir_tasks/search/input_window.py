@@ -129,11 +129,17 @@ def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer 
     """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read
     with every document.
     """
+    model = _find_reader(model)
     tokenizer = find_tokenizer(model)
     if tokenizer is None or not tokenizer.locates_tokens:
         return None, 0
     prompt = find_document_prompt(model, task)
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
+
+
+def _find_reader(model: Any) -> Any:
+    """Return the model that a model passes its texts to unchanged: by default itself."""
+    return getattr(model, "reads_as", model)
 
 
 def _count_twelfths(
@@ -151,7 +157,7 @@ def _count_twelfths(
         return None
     # SQuAD-PosQ has starts only; versions of its documents are read likewise.
     ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
-    reader = _InputReader.of_model(model, read.tokens or 0, task)
+    reader = _InputReader.of_model(_find_reader(model), read.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]

@@ -155,9 +155,9 @@ def describe_sample_difference(model: str, sample: str, difference: Estimate, ch
 
 
 MMTEB_ORDER = (
-    "MMTEB's order of models is that of PosIR less the longer documents are: Spearman {first:.2f} "
-    "in {start}, {last:.2f} in {end}; over {models} models that they agree is shown {clear} (p < "
-    "{level})."
+    "MMTEB and PosIR order models less alike the longer documents are: Spearman {first:.2f} in "
+    "{start}, {last:.2f} in {end}. With {models} models, a correlation is shown {clear} (corrected "
+    "p < {level})."
 )
 ARCHITECTURE_READING = (
     "The paper reads no clear correlation of PSI with size, dimension, attention and pooling "

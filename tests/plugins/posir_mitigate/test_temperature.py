@@ -9,7 +9,8 @@ from posir_mitigate.temperature import Temperature
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.window import find_read_part
-from tests.support.encode import encode
+from posir_tasks.search.input_window import find_counter
+from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder
 
 TEXTS = ["The bell hung in the harbour.", "Who rang it? A doctor, they say. " * 3, "A lantern."]
@@ -39,6 +40,16 @@ def test_attention_has_the_temperature_while_it_encodes(architecture, temperatur
     expected = encode(model, TEXTS)
     assert embeddings == pytest.approx(expected, abs=1e-5)
     assert (np.abs(embeddings - plain).max() > 1e-3) is np.bool_(temperature != 1)
+
+
+def test_tokens_are_counted_as_for_the_plain_model():
+    """Otherwise they are estimated, and more or less evidence counts as truncated."""
+    model = build_encoder(prompts={"document": "a passage: "})
+    task = TASK["task_metadata"]
+    tokenizer, special = find_counter(model, task)
+    counted, counted_special = find_counter(Temperature().wrap(model), task)
+    assert counted.tokenizer is tokenizer.tokenizer
+    assert counted_special == special > 2
 
 
 def test_models_without_attention_here_are_refused():

@@ -513,7 +513,7 @@ def test_every_view_explains_itself_if_asked_to(view):
 
 def test_mmteb_shows_computed_and_printed_coefficients():
     finding, *printed = published("--mmteb").splitlines()
-    assert "Spearman 0.73 in Q1, 0.39 in Q4; over 10 models" in " ".join([finding, *printed])
+    assert "Spearman 0.73 in Q1, 0.39 in Q4. With 10 models" in " ".join([finding, *printed])
     lines = {
         line.split()[0]: line.split()[1:] for line in printed if line.partition(" ")[0] in LENGTHS
     }

@@ -277,5 +277,5 @@ def test_samples_and_values_of_probes_are_told():
 
 def test_published_results_are_told():
     order = describe_mmteb({"Q1": 0.73, "Q4": 0.39}, 10, ["Q1"], 0.05)
-    assert "0.73 in Q1, 0.39 in Q4; over 10 models" in order
-    assert "only in Q1 (p < 0.05)" in order
+    assert "0.73 in Q1, 0.39 in Q4. With 10 models" in order
+    assert "only in Q1 (corrected p < 0.05)" in order

@@ -4,6 +4,7 @@ import pytest
 
 import posir
 from posir_tasks.base.errors import PosirError
+from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.registry import ModelReference, find_model
 from posir_tasks.models.run_settings import own_settings, with_settings
 from posir_tasks.tasks.catalog import find_task
@@ -31,6 +32,16 @@ def test_only_the_named_domains_are_in_the_task_and_its_data(chosen):
         assert sorted(task.hf_subsets) == ["law", "sports"]
         assert len(task.missing_subsets()) == 30
     assert len(find_task("PosIR-English")().hf_subsets) == 3
+
+
+@pytest.mark.usefixtures("data")
+def test_probes_and_statistics_read_only_the_named_domains(monkeypatch):
+    """Otherwise a probe of all domains is filed as one of some."""
+    monkeypatch.setenv("POSIR_DOMAINS", "sports,law")
+    assert [subset.domain for subset in open_data("PosIR-English").subsets] == ["law", "sports"]
+    monkeypatch.setenv("POSIR_DOMAINS", "lw")
+    with pytest.raises(PosirError, match=r"has no domain lw\. Available: law, letters, sports"):
+        open_data("PosIR-English")
 
 
 @pytest.mark.usefixtures("data")
