@@ -95,4 +95,4 @@ $(VENV)/ready-to-test: $(VENV)/ready
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(RELEASE) dist site docs/reference results .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(RELEASE) dist site docs/reference docs/papers results .mypy_cache .pytest_cache .ruff_cache .hypothesis

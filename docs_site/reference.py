@@ -145,6 +145,7 @@ def render_python() -> str:
 def main() -> None:
     """Write the pages."""
     (FOLDER / "json").mkdir(parents=True, exist_ok=True)
+    (FOLDER.parent / "papers").mkdir(exist_ok=True)
     commands = declared_commands()
     pages = {
         "commands.md": render_index(commands),
@@ -155,7 +156,7 @@ def main() -> None:
     for command in commands:
         pages[name_page(command.name)] = render_command(command.name, load_command(command))
     for paper in list_papers():
-        pages[f"paper-{paper}.md"] = to_page(paper, read_recipe(paper))
+        pages[f"../papers/{paper}.md"] = to_page(paper, read_recipe(paper))
     for name in SCHEMAS:
         pages[f"json/{name}.json"] = json.dumps(build_schema(name), indent=2)
     for file in NOTEBOOKS.glob("*.ipynb"):

@@ -151,7 +151,8 @@ def _to_text(paper: str, recipe: Recipe) -> str:
     introduction = wrap(f"{recipe.summary} {recipe.introduction}", WIDTH, break_on_hyphens=False)
     lines += [f"# {line}" for line in introduction]
     lines += ["", *_list_exports(recipe)]
-    if differences := _list_differences(paper):
+    differences = _list_differences(paper)
+    if differences and any(item.commands for item in recipe.items):
         lines.append(f"# Without POSIR_PROTOCOL={paper}:")
         lines += [f"# {difference}" for difference in differences]
     for item in recipe.items:

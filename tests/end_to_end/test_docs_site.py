@@ -20,6 +20,8 @@ from tests.support.commands import BIN, run_process
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
+#: Folders of pages that `make docs` makes.
+GENERATED = ("reference/", "papers/")
 
 
 @pytest.fixture(scope="module")
@@ -48,11 +50,11 @@ def test_the_navigation_has_every_page():
         )
     )
     files = [file.relative_to(DOCS).as_posix() for file in DOCS.rglob("*.md")]
-    generated = {name for name in pages if name.startswith("reference/")}
-    assert pages - generated == {name for name in files if not name.startswith("reference/")}
+    generated = {name for name in pages if name.startswith(GENERATED)}
+    assert pages - generated == {name for name in files if not name.startswith(GENERATED)}
     commands = {f"posir-{command.name.replace(' ', '-')}" for command in declared_commands()}
     notebooks = {f"notebook-{file.stem}" for file in (DOCS / "notebooks").glob("*.ipynb")}
-    papers = {f"paper-{paper}" for paper in list_papers()}
+    papers = {*list_papers()}
     others = {"commands", "json", "python", "scores"}
     assert {Path(name).stem for name in generated} == commands | notebooks | papers | others
 
@@ -65,7 +67,7 @@ def test_links_lead_to_files(page: Path):
     assert [
         link
         for link in links
-        if not link.startswith("reference/") and not (page.parent / link).exists()
+        if not link.startswith(GENERATED) and not (page.parent / link).exists()
     ] == []
 
 
