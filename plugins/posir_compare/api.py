@@ -129,7 +129,12 @@ def _present(compared: ModelComparison, *, full: bool, hint: str = "") -> Compar
     )
 
 
-@public(charts=True, card=True, undecided_by=("fail_if", "strict", "junit"))
+@public(
+    charts=True,
+    card=True,
+    flags=("markdown", "csv", "latex"),
+    undecided_by=("fail_if", "strict", "junit"),
+)
 def compare(
     given: Annotated[Sources, Option(metavar="A B")] = None,
     *,

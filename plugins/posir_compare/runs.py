@@ -8,7 +8,7 @@ from itertools import groupby
 from pathlib import Path
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.wording import drop_organization
+from posir_tasks.base.wording import drop_organization, shorten_name
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, unify_names
 from posir_tasks.values.profile import pool
@@ -78,7 +78,7 @@ def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
     named = []
     for run in runs:
         model = run.results[0].model.casefold()
-        if wanted in (model, drop_organization(model)):
+        if wanted in (model, drop_organization(model), shorten_name(model)):
             named.append(run)
     models = sorted({run.results[0].model for run in named or runs})
     if not named:

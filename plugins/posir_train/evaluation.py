@@ -193,8 +193,8 @@ class PositionEvaluator(BaseEvaluator):
     same evidence in the first third of its document minus in the last), `position_effect_in_window`
     and `start_minus_end` (as the data lie), each with its 95% interval (`_low`, `_high`), and
     `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. Effects are measured by rotating
-    documents, at the last call alone, outside of a training, or at every call with `rotated`. A
-    name is put before the keys.
+    documents at a call outside of a training, or at every call with `rotated`. A name is put before
+    the keys.
     """
 
     def __init__(
@@ -218,7 +218,7 @@ class PositionEvaluator(BaseEvaluator):
             write_csv: Whether to append a row for each evaluation to a CSV file in the folder that
                 the trainer gives.
             rotated: Documents of each length that are rotated at every call; None to rotate the
-                usual sample at a call outside of a training, which is the last one.
+                usual sample at a call outside of a training alone.
             baseline: Values of a model on the same data. The scores then have `position_criterion`,
                 which is higher for a model with less bias among those that keep the baseline's
                 nDCG@10: 1 - the size of the position effect. If nDCG@10 is below the baseline's by

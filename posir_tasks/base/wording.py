@@ -80,9 +80,23 @@ def drop_organization(name: str) -> str:
     return ORGANIZATION.sub("", name)
 
 
+#: Chunks whose arguments after the size are the usual ones, if the stride is half the size.
+CHUNKS = re.compile(r"(?<=\+chunks\()(\d+),(\d+),max,tokens(?=\))")
+
+
+def shorten_name(name: str) -> str:
+    """Drop the organization of a model, and the usual arguments of its chunks:
+    `org/a+chunks(128,64,max,tokens)` is `a+chunks(128)`.
+    """
+    return CHUNKS.sub(
+        lambda match: match[1] if int(match[1]) // 2 == int(match[2]) else match[0],
+        drop_organization(name),
+    )
+
+
 def drop_organizations(names: Sequence[str]) -> list[str]:
     """Drop the organizations from names of models, unless two differ in these alone."""
-    bare = list(map(drop_organization, names))
+    bare = list(map(shorten_name, names))
     return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
@@ -94,7 +108,7 @@ def shorten_names(names: Sequence[str], width: int) -> list[str]:
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
-    bare = list(map(drop_organization, names))
+    bare = list(map(shorten_name, names))
     begin = len(os.path.commonprefix(bare))  # noqa: RUF071 (no paths)
     for texts in (bare, [f"…{name[begin:]}" for name in bare]):
         short = [shorten_middle(text, width) for text in texts]

@@ -38,6 +38,8 @@ def test_every_format(folder):
     table = list(csv.DictReader(io.StringIO(invoke(*options, "--format", "csv").stdout)))
     assert [float(line["difference"]) for line in table] == [row.estimate.value for row in rows]
     assert {line["method"] for line in table} == {"paired by query"}
+    latex = invoke(*options, "--latex").stdout
+    assert latex == invoke(*options, "--format", "latex").stdout
     markdown = invoke(*options, "--full", "--format", "markdown").stdout
     assert format_difference(rows[0]) in markdown
     lines = [

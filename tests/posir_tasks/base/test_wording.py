@@ -13,6 +13,7 @@ from posir_tasks.base.wording import (
     escape_controls,
     make_output_encodable,
     sanitized,
+    shorten_names,
 )
 
 
@@ -42,6 +43,21 @@ def test_closed_streams_become_the_null_device(monkeypatch: pytest.MonkeyPatch):
     make_output_encodable()
     print("unseen")
     assert all(stream.name == os.devnull for stream in (sys.stdout, sys.stderr))
+
+
+@pytest.mark.parametrize(
+    ("name", "short"),
+    [
+        ("org/a+chunks(128,64,max,tokens)", "a+chunks(128)"),
+        ("org/a+chunks(127,63,max,tokens)", "a+chunks(127)"),
+        ("org/a+chunks(128,128,max,tokens)", "a+chunks(128,128,max,tokens)"),
+        ("org/a+chunks(128,64,mean,tokens)", "a+chunks(128,64,mean,tokens)"),
+        ("org/a+late_chunks(64,32,tokens)", "a+late_chunks(64,32,tokens)"),
+    ],
+)
+def test_a_short_name_has_no_usual_arguments_of_chunks(name, short):
+    assert drop_organizations([name, "other"]) == [short, "other"]
+    assert shorten_names([name, "other"], 28) == [short, "other"]
 
 
 @pytest.mark.parametrize(
