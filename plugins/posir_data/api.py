@@ -17,6 +17,7 @@ from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
+from posir_tasks.data.formats.form import JUDGMENTS
 from posir_tasks.data.formats.passages import (
     EXPECTED,
     Cause,
@@ -210,6 +211,17 @@ def read_sources(
     ]
     if listed and not any(opened.has_questions for opened in listed):
         listed[0].with_questions("posir import")
+    judged = {form.title for form in FORMATS if form.holds == JUDGMENTS}
+    if listed and all(opened.kind in judged for opened in listed):
+        for subset in listed[0].subsets:
+            # What is malformed is named first.
+            subset.read()
+        where = listed[0].location
+        raise PosirError(
+            f"{where} ({listed[0].kind}): has judgments without positions of evidence, which posir "
+            f"import needs. `posir score RUN --data {where}` scores a run. A golden set in a "
+            "folder with its documents has positions."
+        )
     for opened in listed:
         # Whether questions repeat is counted over all sources, when they are read.
         replace(opened, count_repeated=None).require_corpus()

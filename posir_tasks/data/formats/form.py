@@ -102,7 +102,7 @@ def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -
 REFUSED = (
     _refuse_form(
         "ReCoRD",
-        "passage/ entities qas query",
+        "passage/ entities qas query|passage query entities/ entity_spans",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
         f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,

@@ -167,6 +167,12 @@ def test_queries_of_another_split_are_no_loss(tmp_path, unknown):
 def test_judgments_alone_and_texts_alone_cannot_be_imported(tmp_path):
     (tmp_path / "a.qrels").write_text("q 0 d 1\n")
     (tmp_path / "a.csv").write_text("doc_id,contents\n1,A text.\n")
-    for name, message in (("a.qrels", "has judgments and no texts"), ("a.csv", "AutoRAG's corpus")):
+    pairs = {"queries": {"q": "Who?"}, "corpus": {"c": TEXT}, "relevant_docs": {"q": ["c"]}}
+    (tmp_path / "a.json").write_text(json.dumps(pairs))
+    for name, message in (
+        ("a.qrels", "has judgments and no texts"),
+        ("a.csv", "AutoRAG's corpus"),
+        ("a.json", r"judgments without positions .*posir score RUN --data .*a\.json`"),
+    ):
         with pytest.raises(PosirError, match=message):
             posir("import", tmp_path / name, output=tmp_path / "out")

@@ -402,6 +402,19 @@ OTHERS = {
             }
         ],
     ),
+    "ReCoRD on the Hub": (
+        "a.parquet",
+        [
+            {
+                "passage": TEXT,
+                "query": "@placeholder flew",
+                "entities": ["Zoë"],
+                "entity_spans": {"text": ["Zoë"], "start": [0], "end": [3]},
+                "answers": ["Zoë"],
+                "idx": {"passage": 0, "query": 0},
+            }
+        ],
+    ),
     "ContractNLI": (
         "a.json",
         {
