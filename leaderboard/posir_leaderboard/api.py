@@ -18,6 +18,7 @@ from posir_tasks.display.presentation import Result
 
 if TYPE_CHECKING:
     from posir_leaderboard.entries import Entry, EntryProblem
+    from posir_leaderboard.submission import Commit
 
 #: Default folder of the site, the same for the three commands.
 SITE = Path("leaderboard-site")
@@ -233,7 +234,8 @@ def submit(
         direct: Commit to the main branch instead of opening a pull request.
         eval_results: Also open a pull request with nDCG@10 on the model's own repository.
         model_card: Write the scores with their intervals into a section of this file, such as the
-            model's README.md; a later run replaces it. Without --repo, nothing is sent.
+            model's README.md; a later run replaces it. Without --repo, nothing is checked or sent,
+            so that the model may be a folder.
 
     Returns:
         The problems, and what was sent; a row for each problem.
@@ -252,7 +254,10 @@ def submit(
             "--repo: name the leaderboard's dataset repository, owner/name; or check only, with "
             "--dry-run, or write a --model-card."
         )
-    entries, problems = check([Path(folder) for folder in to_list(results)])
+    folders = [Path(folder) for folder in to_list(results)]
+    if model_card and repo is None and not dry_run:
+        return _write_card(Path(model_card), *find_entries(folders))
+    entries, problems = check(folders)
     if problems and not dry_run:
         lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
         raise PosirError("\n".join(lines))
@@ -260,7 +265,7 @@ def submit(
     counts = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
     title = pluralize(len(problems), "problem")
     if model_card and not dry_run:
-        _write_card(Path(model_card), entries)
+        _write_card(Path(model_card), entries, problems)
     if repo is None or problems:
         return Result(
             title=title,
@@ -285,11 +290,7 @@ def submit(
     lines = []
     for commit, hub in uploads:
         if dry_run:
-            way = (
-                "one commit to the main branch" if hub.direct else "one commit in one pull request"
-            )
-            lines.append(f"{commit.repository}, {way}: {commit.title}")
-            lines += [f"  {path}  {len(body):,} bytes" for path, body in commit.files.items()]
+            lines += _describe_commit(commit, direct=hub.direct)
             continue
         try:
             result = upload(commit, hub, report=_report)
@@ -304,10 +305,20 @@ def submit(
     return Result(title=title, footer=lines, warnings=warnings)
 
 
-def _write_card(card: Path, entries: Sequence[Entry]) -> None:
+def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
+    """Describe a commit that is not sent, with its files."""
+    way = "one commit to the main branch" if direct else "one commit in one pull request"
+    yield f"{commit.repository}, {way}: {commit.title}"
+    for path, body in commit.files.items():
+        yield f"  {path}  {len(body):,} bytes"
+
+
+def _write_card(card: Path, entries: Sequence[Entry], unreadable: Sequence[EntryProblem]) -> Result:
     """Write the scores of the entries, which must be of one model, into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
+    if unreadable:
+        raise PosirError("\n".join(map(str, unreadable)))
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
     if len(models) > 1:
         raise PosirError(
@@ -316,6 +327,7 @@ def _write_card(card: Path, entries: Sequence[Entry]) -> None:
         )
     write_section(card, render_section(result for entry in entries for result in entry.subsets))
     _report(f"written: {card}")
+    return Result(title=models[0], warnings=[f"results: {len(entries)}, nothing was sent"])
 
 
 def _report(text: str) -> None:
@@ -324,6 +336,12 @@ def _report(text: str) -> None:
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     """Read and check all entries below folders, each file once; return them and their problems."""
+    entries, unreadable = find_entries(folders)
+    return entries, [*unreadable, *_validate(entries)]
+
+
+def find_entries(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
+    """Read all entries below folders, each file once; return them and those that are unreadable."""
     from posir_leaderboard.entries import entry_files, read_entries
 
     found: dict[Path, Entry] = {}
@@ -346,8 +364,7 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
     if skipped:
         first = sanitized(str(next(iter(skipped))), 300)
         _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
-    entries = list(found.values())
-    return entries, [*unreadable, *_validate(entries)]
+    return list(found.values()), list(unreadable)
 
 
 def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:

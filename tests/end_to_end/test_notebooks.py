@@ -10,15 +10,18 @@ from docs_site.notebooks import run_notebook
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "docs" / "notebooks").glob("*.ipynb"))
 NUMBER = re.compile(r"\d+(?:\.\d+)?")
+#: The address of an object, which differs in every run.
+ADDRESS = re.compile(r"0x[0-9a-f]+")
 
 
 def list_texts(notebook: nbformat.NotebookNode) -> list[str]:
     """List the outputs of the cells as text."""
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    return [
+    texts = (
         output.text if output.output_type == "stream" else output.data["text/plain"]
         for output in outputs
-    ]
+    )
+    return [ADDRESS.sub("", text) for text in texts]
 
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)

@@ -59,4 +59,20 @@ def test_the_section_has_the_scores_with_their_intervals(tmp_path: Path):
     written = card.read_bytes()
     refused = call_posir(["submit", str(tmp_path), "--model-card", str(card)])
     assert (refused.exit_code, card.read_bytes()) == (1, written)
-    assert "org/other" in refused.output
+    assert "org/other" in str(refused.exception)
+
+
+def test_a_model_in_a_folder_has_a_card(tmp_path: Path):
+    write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")])
+    (results,) = (file.parent for file in tmp_path.rglob("PosIR-Mini.json"))
+    tuned = results.parents[1] / "local__tuned" / results.name
+    results = shutil.move(results, tuned)
+    for file in results.iterdir():
+        file.write_text(file.read_text().replace("org/guessing", "local/tuned"))
+    card = tmp_path / "README.md"
+    card.write_text("# Tuned")
+    done = call_posir(["submit", str(results), "--model-card", str(card)])
+    assert done.exit_code == 0, done.output
+    assert BEGIN.decode() in card.read_text()
+    # Nobody else can run it, so a leaderboard does not take it.
+    assert call_posir(["submit", str(results), "--dry-run"]).exit_code == 1
