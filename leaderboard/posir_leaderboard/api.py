@@ -254,10 +254,8 @@ def submit(
             "--repo: name the leaderboard's dataset repository, owner/name; or check only, with "
             "--dry-run, or write a --model-card."
         )
-    folders = [Path(folder) for folder in to_list(results)]
-    if model_card and repo is None and not dry_run:
-        return _write_card(Path(model_card), *find_entries(folders))
-    entries, problems = check(folders)
+    read = check if repo or dry_run else find_entries
+    entries, problems = read([Path(folder) for folder in to_list(results)])
     if problems and not dry_run:
         lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
         raise PosirError("\n".join(lines))
@@ -265,7 +263,7 @@ def submit(
     counts = f"results: {len(entries)}, models: {len(models)}, problems: {len(problems)}"
     title = pluralize(len(problems), "problem")
     if model_card and not dry_run:
-        _write_card(Path(model_card), entries, problems)
+        _write_card(Path(model_card), entries)
     if repo is None or problems:
         return Result(
             title=title,
@@ -313,12 +311,10 @@ def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
         yield f"  {path}  {len(body):,} bytes"
 
 
-def _write_card(card: Path, entries: Sequence[Entry], unreadable: Sequence[EntryProblem]) -> Result:
+def _write_card(card: Path, entries: Sequence[Entry]) -> None:
     """Write the scores of the entries, which must be of one model, into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
-    if unreadable:
-        raise PosirError("\n".join(map(str, unreadable)))
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
     if len(models) > 1:
         raise PosirError(
@@ -327,7 +323,6 @@ def _write_card(card: Path, entries: Sequence[Entry], unreadable: Sequence[Entry
         )
     write_section(card, render_section(result for entry in entries for result in entry.subsets))
     _report(f"written: {card}")
-    return Result(title=models[0], warnings=[f"results: {len(entries)}, nothing was sent"])
 
 
 def _report(text: str) -> None:
