@@ -2,9 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# In order of file name, which starts the slow end-to-end tests first. A worker takes half a minute of a core before its first test, so
-# there is none more than cores.
-PYTEST := $(BIN)/pytest -n $(shell nproc) --dist worksteal
+# In order of file name, which starts the slow end-to-end tests first; a worker more than cores, since many tests wait for processes.
+PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + 1) --dist worksteal
 
 # For `test-oldest`: wheels only, since old source distributions may not build.
 OLDEST := .venv-oldest

@@ -237,8 +237,8 @@ def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
 
 def test_an_interruption_says_what_is_kept(tmp_path: Path):
     def interrupt() -> None:
-        signal.raise_signal(signal.SIGINT)
-        # The main thread has time to notice.
+        # Sent to the main thread, which wakes up and has time to notice.
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
         time.sleep(1)
 
     search, _ = fail_for("text 7", interrupt)
