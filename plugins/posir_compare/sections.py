@@ -19,9 +19,9 @@ from posir_significance.messages.comparisons import (
     count_changes,
     describe_chance_changes,
     describe_change,
-    describe_ndcg_change,
     describe_windows,
     label_change,
+    title_changes,
     title_models,
 )
 from posir_significance.messages.verdicts import describe_steps, format_difference
@@ -80,7 +80,7 @@ def title_comparison(rows: Sequence[ChangeRow]) -> str:
     """Title a comparison by the finding of one model on one task, else by counts of findings."""
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
-        return describe_ndcg_change(overall[0])
+        return title_changes(overall)
     changes = [row for row in overall if row.metric is Metric.NDCG_AT_10]
     return title_models(changes, rows[0].subject.baseline, len(list_models(rows)) - 1)
 
@@ -132,7 +132,7 @@ def _describe_task(rows: Sequence[ChangeRow], *, has_others: bool) -> Iterator[D
     title = title_models(of_metric, first.subject.baseline, len(models))
     sentences = list_undecided(rows)
     if len(models) == 1:
-        title = describe_ndcg_change(first)
+        title = title_changes([row for row in rows if row.subject.length == ALL] or rows)
         sentences.insert(0, describe_windows(first))
     lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
     if has_others:

@@ -48,6 +48,12 @@ CHANGES = {
     ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
     ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
 }
+DECIDED_STATES = (ChangeState.BETTER, ChangeState.WORSE)
+#: Changes that title a comparison in which nDCG@10 is open.
+EFFECT_TITLES = {
+    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}",
+    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}",
+}
 #: Why a change is inconclusive; nothing is to be said of a wide interval.
 OPEN_CHANGES = {
     Reason.FEW_DOCUMENTS: "There are too few documents.",
@@ -102,13 +108,31 @@ def describe_needed_change(change: ChangeRow) -> str:
     return f"About {change.needed.number:,} {change.needed.unit} are needed to decide."
 
 
+def title_changes(changes: Sequence[ChangeRow]) -> str:
+    """Title the changes of a model over all lengths by the one in nDCG@10, the first, or where that
+    is open by the first that is not.
+    """
+    first = changes[0]
+    if first.state in DECIDED_STATES:
+        return describe_ndcg_change(first)
+    for change in changes:
+        if change.state in EFFECT_TITLES:
+            return EFFECT_TITLES[change.state].format(
+                a=change.subject.baseline,
+                b=change.subject.model,
+                metric=change.metric,
+                points=format_difference(change),
+            )
+    return describe_ndcg_change(first)
+
+
 def describe_ndcg_change(change: ChangeRow) -> str:
     """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
     38.4]`.
     """
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in (ChangeState.BETTER, ChangeState.WORSE) and change.estimate:
+    if change.state in DECIDED_STATES and change.estimate:
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"

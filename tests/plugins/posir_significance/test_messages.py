@@ -10,6 +10,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import (
     ChangeRow,
     ChangeState,
+    ChangeSubject,
     Metric,
     Needed,
     NeededUnit,
@@ -26,7 +27,12 @@ from posir_significance.messages.board import (
     describe_lead,
     describe_several_places,
 )
-from posir_significance.messages.comparisons import OPEN_CHANGES, describe_change, group_by_state
+from posir_significance.messages.comparisons import (
+    OPEN_CHANGES,
+    describe_change,
+    group_by_state,
+    title_changes,
+)
 from posir_significance.messages.probes import (
     describe_mmteb,
     describe_predictions,
@@ -173,6 +179,26 @@ def test_systems_are_grouped_by_the_state_of_their_change():
     assert group_by_state("nDCG@10", changes) == (
         "nDCG@10: better with one, four; worse with two; equivalent within 2 points with three."
     )
+
+
+@pytest.mark.parametrize(
+    ("ndcg", "effect", "title"),
+    [
+        (ChangeState.INCONCLUSIVE, ChangeState.WORSE, "B is worse than A in position effect"),
+        (ChangeState.EQUIVALENT, ChangeState.BETTER, "B is better than A in position effect"),
+        (ChangeState.BETTER, ChangeState.WORSE, "B scores 3.0 points higher than A"),
+        (ChangeState.INCONCLUSIVE, ChangeState.EQUIVALENT, "nDCG@10 of B and A: inconclusive"),
+    ],
+)
+def test_the_title_is_a_change_that_is_decided(ndcg, effect, title):
+    difference = Difference(0.03, (0.01, 0.05))
+    subject = ChangeSubject(baseline="A", model="B")
+    states = {Metric.NDCG_AT_10: ndcg, Metric.POSITION_EFFECT: effect}
+    changes = [
+        ChangeRow(metric, state, 0.05, difference, subject=subject)
+        for metric, state in states.items()
+    ]
+    assert title_changes(changes).startswith(title)
 
 
 # The leaderboard.
