@@ -221,7 +221,11 @@ def measure_row(row: CommandRow) -> CommandCost:
         for turn in range(ROUNDS):
             out = f"{name}/out-{turn}"
             program, *arguments = (part.format(folder=name, out=out) for part in row.command)
-            environment = {"POSIR_CACHE": out, "HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+            environment = {
+                "POSIR_CACHE": f"{out}-cache",
+                "HF_HUB_OFFLINE": "1",
+                "OMP_NUM_THREADS": "1",
+            }
             command = [str(BIN / program), *arguments]
             costs.append(measure(command, environment, exit_status=row.exit_status))
             bare = [sys.executable, str(BARE_JOBS), row.bare, name]

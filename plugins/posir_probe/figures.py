@@ -219,11 +219,14 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
         ends = draw_ends("value")
         rule = ends.mark_rule(strokeWidth=2, opacity=0.7)
         layers.append(rule if is_list else ends.mark_area(opacity=0.16))
-    measured = values.transform_filter("datum.kind == 'value'").encode(shape=shape)
+    measured = values.transform_filter("datum.kind == 'value'")
+    has_points = is_list or len(probe.positions) <= MAX_POINTS
+    if has_points:
+        measured = measured.encode(shape=shape)
     if is_list:
         layers.append(measured.mark_point(filled=True, opacity=1, size=60))
     else:
-        line = measured.mark_line(strokeWidth=1.8, point=len(probe.positions) <= MAX_POINTS)
+        line = measured.mark_line(strokeWidth=1.8, point=has_points)
         layers.append(line.encode(strokeDash=dash))
     if any(row["kind"] == WINDOW for row in rows):
         layers += _mark_windows()

@@ -1033,7 +1033,7 @@ def test_a_repository_and_its_copy_give_the_same_site(tmp_path):
             **environment,
         )
     assert missing.returncode == 1
-    assert "no such folder" in missing.stderr
+    assert "org/nothing" in missing.stderr
     assert "Traceback" not in missing.stderr
     assert (done.returncode, copy.returncode) == (0, 0), done.stderr
     assert "1 result, 1 of them newly scored" in done.stdout
