@@ -30,7 +30,6 @@ from posir_tasks.command.options import list_own, list_shared
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
-DEFAULT = "default: "
 #: Words for the types of values.
 TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
@@ -84,14 +83,8 @@ def render_parameters(parameters: list[Parameter]) -> Iterator[str]:
     for parameter in parameters:
         entry = describe_parameter(parameter)
         name = entry.name.replace("|", "\\|")
-        kind = [describe_type(parameter)]
-        default = ""
-        for fact in filter(None, entry.facts.split("; ")):
-            if fact.startswith(DEFAULT):
-                default = fact.removeprefix(DEFAULT)
-            else:
-                kind.append(fact)
-        yield f"| `{name}` | {', '.join(kind)} | {default} | {entry.text} |"
+        kind = ", ".join([describe_type(parameter), *entry.limits])
+        yield f"| `{name}` | {kind} | {entry.default} | {entry.text} |"
 
 
 def describe_type(parameter: Parameter) -> str:

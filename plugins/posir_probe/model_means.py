@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 
 from posir_tasks.base.errors import PosirError, summarize_error
-from posir_tasks.display.numbers import (
-    format_percent,
-)
+from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.scores import ALL
 

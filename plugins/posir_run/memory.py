@@ -118,7 +118,8 @@ def find_free() -> int | None:
     """
     free = []
     for limit_file, used_file in CONTAINER_FILES:
-        limit, used = (_read_number(Path(file)) for file in (limit_file, used_file))
+        limit = _read_number(Path(limit_file))
+        used = _read_number(Path(used_file))
         if limit is not None and used is not None:
             free.append(max(0, limit - used))
     try:

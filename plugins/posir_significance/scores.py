@@ -76,7 +76,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
         The values of `TRENDS` that are defined.
     """
     # Takes long to import, and the table of a report does not need it.
-    from scipy.stats import kendalltau
+    from scipy.stats import kendalltau, rankdata
 
     # Rounded, so that scores which differ only by the order of summation are ties.
     scores = mean_gain(counts, NDCG_AT_10).round(12)
@@ -86,7 +86,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
     slope, pearson, slope_p_value = fit_line(middle, scores)
-    _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), rank_scores(scores))
+    _, spearman, spearman_p_value = fit_line(np.arange(len(scores)), rankdata(scores))
     pairs = kendalltau(middle, scores)
     values = {"slope": slope, "r_squared": pearson**2, "pearson": pearson}
     values |= {"spearman": spearman, "kendall": float(pairs.statistic)}
@@ -111,13 +111,6 @@ def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
     degrees = len(x) - 2
     t = correlation * (degrees / ((1 - correlation + TINY) * (1 + correlation + TINY))) ** 0.5
     return slope, correlation, float(2 * stdtr(degrees, -abs(t)))
-
-
-def rank_scores(scores: Floats) -> Floats:
-    """Return the rank of each score from 1; equal scores share the mean of theirs."""
-    _, order, counts = np.unique(scores, return_inverse=True, return_counts=True)
-    ranks: Floats = (counts.cumsum() - (counts - 1) / 2)[order]
-    return ranks
 
 
 #: Keys of what `fit_trend` returns.

@@ -56,8 +56,9 @@ class HelpEntry:
 
     name: str
     text: str
-    facts: str = ""
-    """Default, range and whether it is required, in brackets after the text."""
+    default: str = ""
+    limits: tuple[str, ...] = ()
+    """The ends of its range, and whether it is required."""
 
 
 def render_overview(commands: Iterable[Command]) -> str:
@@ -127,21 +128,20 @@ def find_example(function: Callable[..., Any], name: str) -> str:
 def describe_parameter(parameter: Parameter) -> HelpEntry:
     """Describe an argument or option: name and placeholder, text, default and range."""
     option = parameter.option
-    facts = []
-    default = getattr(parameter.default, "value", parameter.default)
-    if default and isinstance(default, str | int | float) and default is not True:
-        facts.append(f"default: {default}")
+    value = getattr(parameter.default, "value", parameter.default)
+    is_shown = value and isinstance(value, str | int | float) and value is not True
+    limits = []
     if option.min is not None:
-        facts.append(f"at least {option.min:g}")
+        limits.append(f"at least {option.min:g}")
     if option.max is not None:
-        facts.append(f"at most {option.max:g}")
+        limits.append(f"at most {option.max:g}")
     if parameter.is_argument:
         name = option.metavar or parameter.name.upper()
         if parameter.default is not inspect.Parameter.empty:
             name = f"[{name}]"
     else:
         if parameter.default is inspect.Parameter.empty:
-            facts.append("required")
+            limits.append("required")
         flag = parameter.name.replace("_", "-")
         name = f"--{flag}"
         if parameter.default is True:
@@ -150,7 +150,8 @@ def describe_parameter(parameter: Parameter) -> HelpEntry:
             name = f"{option.short}, {name}"
         name = f"{name} {_choose_placeholder(parameter)}".rstrip()
     several = "..." if parameter.repeats else ""
-    return HelpEntry(f"{name}{several}", parameter.help, "; ".join(facts))
+    default = str(value) if is_shown else ""
+    return HelpEntry(f"{name}{several}", parameter.help, default, tuple(limits))
 
 
 def _choose_placeholder(parameter: Parameter) -> str:
@@ -201,8 +202,10 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
 
 
 def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:
-    facts = f"  [{entry.facts}]" if entry.facts else ""
-    parts = textwrap.wrap(f"{entry.text}{facts}", width - column, break_on_hyphens=False)
+    default = [f"default: {entry.default}"] if entry.default else []
+    facts = "; ".join([*default, *entry.limits])
+    text = f"{entry.text}  [{facts}]" if facts else entry.text
+    parts = textwrap.wrap(text, width - column, break_on_hyphens=False)
     first = Text(f"  {entry.name}", style="bold")
     if len(entry.name) + 4 <= column and parts:
         first.pad_right(column - len(first))

@@ -40,19 +40,17 @@ CHANGE_STATES = {
     ChangeState.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
     ChangeState.NOT_TESTED: ("not tested", Tone.OPEN),
 }
-#: Changes in a sentence. {b} and {a} are names of systems, {metric} of the metric.
+#: Decided changes as a title. {b} and {a} are names of systems, {metric} of the metric.
+TITLES = {
+    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}",
+    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}",
+}
+#: Changes in a sentence.
 CHANGES = {
-    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}.",
-    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}.",
+    **{state: f"{title}." for state, title in TITLES.items()},
     ChangeState.EQUIVALENT: "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
     ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
     ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
-}
-DECIDED_STATES = (ChangeState.BETTER, ChangeState.WORSE)
-#: Changes that title a comparison in which nDCG@10 is open.
-EFFECT_TITLES = {
-    ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}",
-    ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}",
 }
 #: Why a change is inconclusive; nothing is to be said of a wide interval.
 OPEN_CHANGES = {
@@ -109,15 +107,15 @@ def describe_needed_change(change: ChangeRow) -> str:
 
 
 def title_changes(changes: Sequence[ChangeRow]) -> str:
-    """Title the changes of a model over all lengths by the one in nDCG@10, the first, or where that
-    is open by the first that is not.
+    """Title the changes of a model over all lengths by that in nDCG@10, the first, if it is better
+    or worse; else by the first other one that is.
     """
     first = changes[0]
-    if first.state in DECIDED_STATES:
+    if first.state in TITLES:
         return describe_ndcg_change(first)
     for change in changes:
-        if change.state in EFFECT_TITLES:
-            return EFFECT_TITLES[change.state].format(
+        if change.state in TITLES:
+            return TITLES[change.state].format(
                 a=change.subject.baseline,
                 b=change.subject.model,
                 metric=change.metric,
@@ -132,7 +130,7 @@ def describe_ndcg_change(change: ChangeRow) -> str:
     """
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in DECIDED_STATES and change.estimate:
+    if change.state in TITLES and change.estimate:
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"

@@ -24,21 +24,11 @@ AS_BEIR = (
     "corpus.jsonl (_id, text), queries.jsonl (_id, text) and qrels/test.tsv (query-id, corpus-id, "
     "score)"
 )
-
-
 AS_LINES = "JSON Lines with context, question, answer and start"
-
-
 #: What a format holds.
 SPANS = "questions with the spans of their evidence"
-
-
 JUDGMENTS = "judgments without positions, for `posir score`"
-
-
 TEXTS = "texts"
-
-
 Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
 
 
