@@ -27,7 +27,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
 from posir_tasks.values.profile import rank_columns
 from posir_tasks.values.read_part import KnownBy, ReadPart
-from posir_tasks.values.result_schema import SCHEMA, rounded
+from posir_tasks.values.result_schema import SCHEMA, round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 
@@ -52,7 +52,7 @@ def write_results(folder: Path, results: int, questions: int) -> None:
         values = ResultValues(
             replace(ranks, sets=(replace(part, ranks=rank_columns(drawn)),)), placed.read
         )
-        scores = scores or rounded(score_result(values).to_json(values.profile.positions))
+        scores = scores or round_floats(score_result(values).to_json(values.profile.positions))
         run = {
             "schema": SCHEMA,
             "data_revision": "local",

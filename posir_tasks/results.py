@@ -17,7 +17,7 @@ from posir_tasks.base.errors import PosirError, ProfileError, check_schema, summ
 from posir_tasks.base.files import find_files, folder_lock, write_text
 from posir_tasks.base.progress import progress
 from posir_tasks.base.untrusted import GateError, read_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.models.protocols import PAPERS
 from posir_tasks.plugin_api import score_result
@@ -41,7 +41,7 @@ from posir_tasks.values.result_schema import (
     TOKENS_READ_SUFFIX,
     DataVersion,
     map_json,
-    rounded,
+    round_floats,
 )
 from posir_tasks.values.schemes import PositionScheme, RelativePositions, find_scheme
 from posir_tasks.values.scores import GROUPS_KEY, ResultValues
@@ -259,7 +259,7 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
 
 
 def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON with every key and text as `sanitized` has it."""
+    """Return JSON with every key and text as `sanitize` has it."""
     texts: set[str] = set()
     left: list[Any] = [data]
     while left:
@@ -273,10 +273,10 @@ def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
             left += part
     # Nearly all files need no change, and one look at all texts is ten times as fast.
     joined = " ".join(texts)
-    if sanitized(joined, None) == joined:
+    if sanitize(joined, None) == joined:
         return data
     changed: dict[str, Any] = map_json(
-        data, lambda part: sanitized(part, None) if isinstance(part, str) else part
+        data, lambda part: sanitize(part, None) if isinstance(part, str) else part
     )
     return changed
 
@@ -370,7 +370,7 @@ def explain_invalid(error: ValidationError) -> tuple[str, str]:
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
         return field, "is missing"
-    return field, f"is {sanitized(first['input'])}; {first['msg']}"
+    return field, f"is {sanitize(first['input'])}; {first['msg']}"
 
 
 def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
@@ -453,7 +453,7 @@ def read_model(file: Path) -> tuple[str, str]:
         names = meta["name"], meta["revision"]
     except (GateError, KeyError, TypeError):
         names = file.parent.parent.name.replace("__", "/", 1), file.parent.name
-    model, revision = (sanitized(str(name), None) for name in names)
+    model, revision = (sanitize(str(name), None) for name in names)
     return model, revision
 
 
@@ -485,7 +485,7 @@ def rescore_file(file: Path) -> int:
             values = read_values(file, subset, scores)
             run = scores.setdefault(RUN_KEY, {})
             old_names = set(run.get(SCORE_NAMES_KEY, ()))
-            new = rounded(
+            new = round_floats(
                 score_result(values).to_json(
                     values.profile.positions, taken=scores.keys() - old_names
                 )

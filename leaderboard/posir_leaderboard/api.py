@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import BRIEF_SECONDS, track
 from posir_tasks.base.public import Option, public, to_list
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 
 if TYPE_CHECKING:
@@ -326,7 +326,7 @@ def _write_card(card: Path, entries: Sequence[Entry]) -> None:
 
 
 def _report(text: str) -> None:
-    print(sanitized(text, None), file=sys.stderr)
+    print(sanitize(text, None), file=sys.stderr)
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
@@ -357,7 +357,7 @@ def find_entries(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProble
         unreadable |= dict.fromkeys(problems)
         skipped |= experiments
     if skipped:
-        first = sanitized(str(next(iter(skipped))), 300)
+        first = sanitize(str(next(iter(skipped))), 300)
         _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
     return list(found.values()), list(unreadable)
 

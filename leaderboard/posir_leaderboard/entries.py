@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.untrusted import GateError, read_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.models.protocols import find_protocol
 from posir_tasks.models.references import ORIGINS, model_origin
 from posir_tasks.results import (
@@ -114,11 +114,11 @@ class EntryProblem:
     field: str | None = None
 
     def __str__(self) -> str:
-        parts = [sanitized(self.file, 1_000)]
+        parts = [sanitize(self.file, 1_000)]
         if self.subset is not None:
-            parts.append(f"subset '{sanitized(self.subset)}'")
+            parts.append(f"subset '{sanitize(self.subset)}'")
         if self.field is not None:
-            parts.append(f"field '{sanitized(self.field)}'")
+            parts.append(f"field '{sanitize(self.field)}'")
         return ": ".join([*parts, self.message])
 
 
@@ -232,7 +232,7 @@ def read_entry(file: Path) -> Entry | None:
         return None
     task = data["task_name"]
     if task != file.stem:
-        message = f"is {task}; must be the file's name, {sanitized(file.stem)}"
+        message = f"is {task}; must be the file's name, {sanitize(file.stem)}"
         raise EntryError(file, message, field="task_name")
     meta = _read_shape(ModelMeta, file.with_name(META_FILE))
     model = meta["name"]
@@ -243,7 +243,7 @@ def read_entry(file: Path) -> Entry | None:
     expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
     if place != expected:
         message = (
-            f"lies in {sanitized(place, 300)}, but {META_FILE} names {expected}; move it to its "
+            f"lies in {sanitize(place, 300)}, but {META_FILE} names {expected}; move it to its "
             "model's folder"
         )
         raise EntryError(file, message)
@@ -260,7 +260,7 @@ def read_entry(file: Path) -> Entry | None:
             values = parse_values(subset, score)
         except ProfileError as error:
             field = error.field or PROFILE_KEY
-            raise EntryError(file, sanitized(str(error), 500), subset, field) from error
+            raise EntryError(file, sanitize(str(error), 500), subset, field) from error
         run = score["position_run"]
         subsets[subset] = SubsetResult(model, revision, task, subset, values, run, file)
     return Entry(model, revision, task, file, tuple(subsets.values()), data, meta)
@@ -300,7 +300,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
     if not isinstance(date, int | float) or not date >= FIRST_DATE:
-        message = f"is {sanitized(date)}; must be the time of the evaluation in seconds since 1970"
+        message = f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970"
         yield entry.problem(message, "date")
     yield from future_problems(entry)
     task = find_task(entry.task)
@@ -326,7 +326,7 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
         message = (
-            f"is {sanitized(date)}, which is in the future. Run the task again on a computer "
+            f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
             "whose clock is right"
         )
         yield entry.problem(message, "date")
@@ -362,9 +362,9 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     if not isinstance(revision, str) or not re.fullmatch(pattern, revision):
         allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
-            f"is {sanitized(revision)}; must be {allowed}. Run the task on the Hub's data, "
+            f"is {sanitize(revision)}; must be {allowed}. Run the task on the Hub's data, "
             "without POSIR_DATA"
         )
     if recorded not in (pinned, revision):
-        return f"is {sanitized(revision)}, but the file's dataset_revision is {sanitized(recorded)}"
+        return f"is {sanitize(revision)}, but the file's dataset_revision is {sanitize(recorded)}"
     return None

@@ -25,7 +25,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.untrusted import GateError, read_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
 from posir_tasks.models.registry import plugin_resolvers
 
@@ -96,7 +96,7 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
         if is_downloaded(meta):
             return None
         return Identity(
-            f"is registered with mteb in the revision {meta.revision}, not {sanitized(revision)}, "
+            f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
             "and is not on the Hub"
         )
     described = {key: getattr(meta, key, None) for key in FIELDS}
@@ -113,7 +113,7 @@ def _find_variant_problem(name: str, base: str) -> str:
         try:
             described = resolver(name, {base: meta})
         except PosirError as error:
-            return f"is no variant of {base}: {sanitized(summarize_error(error), 300)}"
+            return f"is no variant of {base}: {sanitize(summarize_error(error), 300)}"
         if described is not None:
             return (
                 ""
@@ -137,21 +137,21 @@ def _ask_hub(name: str, revision: str) -> Identity:
             unchecked="is gated, so its name and revision cannot be looked up without access"
         )
     except errors.RevisionNotFoundError:
-        return Identity(f"exists on the Hub, but not in the revision {sanitized(revision)}")
+        return Identity(f"exists on the Hub, but not in the revision {sanitize(revision)}")
     except (errors.RepositoryNotFoundError, errors.HFValidationError):
         return Identity("is neither registered with mteb nor a public model on the Hub")
     except UNANSWERED as error:
         return Identity(
             unchecked=f"{constants.ENDPOINT} did not answer: "
-            f"{sanitized(summarize_error(error), 200)}"
+            f"{sanitize(summarize_error(error), 200)}"
         )
     if info.id != repository:
         return Identity(
-            f"is spelled {sanitized(info.id)} on the Hub; submit the results under that name"
+            f"is spelled {sanitize(info.id)} on the Hub; submit the results under that name"
         )
     if info.sha != revision:
         return Identity(
-            f"is of the revision {sanitized(revision)}, which is no commit; run the model with "
+            f"is of the revision {sanitize(revision)}, which is no commit; run the model with "
             f"--model-revision {info.sha}"
         )
     return Identity(

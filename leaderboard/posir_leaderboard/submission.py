@@ -25,13 +25,13 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.logs import sanitize_log
 from posir_tasks.base.secrets import add_secret
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.repository import check_repository_name
 from posir_tasks.models.connection import read_retry_after
 from posir_tasks.results import EXPERIMENTS, META_FILE, NAN_PREFIX
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.profile import pool
-from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, rounded
+from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, round_floats
 
 ATTEMPTS = 5
 #: Seconds before the second attempt if the Hub names none; doubled before each further one.
@@ -258,15 +258,15 @@ class HuggingFaceHub:
         try:
             yield
         except (OfflineModeIsEnabled, HFValidationError) as error:
-            raise HubError(f"{repository}: {sanitized(error, 300)}") from None
+            raise HubError(f"{repository}: {sanitize(error, 300)}") from None
         except UNANSWERED as error:
             # Errors of a download have the response as their cause.
             refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
             if not isinstance(refusal, HfHubHTTPError):
-                message = f"{type(error).__name__}: {sanitized(error, 300)}"
+                message = f"{type(error).__name__}: {sanitize(error, 300)}"
                 raise RetryableError(message, None) from None
             status = refusal.response.status_code
-            reason = sanitized(refusal.server_message or responses.get(status, ""), 300)
+            reason = sanitize(refusal.server_message or responses.get(status, ""), 300)
             message = f"HTTP {status}: {reason}"
             if status in RETRYABLE_STATUSES or status >= 500:
                 wait = read_retry_after(refusal.response.headers)
@@ -482,7 +482,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
         result = EvalResultEntry(
             dataset_id=task.metadata.dataset["path"],
             task_id=entry.task,
-            value=rounded(profile.score()),
+            value=round_floats(profile.score()),
             dataset_revision=revisions.pop() if len(revisions) == 1 else None,
             source_url=f"{page}/blob/main/{_path_in_repository(entry, entry.file.name)}",
             source_name="PosIR, with position bias",

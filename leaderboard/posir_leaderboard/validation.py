@@ -27,7 +27,7 @@ from posir_leaderboard.entries import DIGEST, Entry, EntryProblem, check_revisio
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import progress
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import CheckedTable, count_tolerated, read_columns
 from posir_tasks.data.data import digest_data, digest_queries
 from posir_tasks.data.posir import build_evidence
@@ -133,7 +133,7 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
     expected_splits = task.metadata.eval_splits
     if set(splits) != set(expected_splits):
         message = (
-            f"has the splits {sanitized(', '.join(splits))}; {entry.task} has "
+            f"has the splits {sanitize(', '.join(splits))}; {entry.task} has "
             f"{', '.join(expected_splits)}"
         )
         yield entry.problem(message, "scores")
@@ -170,7 +170,7 @@ def _subset_problems(
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
     except DataError as error:
-        message = f"the data cannot be read: {sanitized(str(error), 500)}"
+        message = f"the data cannot be read: {sanitize(str(error), 500)}"
         yield f"{RUN_KEY}.{REVISION_KEY}", message
         return
     problems = [
@@ -324,7 +324,7 @@ def _score_problems(
     yield from _find_differences(expected, stated)
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
-            yield name, f"is {sanitized(value)}; nAUC is a number of at most 1, or NaN"
+            yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
         for first, second in SYNONYMS.items():
             if name.startswith(first):
                 twin = name.replace(first, second)
@@ -332,8 +332,8 @@ def _score_problems(
                 if repr(value) != repr(scores.get(twin)):
                     yield (
                         name,
-                        f"is {sanitized(value)} in the file, but {twin}, the same number, is "
-                        f"{sanitized(scores.get(twin))}",
+                        f"is {sanitize(value)} in the file, but {twin}, the same number, is "
+                        f"{sanitize(scores.get(twin))}",
                     )
 
 
@@ -410,10 +410,10 @@ def _compare(expected: Any, value: Any) -> str:
     if not isinstance(expected, float | tuple):
         if type(expected) is type(value) and expected == value:
             return ""
-        return f"is {sanitized(value)} in the file; must be {sanitized(expected)}"
+        return f"is {sanitize(value)} in the file; must be {sanitize(expected)}"
     low, high = expected if isinstance(expected, tuple) else (expected, expected)
     if not _is_number(value):
-        return f"is {sanitized(value)}; must be a number"
+        return f"is {sanitize(value)}; must be a number"
     if low - ROUNDING <= value <= high + ROUNDING and value == round(value, DECIMALS):
         return ""
     bounds = " to ".join(dict.fromkeys(f"{end:.{DECIMALS}f}" for end in (low, high)))

@@ -11,7 +11,7 @@ from reprlib import repr as short_repr
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
-from posir_tasks.base.wording import pluralize, sanitized, suggest_name
+from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
 from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
@@ -451,7 +451,7 @@ def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
     for row in rows:
         if row["count"]:
             numbers = (f"{row[key]:,}" if row[key] else "" for key in ("count", "of"))
-            cells.append((str(row["finding"]), *numbers, sanitized(str(row["first"]), 60)))
+            cells.append((str(row["finding"]), *numbers, sanitize(str(row["first"]), 60)))
     table = Table(build_columns(HEADINGS, HEADINGS[1:3]), tuple(cells))
     return Result(
         title=title,

@@ -46,7 +46,7 @@ from posir_tasks.base.arrays import Booleans
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Passage, SkippedText, describe_skipped
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
@@ -327,7 +327,7 @@ def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]
     if not cases:
         return []
     name, reason = cases[0]
-    first = f"{sanitized(name)}: {sanitized(reason, 200)}"
+    first = f"{sanitize(name)}: {sanitize(reason, 200)}"
     return [f"{len(cases):,} {problem}, first for question {first}."]
 
 
@@ -448,7 +448,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     share = format_percentage(inspection.returned)
     found = [f"{number:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
-        names = ", ".join(map(sanitized, inspection.not_in_index[:MAX_NAMES]))
+        names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_NAMES]))
         further = len(inspection.not_in_index) - MAX_NAMES
         more = f" and {further:,} more" if further > 0 else ""
         found.append(f"Not in the index, as no question finds them: {names}{more}.")

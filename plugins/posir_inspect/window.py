@@ -19,7 +19,7 @@ from posir_significance.messages.texts import (
 )
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
-from posir_tasks.base.wording import drop_organization, sanitized
+from posir_tasks.base.wording import drop_organization, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.strip import NDCG, Strip
 from posir_tasks.display.tables import DisplaySection, Medium
@@ -70,7 +70,7 @@ class ChunkFit:
         least = "" if self.complete else "at least "
         return (
             f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
-            f"what is read. The longest begins '{sanitized(self.longest, 60)}'."
+            f"what is read. The longest begins '{sanitize(self.longest, 60)}'."
         )
 
 

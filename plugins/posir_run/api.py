@@ -28,7 +28,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import check_writable, explain_unwritable
 from posir_tasks.base.progress import note_progress, progress, track
 from posir_tasks.base.public import Option, public, to_list
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
@@ -284,7 +284,7 @@ def run(
         with run_settings(), show_warnings(partial(print, file=sys.stderr)):
             jobs = _evaluate_missing(find, Path(output), settings, start_engine)
     except KeyboardInterrupt:
-        folder = sanitized(str(output), None)
+        folder = sanitize(str(output), None)
         print(
             f"interrupted. Finished results are in {folder}; run the same command again to resume.",
             file=sys.stderr,
@@ -433,7 +433,7 @@ def _evaluate_missing(
     total = len(workload.jobs())
     if len(jobs) < total:
         known = f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result"
-        print(f"{known} in {sanitized(str(output_folder), None)}", file=sys.stderr)
+        print(f"{known} in {sanitize(str(output_folder), None)}", file=sys.stderr)
     if jobs:
         # Before hours of evaluation.
         check_writable(output_folder)

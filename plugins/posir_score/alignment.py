@@ -19,7 +19,7 @@ from posir_score.document_names import DocumentNames, strip_chunks
 from posir_score.hits import Hit
 from posir_score.run_files import ANY_SUBSET, HitsByQuery, Run
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.data import Judgments
 
 logger = logging.getLogger(__name__)
@@ -407,7 +407,7 @@ def _divide_rankings(
         names = sorted({name for name, _ in places})
         if len(names) > 1:
             raise PosirError(
-                f"{run.name}: query {sanitized(query)} is in several subsets of the data, "
+                f"{run.name}: query {sanitize(query)} is in several subsets of the data, "
                 f"{', '.join(names)}. Give one as --data, or predictions of mteb, which name the "
                 "subset."
             )
@@ -458,7 +458,7 @@ def _align_subset(
         scores = rankings[query] = separate(best)
         unknown = [name for name in scores if subset.has_corpus and name not in subset.documents]
         if unknown and not first_unknown:
-            first_unknown = f"{sanitized(unknown[0])} of query {sanitized(query)}"
+            first_unknown = f"{sanitize(unknown[0])} of query {sanitize(query)}"
         counts["unknown_documents"] += len(unknown)
         counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
         counts["empty"] += not found
@@ -542,4 +542,4 @@ def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str])
 
 
 def _quote(names: Iterable[str]) -> str:
-    return ", ".join(map(sanitized, islice(names, MAX_EXAMPLES))) or "none"
+    return ", ".join(map(sanitize, islice(names, MAX_EXAMPLES))) or "none"

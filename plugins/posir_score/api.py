@@ -25,7 +25,7 @@ from posir_score.run_files import KINDS, is_table, read_rankings, read_run
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import Option, public, to_list
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.formats.passages import Scope
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
@@ -428,7 +428,7 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
 def _check_version(version: str) -> str:
     if not REVISION.fullmatch(version):
         raise PosirError(
-            f"--revision {sanitized(version)}: must be at most 100 letters, digits, '.', '_', '+' "
+            f"--revision {sanitize(version)}: must be at most 100 letters, digits, '.', '_', '+' "
             "or '-', and begin with a letter or digit, such as v2 or 2026-11-23."
         )
     return version

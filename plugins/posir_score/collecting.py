@@ -33,7 +33,7 @@ from posir_tasks.base.errors import PosirError, check_schema, summarize_error
 from posir_tasks.base.files import atomic_write, check_writable, explain_disk_full
 from posir_tasks.base.progress import Advance, track
 from posir_tasks.base.untrusted import GateError, parse_json
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.references import legible_name
 
 logger = logging.getLogger(__name__)
@@ -390,7 +390,7 @@ class QueryAnswers:
         failed = len(self.reasons)
         if failed and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
-            first = f"{name}: query {sanitized(query.id)}: {reason} ({failed:,} failed)."
+            first = f"{name}: query {sanitize(query.id)}: {reason} ({failed:,} failed)."
             if not self.rules.needs_all:
                 raise PosirError(f"{first} No query has an answer. Mend the retriever.")
             raise PosirError(
@@ -402,7 +402,7 @@ class QueryAnswers:
             self.journal.remove()
             raise PosirError(describe_empty(name, len(answers)))
         for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
-            logger.warning("query %s: %s; it is scored 0", sanitized(query.id), reason)
+            logger.warning("query %s: %s; it is scored 0", sanitize(query.id), reason)
         if failed > 1:
             logger.warning(
                 "%s of %s queries failed and are scored 0", f"{failed:,}", f"{queries:,}"
@@ -548,7 +548,7 @@ class _QueryWorker:
             except PosirError as error:
                 raise AnswerError(str(error)) from error
             except (Exception, SystemExit) as error:
-                reason = f"the retriever raised {sanitized(summarize_error(error), 200)}"
+                reason = f"the retriever raised {sanitize(summarize_error(error), 200)}"
                 if limit.expired():
                     self.stop()
                     reason = f"no answer within {settings.timeout:g} seconds"

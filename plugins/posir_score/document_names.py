@@ -14,7 +14,7 @@ from typing import NamedTuple, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 
 #: Endings of files of documents, which a stem lacks, and which differ where a document was
 #: converted.
@@ -118,8 +118,8 @@ class DocumentNames:
         name, document = next(iter(self.matched.items()))
         number = pluralize(len(self.matched), "document")
         return (
-            f"{number} of the index matched by file name, first {sanitized(name)} to "
-            f"{sanitized(document)}."
+            f"{number} of the index matched by file name, first {sanitize(name)} to "
+            f"{sanitize(document)}."
         )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
@@ -137,8 +137,8 @@ class DocumentNames:
         if shared < min(len(first.folders), len(given.folders)):
             other = next(known for known, of in self.matched.items() if of == document)
             raise PosirError(
-                f"The ids {sanitized(other)} and {sanitized(name)} of the index both fit "
-                f"document {sanitized(document)} of the data by their file names. Name the field "
+                f"The ids {sanitize(other)} and {sanitize(name)} of the index both fit "
+                f"document {sanitize(document)} of the data by their file names. Name the field "
                 "with the data's id by --document-field, or give the texts of the whole index."
             )
         self.matched[name] = document
@@ -167,9 +167,9 @@ def _choose(name: str, given: FileName, candidates: list[tuple[str, FileName]]) 
     best = [document for document, fit in fits.items() if fit == (most, is_same)]
     if len(best) == 1:
         return best[0]
-    listed = " and ".join(map(sanitized, (best or sorted(fits))[:EXAMPLES]))
+    listed = " and ".join(map(sanitize, (best or sorted(fits))[:EXAMPLES]))
     raise PosirError(
-        f"The id {sanitized(name)} of the index fits several documents of the data by its file "
+        f"The id {sanitize(name)} of the index fits several documents of the data by its file "
         f"name, {listed}. Return paths or "
         "ids that tell them apart, or name the field with the data's id by --document-field."
     )

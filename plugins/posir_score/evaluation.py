@@ -39,7 +39,7 @@ from posir_tasks.base.files import check_writable, explain_disk_full, folder_loc
 from posir_tasks.base.private_names import NEWEST_TESTED, installed_mteb
 from posir_tasks.base.progress import track
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.data import (
     cluster_queries,
     digest_texts,
@@ -76,7 +76,7 @@ from posir_tasks.values.result_schema import (
     SEARCH_KEY,
     SPLIT,
     DataVersion,
-    rounded,
+    round_floats,
 )
 from posir_tasks.values.rotation_ranks import (
     RotationRanks,
@@ -270,8 +270,8 @@ def prepare_run(
     if data.rules.split and (others := run.splits - {data.rules.split}):
         # Queries of different splits may have the same ids.
         raise PosirError(
-            f"{run.name}: has the rankings of split {sanitized(min(others))}, and split "
-            f"{data.rules.split} of {data.name} is scored. Give --split {sanitized(min(others))}."
+            f"{run.name}: has the rankings of split {sanitize(min(others))}, and split "
+            f"{data.rules.split} of {data.name} is scored. Give --split {sanitize(min(others))}."
         )
     aligned = align_run(run, data.subsets, rules)
     chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
@@ -442,7 +442,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
         if file.exists():
             _set_other_data_aside(file, data.name, entries)
         write_text(file.parent / META_FILE, json.dumps(meta, indent=4))
-        write_text(file, json.dumps(rounded(result), indent=2))
+        write_text(file, json.dumps(round_floats(result), indent=2))
 
 
 def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from uuid import UUID
 
 from posir_tasks.base.untrusted import GateError, require_distinct
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 
 #: Maximum number of hits of an answer without an order, such as a mapping.
 MAX_HITS = 100_000
@@ -502,10 +502,10 @@ def _find_document(
         if name is None:
             bases = [find(fields, path) for path in form.places]
             keys = [
-                sanitized(str(key)) for base in bases if isinstance(base, Mapping) for key in base
+                sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base
             ]
             raise AnswerError(
-                f"hit {place} has no field {sanitized(document_field)} (--document-field); its "
+                f"hit {place} has no field {sanitize(document_field)} (--document-field); its "
                 f"fields are {', '.join(keys) or 'none'}"
             )
         return field, name
@@ -530,6 +530,6 @@ def _read_offset(value: Any) -> int | None:
 def _abbreviate(value: object) -> str:
     """Write a value for a message; Python writes no integer of thousands of digits."""
     try:
-        return sanitized(value if isinstance(value, str) else str(value))
+        return sanitize(value if isinstance(value, str) else str(value))
     except ValueError:
         return "a very large number"

@@ -9,7 +9,7 @@ from itertools import accumulate, groupby
 from operator import attrgetter
 
 from posir_score.hits import GIVE_EACH, Hit, Order
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 
 #: Scores of unranked documents that rise in at least this share of queries, and by chance with less
 #: than `RISING_CHANCE`, count as distances.
@@ -73,7 +73,7 @@ class OrderCheck:
                 self.distances += hit.distance is not None and uses_distance(hit, self.order)
             elif not self.first_unscored:
                 self.first_unscored = (
-                    f"document {sanitized(hit.document)} of query {sanitized(query)}"
+                    f"document {sanitize(hit.document)} of query {sanitize(query)}"
                 )
         self.scored += len(scores)
         self.unscored += len(hits) - len(scores)
@@ -120,7 +120,7 @@ class OrderCheck:
             queries = pluralize(self.queries, "query", "queries")
             problem = (
                 f"in {len(self.contradicting):,} of {queries}, first "
-                f"{sanitized(self.contradicting[0])}, the scores contradict the ranks: a document "
+                f"{sanitize(self.contradicting[0])}, the scores contradict the ranks: a document "
                 "with a higher score comes later"
             )
         elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(

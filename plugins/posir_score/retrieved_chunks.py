@@ -46,7 +46,7 @@ from posir_significance.messages.chunks import (
     describe_evidence_recall,
     describe_lost_evidence,
 )
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.tables import Table
 from posir_tasks.text.locating import START, TextLocator
@@ -114,7 +114,7 @@ class ChunkKey(NamedTuple):
         of that many characters.
         """
         if self.text:
-            return f"{sanitized(self.text, 60)} ({pluralize(len(self.text), 'character')})"
+            return f"{sanitize(self.text, 60)} ({pluralize(len(self.text), 'character')})"
         return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
 
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
@@ -178,7 +178,7 @@ class RetrievedChunks:
             if key.document != NOWHERE:
                 _, _, name = names[key.document].partition("/")
                 described = key.describe(len(bodies[key.document]))
-                not_located.append(f"{sanitized(name)}: {described}")
+                not_located.append(f"{sanitize(name)}: {described}")
         if not (texts or others or not_located):
             return None
         return cls(data, by_query, spans, texts, others, tuple(not_located))

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from posir_score.hits import find
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import load_object
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.values.read_part import ReadPart
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def choose_collection(client: Any, listed: Sequence[str]) -> str:
     """Choose the only collection of a client; raise PosirError if there is none, or several."""
     if len(listed) == 1:
         return listed[0]
-    names = ", ".join(map(sanitized, listed)) or "none"
+    names = ", ".join(map(sanitize, listed)) or "none"
     raise PosirError(
         f"{type(client).__name__} has {pluralize(len(listed), 'collection')}: {names}. Name one: "
         "`retriever = (client, 'NAME')`."

@@ -47,7 +47,7 @@ from posir_tasks.base.untrusted import (
     read_json,
     require_distinct,
 )
-from posir_tasks.base.wording import drop_organization, pluralize, sanitized
+from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 
 logger = logging.getLogger(__name__)
 
@@ -246,7 +246,7 @@ def _name_row(place: str, value: object, *ids: str) -> str:
         shown = repr(str(value)[:40])
     except ValueError:  # an integer of thousands of digits
         shown = "a long integer"
-    row = " of query {}, document {}".format(*map(sanitized, ids)) if ids else ""
+    row = " of query {}, document {}".format(*map(sanitize, ids)) if ids else ""
     return f"{place} ({shown}){row}"
 
 
@@ -282,7 +282,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
                 # Ranks in two files say nothing of each other.
                 if earlier and hits and origins not in (["score"], ["distance"]):
                     raise DataError(
-                        f"{file}: query {sanitized(query)} is in another file of the folder, too, "
+                        f"{file}: query {sanitize(query)} is in another file of the folder, too, "
                         f"and the files are ranked by {' and '.join(origins)}, which cannot be "
                         "compared. Give the scores of all, or all documents of a query in one file."
                     )
@@ -350,9 +350,9 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         if subset == MODEL_KEY:
             continue
         if not isinstance(by_split, dict) or len(by_split) != 1:
-            stated = ", ".join(map(sanitized, by_split)) if isinstance(by_split, dict) else "none"
+            stated = ", ".join(map(sanitize, by_split)) if isinstance(by_split, dict) else "none"
             raise DataError(
-                f"{file}: field '{sanitized(subset)}' must have the rankings of one split; it has "
+                f"{file}: field '{sanitize(subset)}' must have the rankings of one split; it has "
                 f"{stated}. Leave one."
             )
         splits.update(by_split)
@@ -381,7 +381,7 @@ def read_rankings(name: str, value: Any, order: Order | None) -> Run:
     builder = RankingBuilder(name, order)
     if isinstance(value, Mapping):
         for query, hits in value.items():
-            builder.add_answer(f"query {sanitized(str(query))}", query, hits)
+            builder.add_answer(f"query {sanitize(str(query))}", query, hits)
         return builder.build(name)
     rows: Rows = [(f"row {number}", row) for number, row in enumerate(read_rows(value), start=1)]
     if not all(isinstance(row, Mapping) for _, row in rows):
@@ -537,7 +537,7 @@ def _read_parquet(file: Path) -> Rows:
             yield f"row {number}", row
     except ArrowException as error:
         raise GateError(
-            file, f"is no readable Parquet ({sanitized(summarize_error(error), 200)})"
+            file, f"is no readable Parquet ({sanitize(summarize_error(error), 200)})"
         ) from error
 
 
@@ -555,7 +555,7 @@ def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
             where = ", as in the table of the queries" if lists else ""
             raise DataError(
                 f"{file}: no column of the {kind}; the file has "
-                f"{sanitized(', '.join(headings), 300) or 'none'}. Name one "
+                f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
                 f"{' or '.join(FIELDS[kind][:3])}{where}."
             )
     return [name for name in headings if name in lists or name in named.values()]

@@ -22,7 +22,7 @@ from posir_tasks.base.untrusted import (
     read_heading,
     require_distinct,
 )
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 
 #: Columns of a table without headings, those on the right first.
 UNNAMED = ("id", "text")
@@ -48,7 +48,7 @@ def read_delimited(file: Path) -> pl.DataFrame:
     if _is_row(headings):
         cells = [headings, *cells]
         if len(headings) > len(UNNAMED):
-            shown = sanitized(", ".join(headings))
+            shown = sanitize(", ".join(headings))
             raise GateError(
                 file, f"line 1: is a row ({shown}); write the names of the columns above it"
             )

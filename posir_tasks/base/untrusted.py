@@ -31,7 +31,7 @@ from posir_tasks.base.quotation import (
     remove_marks,
     split_literally,
 )
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 
 if TYPE_CHECKING:
     import yaml
@@ -120,7 +120,7 @@ def _explain_json_errors(name: object) -> Iterator[None]:
     except RecursionError:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except ValueError as error:
-        reason = f"{type(error).__name__}: {sanitized(str(error), 200)}"
+        reason = f"{type(error).__name__}: {sanitize(str(error), 200)}"
         raise GateError(name, f"is not readable JSON in UTF-8 ({reason})") from error
 
 
@@ -163,7 +163,7 @@ def parse_table(
         while len(cells) > len(headings) and not cells[-1].strip():
             cells.pop()
         if len(cells) != len(headings):
-            shown = sanitized(", ".join(headings))
+            shown = sanitize(", ".join(headings))
             raise GateError(
                 name,
                 f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}",
@@ -179,7 +179,7 @@ def require_distinct(columns: Iterable[object], name: object) -> None:
     repeated = find_repeated(str(column) for column in columns if column not in (None, ""))
     if repeated is not None:
         raise GateError(
-            name, f"the column '{sanitized(str(repeated))}' occurs twice; keep one of them"
+            name, f"the column '{sanitize(str(repeated))}' occurs twice; keep one of them"
         )
 
 
@@ -243,7 +243,7 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep") from None
     except (yaml.YAMLError, ValueError, TypeError, OverflowError, AttributeError) as error:
         raise GateError(
-            name, f"is not readable YAML in UTF-8 ({sanitized(' '.join(str(error).split()), 300)})"
+            name, f"is not readable YAML in UTF-8 ({sanitize(' '.join(str(error).split()), 300)})"
         ) from error
     _check_values(value, name, None)
     return value
@@ -266,7 +266,7 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
         raise GateError(file, error.problem) from error
     except (OSError, *GZIP_ERRORS) as error:
         reason = getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
-        raise GateError(file, f"cannot be read ({sanitized(reason, 200)})") from error
+        raise GateError(file, f"cannot be read ({sanitize(reason, 200)})") from error
 
 
 def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
@@ -316,7 +316,7 @@ def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
         repeated = find_repeated(key for key, _ in pairs)
-        raise ValueError(f"the key '{sanitized(repeated)}' occurs twice in one object")
+        raise ValueError(f"the key '{sanitize(repeated)}' occurs twice in one object")
     return members
 
 
@@ -371,7 +371,7 @@ def _refuse_values(
 
 
 def _format_path(path: tuple[object, ...], key: object) -> str:
-    return f"field '{sanitized('.'.join(map(str, (*path, key))), 200)}': "
+    return f"field '{sanitize('.'.join(map(str, (*path, key))), 200)}': "
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
@@ -442,7 +442,7 @@ def _count_nodes(
         if repeated is not None:
             raise GateError(
                 name,
-                f"line {node.start_mark.line + 1}: the key '{sanitized(repeated[1])}' occurs "
+                f"line {node.start_mark.line + 1}: the key '{sanitize(repeated[1])}' occurs "
                 "twice in one mapping",
             )
         children = [part for pair in items for part in pair]

@@ -143,7 +143,7 @@ def escape_controls(text: str) -> str:
     return shown if shown.isascii() and shown.isprintable() else CONTROLS.sub(_escape, shown)
 
 
-def sanitized(value: object, limit: int | None = 80) -> str:
+def sanitize(value: object, limit: int | None = 80) -> str:
     """Return a third party's value as one line of limited length without control characters, for a
     message.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from posir_tasks.base.digests import digest
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData, find_rows
 from posir_tasks.data.formats.passages import RepeatedTexts
 from posir_tasks.data.places import PlacedEvidence, merge_places
@@ -55,7 +55,7 @@ class Copies:
         """Return a sentence with the counts and what to do."""
         copied = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
-        first = " and ".join(map(sanitized, self.groups[0][:2]))
+        first = " and ".join(map(sanitize, self.groups[0][:2]))
         return (
             f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} "
             f"{'has' if copied == 1 else 'have'} the text of another document in the corpus, white "
@@ -141,7 +141,7 @@ def describe_merged(originals: Mapping[str, str]) -> str:
     """Return how many copies became one document with another, given the document of each."""
     copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
-    first = " into ".join(map(sanitized, next(iter(originals.items()))))
+    first = " into ".join(map(sanitize, next(iter(originals.items()))))
     return f"{copies} of {documents} merged, first {first}."
 
 

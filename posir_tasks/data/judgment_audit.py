@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, NamedTuple
 
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.grades import Pair
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ class JudgmentAudit:
             if misfits.count and kind.sentence:
                 yield kind.sentence.format(
                     count=f"{misfits.count:,}",
-                    first=sanitized(misfits.first),
+                    first=sanitize(misfits.first),
                     is_="is" if is_single else "are",
                     has="has" if is_single else "have",
                     queries=pluralize(self.queries, "query", "queries"),

@@ -18,7 +18,7 @@ from datasets import Dataset
 
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import (
     NO_COLUMNS,
     CheckedTable,
@@ -426,7 +426,7 @@ class Target:
         check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
-                f"--domain {sanitized(self.domain)}: not allowed. A domain is {DOMAIN_RULE}."
+                f"--domain {sanitize(self.domain)}: not allowed. A domain is {DOMAIN_RULE}."
             )
         if self.folder.exists():
             raise PosirError(

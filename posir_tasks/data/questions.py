@@ -15,7 +15,7 @@ from reprlib import repr as short_repr
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.progress import progress
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import PositionData, list_texts
@@ -303,7 +303,7 @@ class ImportedData:
         blank = [name for name, text in self.documents.items() if not text.strip()]
         if blank:
             lacking = pluralize(len(blank), "document has", "documents have")
-            warnings.append(f"{lacking} no text (first {sanitized(blank[0])}): kept in the corpus.")
+            warnings.append(f"{lacking} no text (first {sanitize(blank[0])}): kept in the corpus.")
             data = replace(data, tolerated={DOCUMENTS_WITHOUT_TEXT: len(blank)})
         warnings += [*self.notes, count_repeated(data).warning]
         # The notes of an import have some of them.

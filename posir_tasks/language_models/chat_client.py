@@ -21,7 +21,7 @@ from posir_tasks.base.digests import digest, digest_json
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.untrusted import GateError, parse_json, parse_json_at
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.language_models.call_log import Completion
 from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
@@ -168,8 +168,8 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
     for index, count in enumerate(counts):
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
-    served = sanitized(served) if isinstance(served, str) else ""
-    return Completion(content, sanitized(finish), estimates[0], estimates[1], served)
+    served = sanitize(served) if isinstance(served, str) else ""
+    return Completion(content, sanitize(finish), estimates[0], estimates[1], served)
 
 
 def _join_parts(content: Any) -> Any:

@@ -27,7 +27,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.limits import MAX_BYTES, describe_bytes, max_line
 from posir_tasks.base.secrets import add_address, add_secret, redact
 from posir_tasks.base.untrusted import GateError, parse_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 
 if TYPE_CHECKING:
     import aiohttp
@@ -81,7 +81,7 @@ class RequestError(Exception):
         self.status = status
         self.headers = headers or {}
         self.is_timeout = is_timeout
-        super().__init__(sanitized(self.reason, MAX_MESSAGE), status)
+        super().__init__(sanitize(self.reason, MAX_MESSAGE), status)
 
     @property
     def refused(self) -> bool:
@@ -310,7 +310,7 @@ def quote_message(message: str) -> str:
     """Return a server's message on one line, of limited length, without secrets and control
     characters.
     """
-    return sanitized(" ".join(message.split()), MAX_MESSAGE)
+    return sanitize(" ".join(message.split()), MAX_MESSAGE)
 
 
 @cache
@@ -357,5 +357,5 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
 
 def shorten(values: Sequence[object]) -> str:
     """Return the first values of a list as text on one line."""
-    text = ", ".join(sanitized(str(value)) for value in values[:MAX_VALUES])
+    text = ", ".join(sanitize(str(value)) for value in values[:MAX_VALUES])
     return text + (", ..." if len(values) > MAX_VALUES else "")

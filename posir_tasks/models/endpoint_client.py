@@ -23,7 +23,7 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
@@ -326,7 +326,7 @@ class EmbeddingClient(EndpointModel):
         text = " ".join(chunks)
         named = PosirError(
             f"{failure} The text has {len(text):,} characters (about {estimate_tokens(text):,} "
-            f"tokens) and begins {sanitized(text[:SHOWN_TEXT])!r}."
+            f"tokens) and begins {sanitize(text[:SHOWN_TEXT])!r}."
         )
         named.reason = failure.reason
         raise named
@@ -355,7 +355,7 @@ class EmbeddingClient(EndpointModel):
         for entry in chain(*(vector for vector in vectors if isinstance(vector, list))):
             if type(entry) not in (int, float):
                 raise self._invalid(
-                    f"has vectors with entries that are not numbers, such as {sanitized(entry)}"
+                    f"has vectors with entries that are not numbers, such as {sanitize(entry)}"
                 )
         embeddings = np.array(vectors, np.float32)
         self._check(embeddings, texts)

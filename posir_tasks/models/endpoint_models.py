@@ -28,7 +28,7 @@ from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.models.connection import RequestError, quote_message, shorten
 from posir_tasks.models.endpoint_client import (
     FIRST_TEXTS,
@@ -193,7 +193,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
                 f"{self._sent[side]:,} {side}, which are left out and not found. The "
-                f"first begins {sanitized(text[:SHOWN])!r}: {reason}"
+                f"first begins {sanitize(text[:SHOWN])!r}: {reason}"
             )
         self._warn_if_truncated(
             max((text for text in texts if text not in reasons), key=len, default="")

@@ -24,7 +24,7 @@ from posir_tasks.base.digests import digest_files
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import find_files, read_decompressed
 from posir_tasks.base.private_names import RESOLVE_LOADER
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
 
 if TYPE_CHECKING:
@@ -212,7 +212,7 @@ def _check_settings(file: Path, settings: Any) -> None:
         is_number = isinstance(value, int) and file.name == CONFIG_FILE and LAYERS.fullmatch(key)
         if is_number and not 0 <= value <= MAX_LAYERS:
             raise PosirError(
-                f"{file}: {sanitized(key)} is {sanitized(value)}; must be from 0 to {MAX_LAYERS:,}."
+                f"{file}: {sanitize(key)} is {sanitize(value)}; must be from 0 to {MAX_LAYERS:,}."
             )
     for reference in _find_references(file.name, settings):
         if not reference.startswith(MODULE_PACKAGES):

@@ -37,7 +37,7 @@ from posir_tasks.values.result_schema import (
     SCORE_NAMES_KEY,
     SPLIT,
     TOLERATED_KEY,
-    rounded,
+    round_floats,
 )
 from posir_tasks.values.rotation_ranks import RotationRanks
 from posir_tasks.values.schemes import PositionScheme
@@ -189,7 +189,7 @@ class SubsetScorer:
             places = None if is_single else self._rank_places(searched)
             values = ResultValues(ranks, placed.read, tokens_read, places, rotations)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
-            specific = rounded(self.compute_specific(by_query_scores, searched))
+            specific = round_floats(self.compute_specific(by_query_scores, searched))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],

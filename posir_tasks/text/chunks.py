@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.public import load_function
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.text.locating import locate_chunks
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import TokenSpans
@@ -103,7 +103,7 @@ class TextSplitter:
             items = [*returned] if is_list else [returned]
         except (Exception, SystemExit) as error:  # it is the user's own code
             raise PosirError(
-                f"{self.name}: raised {sanitized(summarize_error(error), 200)}, for {_quote(text)}."
+                f"{self.name}: raised {sanitize(summarize_error(error), 200)}, for {_quote(text)}."
             ) from error
         chunks = [getattr(item, "text", item) for item in items]
         wrong = [chunk for chunk in chunks if not isinstance(chunk, str)]
@@ -133,7 +133,7 @@ class TextSplitter:
 
 
 def _quote(text: str) -> str:
-    return f"'{sanitized(text.strip(), 60)}'"
+    return f"'{sanitize(text.strip(), 60)}'"
 
 
 def load_splitter(reference: str) -> TextSplitter:

@@ -21,7 +21,7 @@ import numpy as np
 from posir_tasks.base.arrays import Booleans, Floats, Integers, empty_integers
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import ProfileError
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.document_keys import (
     KEY_NAMES,
@@ -425,7 +425,7 @@ class DocumentRanks:
         if unknown:
             logger.warning(
                 "fields of a newer version of posir are left out: %s",
-                sanitized(", ".join(unknown), 200),
+                sanitize(", ".join(unknown), 200),
             )
         with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cells = data[RANKS_KEY]["cells"].split()

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field, TypeAdapter, ValidationError
 
 from posir_tasks.base.errors import PosirError, ProfileError, summarize_error
-from posir_tasks.base.wording import pluralize, sanitized
+from posir_tasks.base.wording import pluralize, sanitize
 
 
 class ReadKind(StrEnum):
@@ -199,7 +199,7 @@ def parse_window(window: int | str | None) -> ReadPart:
         return ReadPart.first(int(window), KnownBy.GIVEN)
     except ValueError:
         raise PosirError(
-            f"--window {sanitized(str(window))}: must be a number of tokens, at least 1, or none."
+            f"--window {sanitize(str(window))}: must be a number of tokens, at least 1, or none."
         ) from None
 
 

@@ -157,7 +157,7 @@ def identify_data(data: SubsetData) -> str:
     return digest(*subsets, *unknown).hex()
 
 
-def rounded(value: Any) -> Any:
+def round_floats(value: Any) -> Any:
     """Return JSON with all numbers rounded as mteb rounds scores."""
     return map_json(value, lambda part: round(part, DECIMALS) if isinstance(part, float) else part)
 

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.base.files import LOCK_FILE
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import read_results, rescore_file, sanitize_strings
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.result_schema import SCHEMA, map_json, rounded
+from posir_tasks.values.result_schema import SCHEMA, map_json, round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ResultValues
 from tests.support.cli import call_posir
@@ -189,7 +189,7 @@ def test_a_result_that_lost_its_profile_is_named(tmp_path, file, kept):
 
 def score(profile):
     """Return the scores of a profile as a result file has them."""
-    return rounded(
+    return round_floats(
         score_result(ResultValues(separate_documents(profile))).to_json(profile.positions)
     )
 
@@ -271,6 +271,6 @@ TEXTS = st.text(max_size=8) | st.sampled_from(
 @given(st.dictionaries(TEXTS, st.recursive(TEXTS | st.integers(), lambda part: st.lists(part))))
 def test_texts_of_a_file_are_sanitized_one_by_one_if_one_must_be(data):
     def change(part):
-        return sanitized(part, None) if isinstance(part, str) else part
+        return sanitize(part, None) if isinstance(part, str) else part
 
     assert sanitize_strings(data) == map_json(data, change)

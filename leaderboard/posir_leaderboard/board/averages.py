@@ -13,7 +13,7 @@ from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import rounded
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.scores import ALL, Unit
 
 #: Units of the scores that have a mean over tasks.
@@ -81,7 +81,7 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
         if name == "queries":
             average[name] = values.sum(axis=0).astype(int).tolist()
         else:
-            average[name] = rounded([none_if_nan(mean) for mean in values.mean(axis=0)])
+            average[name] = round_floats([none_if_nan(mean) for mean in values.mean(axis=0)])
     return average
 
 

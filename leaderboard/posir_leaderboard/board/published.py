@@ -28,7 +28,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, wilson_interval
-from posir_tasks.values.result_schema import rounded
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
     RelativePositions,
@@ -137,7 +137,7 @@ def _build_detail(
         "date": None,
         "notes": [*(f"{source[0].upper()}{source[1:]}." for source in sources), ASSUMPTIONS],
     }
-    return dict(rounded(detail))
+    return dict(round_floats(detail))
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:

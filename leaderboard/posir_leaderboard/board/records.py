@@ -71,7 +71,7 @@ from posir_tasks.models.protocols import list_differences
 from posir_tasks.models.references import model_origin
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import average_vectors, identify_data, rounded
+from posir_tasks.values.result_schema import average_vectors, identify_data, round_floats
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 from posir_tasks.values.scores import ScoreInfo, flatten, prefix_scores
 
@@ -401,7 +401,7 @@ def score_entry(entry: Entry) -> BoardRecord:
         model,
         entry.task,
         tuple(map(BoardRow.of_report, rows)),
-        dict(rounded(_build_detail(summary, rows, entry))),
+        dict(round_floats(_build_detail(summary, rows, entry))),
         {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()},
         partial,
     )
@@ -506,7 +506,7 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     cells = [_cells(row) if row else {} for row in scored]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
     return {
-        name: rounded([row.get(name) for row in cells])
+        name: round_floats([row.get(name) for row in cells])
         for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))
     }
 

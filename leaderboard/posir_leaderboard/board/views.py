@@ -52,7 +52,7 @@ from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
 from posir_tasks.display.strip import Strip, draw_glyph
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.result_schema import rounded
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
@@ -158,7 +158,9 @@ class View:
 
     def _list_scores(self, length: str) -> list[float | None]:
         scores = [row.score if row else None for row in self.rows_at(length)]
-        values: list[float | None] = rounded([score.value if score else None for score in scores])
+        values: list[float | None] = round_floats(
+            [score.value if score else None for score in scores]
+        )
         return values
 
     def columns(self, length: str, differences: Differences) -> Columns:
@@ -340,7 +342,7 @@ class View:
 
 
 def _to_lists(values: NDArray[np.float64]) -> list[Any]:
-    lists: list[Any] = rounded([[none_if_nan(value) for value in row] for row in values])
+    lists: list[Any] = round_floats([[none_if_nan(value) for value in row] for row in values])
     return lists
 
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import find_files, open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats import (
     collections,
@@ -511,7 +511,7 @@ def describe_form(path: Path) -> str:
     if not names:
         return f"Its first line is {record!r}. {_describe_fields(path)} {READ_FORMS}"
     more = ", ..." if len(names) > MAX_FIELDS else ""
-    listed = ", ".join(map(sanitized, names[:MAX_FIELDS]))
+    listed = ", ".join(map(sanitize, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
     sentences = [f"It has the {noun} {listed}{more}.", f"Its first record is {record}."]
     nearest = find_nearest_form(names)
@@ -540,7 +540,7 @@ def _describe_folder(folder: Path) -> str:
     advice = dict[str, None]()
     listed = list[str]()
     for file in files[:MAX_FILES]:
-        name = sanitized(file.name)
+        name = sanitize(file.name)
         nearest = find_nearest_form([*list_fields(file)])
         if nearest:
             name += f" (nearest form: {nearest.title})"

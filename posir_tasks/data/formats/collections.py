@@ -28,7 +28,7 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import find_compressed, find_files
 from posir_tasks.base.table_files import read_delimited
 from posir_tasks.base.untrusted import parse_json, read_csv_rows
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import CheckedTable, raise_problems
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.documents import read_text_file
@@ -181,7 +181,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
-        present = sanitized(", ".join(frame.columns), 300) or "none"
+        present = sanitize(", ".join(frame.columns), 300) or "none"
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
     spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
     frame = frame.with_columns(spans)

@@ -25,7 +25,7 @@ from posir_tasks.base.limits import (
     max_unpacked,
 )
 from posir_tasks.base.untrusted import decode, find_encoding
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.formats.passages import (
     Item,
     Items,
@@ -69,7 +69,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
             count = reader.root_object["/Pages"].get("/Count")
         if isinstance(count, int) and count > len(texts):
             losses.append(f"{len(texts)} of its {count} pages are found")
-        problem = f"a part cannot be read ({sanitized(losses[0])})" if losses else ""
+        problem = f"a part cannot be read ({sanitize(losses[0])})" if losses else ""
     except LimitError as error:
         raise DataError(error.problem) from error
     except Exception as error:  # a damaged or encrypted file may raise anything

@@ -10,7 +10,7 @@ from reprlib import repr as short_repr
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.formats.passages import SkippedText
 from posir_tasks.data.formats.records import error_context, read_lines
 from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
@@ -32,7 +32,7 @@ def split_lines(file: Path, columns: int, separator: str | None = None) -> Itera
     for number, line in _read_lines(file):
         cells = line.strip().split(separator)
         if len(cells) != columns:
-            problem = f"has {len(cells)} cells ({sanitized(line.strip())}); expected {columns}."
+            problem = f"has {len(cells)} cells ({sanitize(line.strip())}); expected {columns}."
             raise DataError(f"{file}: line {number}: {problem}")
         yield cells
 
@@ -62,7 +62,7 @@ def check_qrels(file: Path) -> None:
     for number, line in _read_lines(file):
         if QRELS_LINE.fullmatch(line.encode()):
             continue
-        quotation = sanitized(line.strip())
+        quotation = sanitize(line.strip())
         raise DataError(f"{file}: line {number}: is no judgment ({quotation}). Expected: {FORM}.")
     if not number:
         raise DataError(f"{file}: has no judgment. Expected lines of {FORM}.")

@@ -17,7 +17,7 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import GZIP_ERRORS, open_decompressed, split_suffix
 from posir_tasks.base.table_files import read_delimited, read_headings
 from posir_tasks.base.untrusted import find_encoding
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.records import PARQUET
 
@@ -116,14 +116,14 @@ def read_first_record(file: Path) -> str:
     suffix = split_suffix(file)[1]
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
-            return sanitized(next(iterate_rows(file), {}), MAX_RECORD)
+            return sanitize(next(iterate_rows(file), {}), MAX_RECORD)
         if suffix in TABLES:
             row = next(islice(read_delimited(file).iter_rows(named=True), 1), {})
-            return sanitized(row, MAX_RECORD)
+            return sanitize(row, MAX_RECORD)
         lines = _read_head(file).removeprefix("\ufeff").split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
         if suffix in JSON_LINES and len(first) < 2:
             # It is written on several lines.
             first = " ".join(map(str.strip, lines))
-        return sanitized(first, MAX_RECORD)
+        return sanitize(first, MAX_RECORD)
     return ""

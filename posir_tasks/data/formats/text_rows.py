@@ -12,7 +12,7 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.base.limits import LimitError
 from posir_tasks.base.table_files import read_delimited
 from posir_tasks.base.untrusted import GateError, parse_json
-from posir_tasks.base.wording import sanitized
+from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import read_column_types, read_table
 from posir_tasks.data.formats.passages import (
     Item,
@@ -111,7 +111,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
 
 
 def _miss_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
-    listed = sanitized(", ".join(map(str, columns)), 300)
+    listed = sanitize(", ".join(map(str, columns)), 300)
     detail = f"it has {listed}; name one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 

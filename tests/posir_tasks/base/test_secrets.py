@@ -18,7 +18,7 @@ from posir_tasks.base.errors import PosirError, sanitize_chain
 from posir_tasks.base.logs import SafeFormatter
 from posir_tasks.base.public import public
 from posir_tasks.base.secrets import HIDDEN, add_address, collect_secrets, redact
-from posir_tasks.base.wording import escape_controls, sanitized
+from posir_tasks.base.wording import escape_controls, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Column, DisplaySection, Table
 
@@ -72,7 +72,7 @@ def list_forms(secret: str) -> list[str]:
 
 @pytest.mark.parametrize("form", list_forms(KEY))
 def test_a_key_is_hidden_in_every_form(key, form):
-    shown = sanitized(f"before {form} after", None)
+    shown = sanitize(f"before {form} after", None)
     assert HIDDEN in shown
     assert (shown.startswith("before "), shown.endswith(" after")) == (True, True)
     decoded = [shown.lower(), shown.lower().replace("%2f", "/").replace("%2b", "+")]
@@ -179,7 +179,7 @@ def test_other_texts_stay(monkeypatch, text):
 
 def test_no_part_of_a_key_is_left_by_shortening(key):
     for start in range(60, 90):
-        shown = sanitized("x" * start + key)
+        shown = sanitize("x" * start + key)
         assert not any(key[:length] in shown for length in range(3, len(key)))
 
 

@@ -12,7 +12,7 @@ from posir_tasks.base.wording import (
     drop_organizations,
     escape_controls,
     make_output_encodable,
-    sanitized,
+    sanitize,
     shorten_names,
 )
 
@@ -24,8 +24,8 @@ def test_controls_are_escaped_and_text_in_any_script_is_not():
         escaped
         == r"org/\x1b[31mred\u202edlo\x9b\u2028\ud800" + " نمی\u200cخواهم 👩\u200d🚀 a\u3000b\tc\nd"
     )
-    assert sanitized(text, None) == escaped.replace("\t", r"\t").replace("\n", r"\n")
-    assert sanitized(text, 20) == sanitized(text, None)[:17] + "..."
+    assert sanitize(text, None) == escaped.replace("\t", r"\t").replace("\n", r"\n")
+    assert sanitize(text, 20) == sanitize(text, None)[:17] + "..."
 
 
 def test_substitutes_keep_the_width_and_names_are_escaped():
