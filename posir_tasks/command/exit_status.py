@@ -66,8 +66,8 @@ def report_errors(status: int = 1) -> Iterator[None]:
         if not is_gate and str(error.name).partition(".")[0] not in MODEL_LIBRARIES:
             raise
         exit_with(
-            f"This command needs {error.name}, which is not installed. Run `pip install posir torch "
-            "sentence-transformers`, in a new environment if this one has posir-gate.",
+            f"This command needs {error.name}, which is not installed. Run `pip install posir "
+            "torch sentence-transformers`, in a new environment if this one has posir-gate.",
             status,
         )
     except OSError as error:

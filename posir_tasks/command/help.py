@@ -60,13 +60,15 @@ class HelpEntry:
 
 
 def render_overview(commands: Iterable[Command]) -> str:
-    """Render the help of `posir`: commands and groups by panel."""
-    panels: dict[str, dict[str, HelpEntry]] = {}
+    """Render the help of `posir`: commands by panel, each group once."""
+    sections: dict[str, list[HelpEntry]] = {}
+    names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
-        text = GROUPS.get(name, command.summary) if member else command.summary
-        panels.setdefault(command.panel, {}).setdefault(name, HelpEntry(name, text))
-    sections = {panel: list(entries.values()) for panel, entries in panels.items()}
+        if name not in names:
+            text = GROUPS.get(name, command.summary) if member else command.summary
+            sections.setdefault(command.panel, []).append(HelpEntry(name, text))
+            names.add(name)
     return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, sections)
 
 
