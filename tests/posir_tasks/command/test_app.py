@@ -167,7 +167,8 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
         "posir plugin 'broken' could not add its commands: ImportError: it moved",
         "posir plugin 'clash' declared a command 'doctor', which is "
         "posir_tasks.command.api:doctor; omitted",
-        "posir plugin 'old' declared 'name', which is not a posir_tasks.plugin_api.Command; omitted",
+        "posir plugin 'old' declared 'name', which is not a posir_tasks.plugin_api.Command; "
+        "omitted",
     ]
 
 
