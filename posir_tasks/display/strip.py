@@ -55,10 +55,6 @@ KINDS = {
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
-    "level": (
-        'fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"',
-        "stroke:#a9a9a3",
-    ),
     "mean": (
         'fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"',
         "stroke:#7cc6f2",
@@ -92,7 +88,7 @@ class FigureStyle:
 
 @dataclass(frozen=True)
 class Scale:
-    """The vertical axis of a position chart."""
+    """The vertical axis of a position chart, from 0 to 1."""
 
     name: str
     format: Callable[[float | None], str]
@@ -100,21 +96,13 @@ class Scale:
     """The whole that truncation takes a share of, such as `the evidence`."""
     caption: str
     """A clause that explains the heights."""
-    unread: str = ""
-    """The meaning of the height `{}` of a truncated part, if it is not a score."""
-    unit: str = ""
-    """The unit and the texts measured, for the line below the name on a page."""
-    top: float = 1.0
-    """The value at the top of the chart."""
-    even: str = ""
-    """The meaning of a dashed line at the mean of the parts that are read; empty for no line."""
 
 
 NDCG = Scale(
     "nDCG@10",
     partial(format_percent, spec=".0f"),
     "the evidence",
-    "documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100)",
+    "documents to their end: how well evidence at each position is found (nDCG@10, 0 to 100)",
 )
 
 
@@ -192,12 +180,6 @@ class Strip:
         return 0, 1 - self.truncated, "start", "end of the window"
 
     @property
-    def labels(self) -> list[str]:
-        """Names of the parts that are read."""
-        count = len(self.ndcg_by_part)
-        return list(self.places) or [f"{number} of {count}" for number in range(1, count + 1)]
-
-    @property
     def share(self) -> str:
         """Truncated share, such as `59% of the evidence truncated`; empty without truncation."""
         if not self.truncated:
@@ -238,15 +220,10 @@ def describe_marks(strips: Sequence[Strip]) -> str:
     """Explain the marks of position charts."""
     scale = strips[0].scale
     sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
-    if scale.even:
-        sentences.append(f"Dashed: {scale.even}.")
     if any(strip.truncated for strip in strips):
         sentences.append(
-            f"Hatched: {scale.whole} truncated, as a share of all and not a position in each "
-            "document."
+            f"Hatched: the truncated share of {scale.whole}, not a position in each document."
         )
-        if scale.unread:
-            sentences.append("Dashed: what a truncated part has, as any two parts of a document.")
     return " ".join(sentences)
 
 
@@ -421,8 +398,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
         yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {rotation}")
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        value = strip.scale.format(height * strip.scale.top)
-        yield _write(AXIS - 6, y, value, "faint", _anchor("end"))
+        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", _anchor("end"))
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
@@ -442,10 +418,8 @@ def _draw_marks(
     strip: Strip, left: float, top: float, width: float, height: float
 ) -> Iterator[str]:
     """Yield the paths of grid, bars, intervals and hatching."""
-    paths = dict.fromkeys(("bars", "hatch", "band", "grid", "level", "mean"), "")
-    scale = strip.scale
+    paths = dict.fromkeys(("bars", "hatch", "band", "grid", "mean"), "")
     bottom = top + height
-    unit = height / scale.top
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         x = left + width * start
         right = left + width * end
@@ -457,20 +431,14 @@ def _draw_marks(
         paths["grid"] += "".join(_draw_grid(x, right, top, height, is_read=is_read))
         if score is None:
             continue
-        y = bottom - unit * score.value
-        if not is_read and scale.unread:
-            paths["level"] += _line(left, y, width)
-            continue
+        y = bottom - height * score.value
         if is_read:
             # Neighbors share an edge, or the background would show between them.
             paths["bars"] += _box(x, right, bottom, y)
         if score.interval:
             low, high = score.interval
-            paths["band"] += _box(x, right, bottom - unit * low, bottom - unit * high)
+            paths["band"] += _box(x, right, bottom - height * low, bottom - height * high)
         paths["mean"] += _line(x, y, right - x)
-    if scale.even and strip.ndcg_read is not None:
-        line_width = width * (strip.axis[1] - strip.axis[0])
-        paths["level"] += _line(left, bottom - unit * strip.ndcg_read, line_width)
     for kind, path in paths.items():
         if path:
             yield f'<path class="{kind}" {KINDS[kind][0]} d="{path}"/>'
