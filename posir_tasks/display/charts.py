@@ -294,15 +294,16 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
     x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
     border = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
     rule = border.mark_rule(**WINDOW_END, color=FAINT)
-    charts = [rule.encode(y=alt.value(0), y2=alt.value("height"))]
-    sides: tuple[tuple[str, Literal["left", "right"], int], ...] = (
-        ("datum.start <= 0.5", "left", 4),
-        ("datum.start > 0.5", "right", -4),
+    text = border.mark_text(
+        align=alt.ExprRef("datum.start <= 0.5 ? 'left' : 'right'"),
+        dx=alt.ExprRef("datum.start <= 0.5 ? 4 : -4"),
+        color=INK,
+        fontSize=12,
     )
-    for side, align, dx in sides:
-        text = border.transform_filter(side).mark_text(align=align, dx=dx, color=INK, fontSize=12)
-        charts.append(text.encode(y=alt.value(10), text="beyond_label:N"))
-    return charts
+    return [
+        rule.encode(y=alt.value(0), y2=alt.value("height")),
+        text.encode(y=alt.value(10), text="beyond_label:N"),
+    ]
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:

@@ -416,10 +416,13 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
             yield line
 
 
-#: Code in Markdown: between runs of as many backticks, on one line.
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]*?[^`\n])\1(?!`)")
-#: HTML, character references, ends of link texts, addresses that become links, and backticks.
-MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`", re.IGNORECASE)
+#: Code in Markdown (a group of its own), HTML, character references, ends of link texts, addresses
+#: that become links, and backticks.
+MARKUP = re.compile(
+    r"(?P<code>(?<!`)(?P<fence>`+)(?!`)[^\n]*?[^`\n](?P=fence)(?!`))"
+    r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`",
+    re.IGNORECASE,
+)
 #: Markup in a cell, which also includes escapes and emphasis.
 CELL_MARKUP = re.compile(
     rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
@@ -445,29 +448,18 @@ def to_markdown(table: Table) -> str:
 
 def escape_markdown(cell: str) -> str:
     """Escape a cell of a Markdown table. Code between backticks stays code."""
-    return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
+    return CELL_MARKUP.sub(_escape_markup, " ".join(cell.splitlines())).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
     """Escape HTML, links and headings in a Markdown paragraph. Code between backticks stays
     code.
     """
-    return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
-
-
-def _escape_outside_code(text: str, markup: re.Pattern[str]) -> str:
-    parts = []
-    end = 0
-    for code in CODE_SPAN.finditer(text):
-        parts.append(markup.sub(_escape_markup, text[end : code.start()]))
-        parts.append(code[0])
-        end = code.end()
-    parts.append(markup.sub(_escape_markup, text[end:]))
-    return "".join(parts)
+    return LINE_MARKUP.sub(r"\\\g<0>", MARKUP.sub(_escape_markup, text))
 
 
 def _escape_markup(match: re.Match[str]) -> str:
-    return ENTITIES.get(match[0]) or f"\\{match[0]}"
+    return match["code"] or ENTITIES.get(match[0]) or f"\\{match[0]}"
 
 
 def quote_code(code: str) -> str:
