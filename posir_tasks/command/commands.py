@@ -69,21 +69,21 @@ def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple
     """
     if not words or words[0].startswith("-"):
         return "", list(words)
-    first, *arguments = words
-    if first in commands:
-        return first, arguments
-    members = [name.split(" ")[1] for name in commands if name.startswith(f"{first} ")]
+    for size in (1, 2):
+        name = " ".join(words[:size])
+        if name in commands:
+            return name, list(words[size:])
+    group, *arguments = words
+    members = [name.split(" ")[1] for name in commands if name.startswith(f"{group} ")]
     if not members:
-        hint = suggest_name(first, sorted({name.split(" ")[0] for name in commands}))
-        raise UsageError(f"No such command '{first}'.{hint}", "posir")
+        hint = suggest_name(group, sorted({name.split(" ")[0] for name in commands}))
+        raise UsageError(f"No such command '{group}'.{hint}", "posir")
     if not arguments or arguments[0] in HELP_FLAGS:
-        return first, arguments
-    if arguments[0] in members:
-        return f"{first} {arguments[0]}", arguments[1:]
-    if first in DEFAULTS:
-        return f"{first} {DEFAULTS[first]}", arguments
+        return group, arguments
+    if group in DEFAULTS:
+        return f"{group} {DEFAULTS[group]}", arguments
     hint = suggest_name(arguments[0], members)
-    raise UsageError(f"No such command '{first} {arguments[0]}'.{hint}", f"posir {first}")
+    raise UsageError(f"No such command '{name}'.{hint}", f"posir {group}")
 
 
 def load_command(command: Command) -> Any:

@@ -11,7 +11,7 @@ from posir_tasks.values.estimates import Estimate
 
 #: The hyphen before a negative number.
 NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
-LATEX_SPECIAL = {
+LATEX_SPECIAL: dict[str, str] = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
@@ -54,8 +54,7 @@ def to_latex(table: Table, *, label: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with a minus sign before negative numbers."""
-    escaped = "".join(LATEX_SPECIAL.get(character, character) for character in text)
-    return NEGATIVE.sub("$-$", escaped)
+    return NEGATIVE.sub("$-$", text.translate(str.maketrans(LATEX_SPECIAL)))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[str]:

@@ -242,10 +242,7 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
         for key, value in _fields(record).items():
             row |= flatten(key, value)
         rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pl.DataFrame(
-        [{name: row.get(name) for name in names} for row in rows], infer_schema_length=None
-    )
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def to_csv(records: Iterable[Any]) -> str:
