@@ -462,7 +462,7 @@ def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_
     )
     assert done.stdout.count("<svg") >= len(figures)
     assert done.stdout.count('class="marks"') >= len(figures)
-    assert "could not be drawn: " not in done.stdout.split("<script>")[0]
+    assert "Cannot draw this figure: " not in done.stdout.split("<script>")[0]
 
 
 def rows_of_latex(table):
