@@ -239,7 +239,7 @@ def describe_report() -> Schema:
     metrics: dict[str, Schema] = {}
     for metric in METRICS:
         metrics |= estimate(metric)
-    judged = {
+    without_positions = {
         "model": TEXT,
         "revision": TEXT,
         "task": TEXT,
@@ -253,7 +253,8 @@ def describe_report() -> Schema:
         "subset": TEXT_OR_NULL,
         "data_revision": TEXT,
     }
-    results = [object_of(with_positions, ["places"]), object_of(judged, find_intervals(judged))]
+    intervals = find_intervals(without_positions)
+    results = [object_of(with_positions, ["places"]), object_of(without_positions, intervals)]
     return list_of({"anyOf": results})
 
 
@@ -323,7 +324,7 @@ def describe_inspection() -> Schema:
     """Describe the JSON of `posir inspect`, for a model or a retriever."""
     base = {field.name for field in fields(Result)} | {"snippets"}
     omit = base | {"window", "other_words", "fading", "chunks"}
-    nothing: Schema = {"type": "null"}
+    null: Schema = {"type": "null"}
     window = {
         **dict.fromkeys(("model", "part", "unit"), TEXT),
         **dict.fromkeys(("revision", "claimed_by", "refusal"), TEXT_OR_NULL),
@@ -346,10 +347,10 @@ def describe_inspection() -> Schema:
         **describe_fields(Inspection, omit),
         "window": object_of(window) | {"additionalProperties": True},
         "read": READ,
-        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), nothing]},
+        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), null]},
         "fading": list_of(object_of(scores)),
-        "chunks": {"anyOf": [chunks, nothing]},
-        "chunks_in_other_words": {"anyOf": [chunks, nothing]},
+        "chunks": {"anyOf": [chunks, null]},
+        "chunks_in_other_words": {"anyOf": [chunks, null]},
         "rows": list_of(object_of(row, find_intervals(row))),
     }
     omit = {field.name for field in fields(Result)} - {"rows"}

@@ -192,11 +192,11 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
             yield Text()
         lines = part.split("\n") if is_literal(part) else textwrap.wrap(part, width - 2)
         for line in lines:
-            rendered = Text(f"  {line}")
+            styled_line = Text(f"  {line}")
             if is_literal(part):
-                rendered.stylize("cyan")
-                rendered.highlight_regex("  # .*", "dim default")
-            yield rendered
+                styled_line.stylize("cyan")
+                styled_line.highlight_regex("  # .*", "dim default")
+            yield styled_line
 
 
 def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:

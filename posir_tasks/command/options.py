@@ -160,15 +160,15 @@ def run_function(
     if style.bare and not options["figures"]:
         raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
-    printed = 0
+    number_printed = 0
 
     def show(result: Result) -> None:
-        nonlocal printed
+        nonlocal number_printed
         console = Console(highlight=False)
         sections = result.sections()
-        for section in sections[printed:]:
+        for section in sections[number_printed:]:
             section.print_on(console)
-        printed = len(sections)
+        number_printed = len(sections)
         console.file.flush()
 
     if declaration.streams and format_ is OutputFormat.TEXT:
@@ -181,7 +181,7 @@ def run_function(
             say(warning)
         # If the reader of a pipe ended, Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            present(result, format_, explain=options["explain"], printed=printed)
+            present(result, format_, explain=options["explain"], skip=number_printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())

@@ -119,7 +119,7 @@ def add_frame(
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
-    cited = alt.TitleParams(
+    source_line = alt.TitleParams(
         _wrap(source),
         color=FAINT,
         orient="bottom",
@@ -132,7 +132,7 @@ def add_frame(
     # One call: Altair copies the whole chart at every `properties` and `configure`.
     return FramedChart(
         vconcat=[alt.vconcat(chart, title=heading)],
-        title=cited,
+        title=source_line,
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
         description=" ".join(filter(None, [*texts, seen, explanation])),
@@ -148,11 +148,11 @@ def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> 
     """Encode labels by color, shape and line pattern, with one legend: labels also differ in
     grayscale.
     """
-    shared: dict[str, Any] = {"title": None, "legend": legend}
+    options: dict[str, Any] = {"title": None, "legend": legend}
     return (
-        alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **shared),
-        alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **shared),
-        alt.StrokeDash(f"{field}:N", scale=cycle_scale(labels, DASHES), **shared),
+        alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **options),
+        alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **options),
+        alt.StrokeDash(f"{field}:N", scale=cycle_scale(labels, DASHES), **options),
     )
 
 

@@ -187,10 +187,10 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     svg = vl_convert.vegalite_to_svg(chart)
     # Larger text widens the chart, and scaling it to the style's width shrinks the text again.
     for _ in range(FITTING_STEPS):
-        scaled = size * _measure(svg) / width
-        _set_text(chart, scaled)
+        text_size = size * _measure(svg) / width
+        _set_text(chart, text_size)
         svg = vl_convert.vegalite_to_svg(chart)
-    _omit_numbers(chart, scaled)
+    _omit_numbers(chart, text_size)
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 

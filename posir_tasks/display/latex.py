@@ -11,17 +11,19 @@ from posir_tasks.values.estimates import Estimate
 
 #: The hyphen before a negative number.
 NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
-LATEX_SPECIAL: dict[str, str] = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "–": "--",
-    "…": r"\ldots{}",
-    **{character: "\\" + character for character in "&%$#_{}"},
-}
+LATEX_SPECIAL = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "…": r"\ldots{}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
 
 
 def to_latex(table: Table, *, label: str) -> str:
@@ -54,7 +56,7 @@ def to_latex(table: Table, *, label: str) -> str:
 
 def escape_latex(text: str) -> str:
     """Escape text for LaTeX, with a minus sign before negative numbers."""
-    return NEGATIVE.sub("$-$", text.translate(str.maketrans(LATEX_SPECIAL)))
+    return NEGATIVE.sub("$-$", text.translate(LATEX_SPECIAL))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[str]:

@@ -181,16 +181,16 @@ class Result:
         Raises:
             PosirError: There is no table.
         """
-        rendered = ["% In the preamble: \\usepackage{booktabs,adjustbox}"]
+        tables: list[str] = []
         for section in self.sections(Medium.LATEX):
             notes = () if section.only is Medium.LATEX else self.notes
             for table in section.tables:
                 title = table.title or f"{self.title}.".replace("?.", "?")
-                captioned = replace(table, title=title, notes=(*table.notes, *notes))
-                rendered.append(to_latex(captioned, label=f"tab:posir-{len(rendered)}"))
-        if not rendered[1:]:
+                complete = replace(table, title=title, notes=(*table.notes, *notes))
+                tables.append(to_latex(complete, label=f"tab:posir-{len(tables) + 1}"))
+        if not tables:
             raise PosirError("There is no table for LaTeX. Choose another --format.")
-        return "\n\n".join(rendered)
+        return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
 
     def to_html(self) -> str:
         """Render a self-contained HTML page: the output of `--html`."""
@@ -244,12 +244,12 @@ class Result:
         style = FigureStyle(format, bare, width, font_size, font)
         return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
-    def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
+    def print_on(self, console: Console, *, explain: bool = False, skip: int = 0) -> None:
         """Print sections and notes, with detailed sections and all paragraphs if `explain`.
 
-        The first `printed` sections are skipped.
+        The first `skip` sections are omitted.
         """
-        for section in self.sections()[printed:]:
+        for section in self.sections()[skip:]:
             if explain or not section.detailed:
                 section.print_on(console)
         print_tables(console, [], self.paragraphs(explain=explain))
@@ -318,15 +318,13 @@ RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
 }
 
 
-def present(
-    result: Result, format_: OutputFormat, *, explain: bool = False, printed: int = 0
-) -> None:
-    """Print a result in a format. In text, skip the first `printed` sections."""
+def present(result: Result, format_: OutputFormat, *, explain: bool = False, skip: int = 0) -> None:
+    """Print a result in a format. In text, omit the first `skip` sections."""
     if format_ in RENDERERS:
         print(RENDERERS[format_](result, explain))
         return
     console = Console(highlight=False)
-    result.print_on(console, explain=explain, printed=printed)
+    result.print_on(console, explain=explain, skip=skip)
     if result.details and not explain:
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")

@@ -122,32 +122,30 @@ class Table:
             yield self
             return
         keys = [self.headings.index(name) for name in names]
-        remaining = [index for index in range(len(self.columns)) if index not in keys]
         for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            part = replace(self, rows=tuple(rows))._select(remaining)
             title = self.split_by.format_map(dict(zip(names, values, strict=True)))
-            yield replace(part, title=title, split_by="").without_empty_columns()
+            part = replace(self, rows=tuple(rows), title=title, split_by="")
+            yield part.without_columns(names).without_empty_columns()
 
     def without_empty_columns(self) -> Table:
         """Drop columns without values, except the columns that identify a row."""
         if not self.rows:
             return self
-        return self._select(
-            [
-                index
-                for index in range(len(self.columns))
-                if index < self.keys or any(row[index] not in ("", MISSING) for row in self.rows)
-            ]
-        )
+        indices = list(range(len(self.columns)))
+        for index in indices[self.keys :]:
+            if all(row[index] in ("", MISSING) for row in self.rows):
+                indices.remove(index)
+        return self._select(indices)
 
     def without_columns(self, headings: Collection[str]) -> Table:
         """Drop columns by their headings."""
         columns = enumerate(self.columns)
-        return self._select([at for at, column in columns if column.heading not in headings])
+        return self._select([index for index, column in columns if column.heading not in headings])
 
     def without_pictures(self) -> Table:
         """Drop columns of text charts."""
-        return self._select([at for at, column in enumerate(self.columns) if not column.picture])
+        columns = enumerate(self.columns)
+        return self._select([index for index, column in columns if not column.picture])
 
     def split(self, width: int) -> Iterator[Table]:
         """Split the columns into tables that fit a width, each with the columns that identify a
@@ -156,9 +154,9 @@ class Table:
         widths = self.column_widths()
         keys = list(range(self.keys))
         piece = keys
-        others = range(self.keys, len(self.columns))
+        indices = range(self.keys, len(self.columns))
         # The columns of a group stay together.
-        for _, members in groupby(others, lambda index: self.columns[index].group or index):
+        for _, members in groupby(indices, lambda index: self.columns[index].group or index):
             group = list(members)
             is_wide = total_width([widths[index] for index in (*piece, *group)]) > width
             if is_wide and piece != keys:

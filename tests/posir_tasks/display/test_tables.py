@@ -214,7 +214,7 @@ def test_markdown_has_title_above_alignment_and_notes_below():
     ]
 
 
-@given(st.text(alphabet=["a", "b", " ", *LATEX_SPECIAL], max_size=20))
+@given(st.text(alphabet=["a", "b", " ", *map(chr, LATEX_SPECIAL)], max_size=20))
 def test_escaped_latex_has_no_bare_special_character(text):
     left = re.sub(r"\\(text[a-z]+\{\}|ldots\{\}|[&%$#_{}])", "", escape_latex(text))
     assert not set(left) & set("\\{}%&$#_~^<>|–…")
@@ -223,7 +223,9 @@ def test_escaped_latex_has_no_bare_special_character(text):
 
 @given(
     st.lists(
-        st.lists(st.text(["a", "[", " ", *LATEX_SPECIAL], max_size=8), min_size=3, max_size=3),
+        st.lists(
+            st.text(["a", "[", " ", *map(chr, LATEX_SPECIAL)], max_size=8), min_size=3, max_size=3
+        ),
         max_size=4,
     )
 )
