@@ -239,18 +239,10 @@ def sketch_strip(strip: Strip) -> str:
         share = round(CHARACTERS * strip.truncated)
         unread = min(max(share, 1), CHARACTERS - marks - 1)
         columns = CHARACTERS - unread - marks
-    values = np.array([part.value if part else math.nan for part in strip.ndcg_by_part])
-    is_known = ~np.isnan(values)
-    ends = np.linspace(0, 1, parts + 1)
-    edges = np.linspace(0, 1, columns + 1)
-    # A column shows the mean of the parts that it overlaps.
-    sums = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(np.nan_to_num(values)))))
-    widths = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(is_known))))
-    means = [
-        total / width if width > 1e-9 else math.nan
-        for total, width in zip(sums.tolist(), widths.tolist(), strict=True)
-    ]
-    line = draw_sparkline(means)
+    values = [part.value if part else math.nan for part in strip.ndcg_by_part]
+    # A column shows the mean of the parts that it overlaps, weighted by the overlap.
+    cells = np.ma.masked_invalid(values).repeat(columns).reshape(columns, parts)
+    line = draw_sparkline(cells.mean(axis=1).filled(math.nan).tolist())
     if not unread:
         return line
     before = round(columns * strip.read_before / parts)
