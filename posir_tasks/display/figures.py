@@ -28,7 +28,7 @@ from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.labels import find_link, find_tone
 from posir_tasks.display.strip import (
     SCALE,
-    SHORT,
+    SHORT_LABELS,
     STYLE,
     FigureStyle,
     Strip,
@@ -39,28 +39,28 @@ from posir_tasks.display.strip import (
 )
 
 #: Maximum number of characters of a task or model in a file name.
-SLUG = 80
+MAX_SLUG = 80
 #: CSS pixels, points, and dots of a bare PNG per inch.
 PIXELS, POINTS, DOTS = 96, 72, 600
 #: Default width of a bare chart in inches and size of its text in points: a column of a paper and
 #: its captions.
-COLUMN, CAPTION = 3.0, 8.0
+COLUMN_WIDTH, CAPTION_SIZE = 3.0, 8.0
 #: Minimum width of a cell with a number, relative to the text size.
-CELL = 1.6
+MIN_CELL_WIDTH = 1.6
 #: Text size of a position chart in pixels.
-DRAWN = 12
+CHART_TEXT_SIZE = 12
 #: Maximum width of a panel of a bare chart, relative to the chart.
-PANEL = 0.7
+MAX_PANEL_WIDTH = 0.7
 #: Maximum height of a panel, relative to its width.
-TALL = 0.5
+MAX_PANEL_HEIGHT = 0.5
 #: Maximum number of characters in a line of a title.
 MAX_TITLE = 36
 #: Vega expression: the title of a panel, split into lines.
-LINES = "split(datum.label, ' · ')"
+TITLE_LINES = "split(datum.label, ' · ')"
 #: Iterations to find the text size of a bare chart.
 FITTING_STEPS = 3
 #: Width and height of an SVG image.
-SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
 #: Addresses of papers by host.
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
@@ -99,7 +99,7 @@ class Figure:
 
 def _shorten_slug(text: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("._")
-    return slug if len(slug) <= SLUG else f"{slug[: SLUG - 9]}-{digest(text, size=4).hex()}"
+    return slug if len(slug) <= MAX_SLUG else f"{slug[: MAX_SLUG - 9]}-{digest(text, size=4).hex()}"
 
 
 def render_image(figure: Figure) -> str:
@@ -158,7 +158,7 @@ def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
     if not style.bare:
         return draw_strips(strips)
     width, size = _measure_style(style)
-    svg = draw_strips(strips, width=round(width * DRAWN / size), explained=False)
+    svg = draw_strips(strips, width=round(width * CHART_TEXT_SIZE / size), explained=False)
     if style.font:
         svg = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
     return _resize(svg, width)
@@ -179,9 +179,9 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     config["legend"] |= {"orient": "bottom"}
     for part in _walk(chart["vconcat"]):
         if isinstance(part.get("width"), int | float):
-            part["width"] = min(part["width"], PANEL * width)
+            part["width"] = min(part["width"], MAX_PANEL_WIDTH * width)
             if isinstance(part.get("height"), int | float):
-                part["height"] = min(part["height"], TALL * part["width"])
+                part["height"] = min(part["height"], MAX_PANEL_HEIGHT * part["width"])
         if isinstance(part.get("title"), str):
             part["title"] = textwrap.wrap(part["title"], MAX_TITLE)
     svg = vl_convert.vegalite_to_svg(chart)
@@ -203,7 +203,7 @@ def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
                 cell_width = f"(datum.end - datum.start) * {width}"
                 if isinstance(width, dict):
                     cell_width = str(width["step"])
-                is_wide = {"filter": f"{cell_width} > {CELL * size}"}
+                is_wide = {"filter": f"{cell_width} > {MIN_CELL_WIDTH * size}"}
                 layer["transform"] = [*layer.get("transform", ()), is_wide]
 
 
@@ -217,14 +217,16 @@ def _set_text(chart: dict[str, Any], size: float) -> None:
                 part[name] = size
         if "facet" in part:
             part["columns"] = 1
-            part["facet"]["header"] = {"labelFontWeight": "normal", "labelExpr": LINES}
+            part["facet"]["header"] = {"labelFontWeight": "normal", "labelExpr": TITLE_LINES}
         if isinstance(part.get("legend"), dict):
             part["legend"]["columns"] = 1
 
 
 def _measure_style(style: FigureStyle) -> tuple[float, float]:
     """Return the width and the text size of a bare chart in pixels."""
-    return (style.width or COLUMN) * PIXELS, (style.font_size or CAPTION) * PIXELS / POINTS
+    return (style.width or COLUMN_WIDTH) * PIXELS, (
+        style.font_size or CAPTION_SIZE
+    ) * PIXELS / POINTS
 
 
 def _walk(part: Any) -> Iterator[dict[str, Any]]:
@@ -239,13 +241,13 @@ def _walk(part: Any) -> Iterator[dict[str, Any]]:
 
 def _measure(svg: str) -> float:
     """Return the width of an SVG image in pixels."""
-    return float(SIZE.findall(svg)[0][0])
+    return float(SVG_SIZE.findall(svg)[0][0])
 
 
 def _resize(svg: str, width: float) -> str:
     """Scale an SVG image to a width in pixels."""
-    old, height = map(float, SIZE.findall(svg)[0])
-    return SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
+    old, height = map(float, SVG_SIZE.findall(svg)[0])
+    return SVG_SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
 
 
 def deduplicate(names: Sequence[str]) -> list[str]:
@@ -301,7 +303,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "draw_glyph": draw_glyph,
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
-        "SHORT": SHORT,
+        "SHORT_LABELS": SHORT_LABELS,
     }
     environment.filters |= {
         "mark": mark,

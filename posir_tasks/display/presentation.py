@@ -45,7 +45,7 @@ Item = TypeVar("Item", covariant=True)
 #: Lines of a `repr` below the title.
 REPR_LINES = 8
 #: Maximum number of position charts on a card.
-ON_CARD = 6
+MAX_ON_CARD = 6
 
 
 class Deferred(Sequence[Item]):
@@ -208,10 +208,10 @@ class Result:
                 "Cannot draw a card: there are no results by position, or the output is another "
                 "table. Omit --card, or ask for the default tables."
             )
-        more = f"; {len(strips) - ON_CARD} more" if len(strips) > ON_CARD else ""
+        more = f"; {len(strips) - MAX_ON_CARD} more" if len(strips) > MAX_ON_CARD else ""
         source = f"{self.data or self.title}{more}; {date.today().isoformat()}"
         question = "Where in a document is evidence found?"
-        return render_png(draw_card(strips[:ON_CARD], question, source))
+        return render_png(draw_card(strips[:MAX_ON_CARD], question, source))
 
     def save_figures(
         self,

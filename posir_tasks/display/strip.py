@@ -27,21 +27,21 @@ from posir_tasks.values.estimates import Estimate
 #: Widths of an image in pixels, on a page and on a phone, where the words are above the chart.
 WIDE, NARROW = 760, 350
 #: Pixels of a card: the format of link previews.
-CARD = 1200, 630
+CARD_SIZE = 1200, 630
 #: Pixels: height of the chart, height of the labels above and below it, height of a line of words,
 #: width of the vertical axis.
 HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
 #: Width of the chart as a share of a wide image, pixels between chart and words, and pixels per
 #: letter.
-DRAWN, GAP, LETTER = 0.58, 20, 7.1
+CHART_SHARE, GAP, LETTER = 0.58, 20, 7.1
 #: Bold letters that fit the width of one regular letter.
 BOLD = 0.87
 #: Pixels of a PNG per pixel of SVG.
 SCALE = 2
 #: Pixels between hatching lines, and gap between hatching and bars as a share of the chart.
-HATCH, APART = 7, 0.014
+HATCH, HATCH_GAP = 7, 0.014
 #: Short labels for a narrow axis.
-SHORT = {"end of the window": "window ends", "start of the window": "window begins"}
+SHORT_LABELS = {"end of the window": "window ends", "start of the window": "window begins"}
 #: Characters of a chart in text.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
@@ -299,14 +299,14 @@ def draw_strips(
 
 def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
     """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
-    ratio = CARD[1] / CARD[0]
+    ratio = CARD_SIZE[1] / CARD_SIZE[0]
     for width in count(WIDE, 20):
         content, height = _draw_rows(strips, width, heading, source)
         margin = width * ratio - height
         if margin >= 0:
             break
     centered = f'<g transform="translate(0 {margin / 2:.1f})">{content}</g>'
-    return _wrap_svg(centered, strips, (width, round(width * ratio, 1)), CARD)
+    return _wrap_svg(centered, strips, (width, round(width * ratio, 1)), CARD_SIZE)
 
 
 @dataclass(frozen=True, repr=False)
@@ -353,7 +353,7 @@ def _draw_rows(
 ) -> tuple[str, float]:
     """Draw heading, charts, explanation and source, and return the SVG and its height."""
     is_wide = width >= WIDE
-    chart_width = round(width * DRAWN) if is_wide else width - AXIS - 12
+    chart_width = round(width * CHART_SHARE) if is_wide else width - AXIS - 12
     left = AXIS + chart_width + GAP if is_wide else 12
     letters = int((width - left - 12) / LETTER)
     parts = []
@@ -394,7 +394,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
     for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
-        label = name if fits else SHORT.get(name, name)
+        label = name if fits else SHORT_LABELS.get(name, name)
         yield _write(AXIS + width * position, bottom + 14, label, "faint", _anchor(anchor))
     if not strip.truncated:
         return
@@ -417,8 +417,8 @@ def _draw_marks(
         right = left + width * end
         if not is_read:
             # A gap shows that the truncated part does not continue the window.
-            x += width * APART * (start > 0)
-            right = max(x, right - width * APART * (end < 1 - 1e-9))
+            x += width * HATCH_GAP * (start > 0)
+            right = max(x, right - width * HATCH_GAP * (end < 1 - 1e-9))
             paths["hatch"] += "".join(_hatch(x, bottom, right - x, height))
         paths["grid"] += "".join(_draw_grid(x, right, top, height, is_read=is_read))
         if score is None:
