@@ -224,9 +224,8 @@ def _set_text(chart: dict[str, Any], size: float) -> None:
 
 def _measure_style(style: FigureStyle) -> tuple[float, float]:
     """Return the width and the text size of a bare chart in pixels."""
-    return (style.width or COLUMN_WIDTH) * PIXELS, (
-        style.font_size or CAPTION_SIZE
-    ) * PIXELS / POINTS
+    points = style.font_size or CAPTION_SIZE
+    return (style.width or COLUMN_WIDTH) * PIXELS, points * PIXELS / POINTS
 
 
 def _walk(part: Any) -> Iterator[dict[str, Any]]:
