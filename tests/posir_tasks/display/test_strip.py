@@ -15,7 +15,7 @@ from posir_significance.observations import Observations
 from posir_significance.strips import build_strip
 from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import (
-    CARD,
+    CARD_SIZE,
     FigureStyle,
     Strip,
     draw_card,
@@ -117,7 +117,7 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
         bottom = float(tree.get("viewBox").split()[3])
         assert all(float(text.get("y")) < bottom for text in tree.iter(f"{SVG}text"))
     png = render_png(draw_card([STRIP], "A card", "local"))
-    assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD
+    assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD_SIZE
 
 
 @pytest.mark.parametrize("format_", ["svg", "pdf", "png"])
