@@ -181,7 +181,7 @@ def run_function(
             say(warning)
         # If the reader of a pipe ended, Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            present(result, format_, explain=options["explain"], skip=number_printed)
+            present(result, format_, explain=options["explain"], printed=number_printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())

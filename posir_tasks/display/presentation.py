@@ -244,12 +244,12 @@ class Result:
         style = FigureStyle(format, bare, width, font_size, font)
         return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
-    def print_on(self, console: Console, *, explain: bool = False, skip: int = 0) -> None:
+    def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
         """Print sections and notes, with detailed sections and all paragraphs if `explain`.
 
-        The first `skip` sections are omitted.
+        The first `printed` sections are omitted.
         """
-        for section in self.sections()[skip:]:
+        for section in self.sections()[printed:]:
             if explain or not section.detailed:
                 section.print_on(console)
         print_tables(console, [], self.paragraphs(explain=explain))
@@ -318,13 +318,15 @@ RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
 }
 
 
-def present(result: Result, format_: OutputFormat, *, explain: bool = False, skip: int = 0) -> None:
-    """Print a result in a format. In text, omit the first `skip` sections."""
+def present(
+    result: Result, format_: OutputFormat, *, explain: bool = False, printed: int = 0
+) -> None:
+    """Print a result in a format. In text, omit the first `printed` sections."""
     if format_ in RENDERERS:
         print(RENDERERS[format_](result, explain))
         return
     console = Console(highlight=False)
-    result.print_on(console, explain=explain, skip=skip)
+    result.print_on(console, explain=explain, printed=printed)
     if result.details and not explain:
         full = "" if result.full else "; --full: all numbers"
         print_paragraph(console, f"--explain: all columns{full}.")
