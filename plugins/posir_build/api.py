@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_build import dataset_files, stage_report
 from posir_build import translation_ratings as ratings
-from posir_build.balance import CELLS, find_needed_questions
+from posir_build.balance import CELLS, find_min_questions
 from posir_build.estimate import (
     REASON_TOKENS,
     describe_plan,
@@ -250,7 +250,7 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     for output in outputs:
         check_writable(output)
         _check_output(settings, output)
-    find_needed_questions(settings.balance)
+    find_min_questions(settings.balance)
     search = settings.false_negatives
     models = {row.reference for row in (*settings.verify.rerankers, *search.rerankers)}
     if search.embedder:
@@ -304,11 +304,11 @@ def _build_report(
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
     pools: Sequence[MarginPool] = ()
     ranges: Sequence[MarginRange] = ()
-    verified = results.get("verify")
-    if verified:
-        notes += stage_report.describe_lost_documents(verified)
-        pools = count_pools(verified, tools.settings.verify.margins)
-        ranges = audit_ranges(verified, tools.settings.verify.margins)
+    result = results.get("verify")
+    if result:
+        notes += stage_report.describe_lost_documents(result)
+        pools = count_pools(result, tools.settings.verify.margins)
+        ranges = audit_ranges(result, tools.settings.verify.margins)
     notes += describe_usage(tools)
     first_table, *other_tables = stage_report.build_stage_tables(rows)
     return BuildReport(

@@ -34,6 +34,7 @@ from posir_build.records import (
     by_id,
     question_id,
     seeded_order,
+    shuffle,
 )
 from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
@@ -220,7 +221,7 @@ def ask_questions(
     }
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
-    accepted = []
+    accepted_questions = []
     number = 0
     for request, reply in zip(requests, replies, strict=True):
         if reply.answer is None:
@@ -238,12 +239,12 @@ def ask_questions(
                 discarded.append(fault)
             else:
                 accepted_ids = ids
-                accepted.append(question)
-    distinct, repeated = drop_repeated(accepted, settings.ask.similar)
+                accepted_questions.append(question)
+    distinct, repetitions = drop_repeated(accepted_questions, settings.ask.similar)
     counts = {"questions": number}
     notes = [_describe_labels(distinct)] if settings.ask.method == "chunk" else []
     return StageResult(
-        tuple(documents), tuple(distinct), (*discarded, *repeated), tuple(notes), counts
+        tuple(documents), tuple(distinct), (*discarded, *repetitions), tuple(notes), counts
     )
 
 
@@ -307,13 +308,14 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     candidates = [by_name[name] for name in {question.document for question in questions}]
     sample = by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
     selection = tuple(question for question in questions if question.document in sample)
-    repeated = count_repeated_evidence(selection, by_name, settings.language)
-    counts = {"questions": len(selection), "repeated": repeated}
+    repetitions = count_repeated_evidence(selection, by_name, settings.language)
+    counts = {"questions": len(selection), "repeated": repetitions}
     note = (
-        f"evidence sentences that occur in several documents: {repeated:,} of {len(selection):,} "
-        "questions; only the labeled document counts as relevant (RARE, arXiv 2604.19047)"
+        f"evidence sentences that occur in several documents: {repetitions:,} of "
+        f"{len(selection):,} questions; only the labeled document counts as relevant (RARE, arXiv "
+        "2604.19047)"
     )
-    return StageResult(tuple(documents), selection, (), (note,) * bool(repeated), counts)
+    return StageResult(tuple(documents), selection, (), (note,) * bool(repetitions), counts)
 
 
 def count_repeated_evidence(
@@ -336,12 +338,12 @@ def count_repeated_evidence(
             start = overlapping[0].start
             end = overlapping[-1].end
         passages.append(documents[question.document].text[start:end])
-    passages_folded = _fold(passages)
+    folded_passages = _fold(passages)
     occurrences = _fold(document.text for document in documents.values()).str.extract_many(
-        [*passages_folded.unique(), "\0"], overlapping=True
+        [*folded_passages.unique(), "\0"], overlapping=True
     )
     counts = Counter(occurrences.list.unique().explode())
-    return sum(counts[passage] > 1 for passage in passages_folded)
+    return sum(counts[passage] > 1 for passage in folded_passages)
 
 
 def _fold(texts: Iterable[str]) -> pl.Series:
@@ -354,8 +356,7 @@ def sample_documents(
     documents: Iterable[Document], number: int | None, seed: int
 ) -> list[Document]:
     """Sample the documents to ask about, sorted by id; all documents if `number` is None."""
-    order = sorted(documents, key=lambda document: seeded_order(seed, "ask", document.id))
-    return sorted(order[:number], key=attrgetter("id"))
+    return sorted(shuffle(documents, seed, "ask")[:number], key=attrgetter("id"))
 
 
 def _request_thirds(

@@ -24,6 +24,7 @@ from posir_build.records import (
     StageResult,
     by_id,
     seeded_order,
+    shuffle,
 )
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
 from posir_significance.api import Design, required_sample
@@ -79,46 +80,46 @@ CELLS: Mapping[CellLengths, CellScheme] = {
 
 
 def balance_questions(
-    before: StageResult, settings: BalanceSettings, seed: int, needed: int | None
+    previous: StageResult, settings: BalanceSettings, seed: int, min_questions: int | None
 ) -> StageResult:
     """Discard questions beyond the limit of their cell, and assign the other questions to a part.
 
-    `needed` is the number of questions that the public part needs to detect the position effect of
-    the settings, or None. With it, notes list the cells with too few questions.
+    `min_questions` is the number of questions that the public part needs to detect the position
+    effect of the settings, or None. With it, notes list the cells with too few questions.
     """
-    surplus = _find_surplus(before, settings, seed)
+    surplus = _find_surplus(previous, settings, seed)
     discarded = []
     selection = []
-    for question in before.questions:
+    for question in previous.questions:
         if question.id in surplus:
             discarded.append(question.discard(surplus[question.id]))
         else:
             selection.append(question)
     held_out = _sample_documents(selection, settings.held_out, seed)
-    assigned = []
+    assignments = []
     public = []
     for question in selection:
         part = HELD_OUT if question.document in held_out else PUBLIC
         verdict = QuestionVerdict(Check.SPLIT, True, "posir", {"part": part})
-        assigned.append(question.with_verdict(verdict))
+        assignments.append(question.with_verdict(verdict))
         if part == PUBLIC:
             public.append(question)
     notes = []
-    if needed:
-        counts = CELLS[settings.cells].count(before.documents, public)
-        notes = list(_describe_shortage(counts, settings, needed))
-    return StageResult(before.documents, tuple(assigned), tuple(discarded), tuple(notes))
+    if min_questions:
+        counts = CELLS[settings.cells].count(previous.documents, public)
+        notes = list(_describe_shortage(counts, settings, min_questions))
+    return StageResult(previous.documents, tuple(assignments), tuple(discarded), tuple(notes))
 
 
 def _find_surplus(
-    before: StageResult, settings: BalanceSettings, seed: int
+    previous: StageResult, settings: BalanceSettings, seed: int
 ) -> dict[str, DiscardReason]:
     """Map the ids of questions beyond the limit of their cell to the reason."""
     scheme = CELLS[settings.cells]
-    documents = by_id(before.documents)
+    documents = by_id(previous.documents)
     incomplete: set[int] = set()
     if settings.per_cell == "smallest":
-        counts = scheme.count(before.documents, before.questions)
+        counts = scheme.count(previous.documents, previous.questions)
         # Lengths without questions at some position cannot be balanced.
         incomplete = {length for (length, _), count in counts.items() if not count}
         complete = [count for (length, _), count in counts.items() if length not in incomplete]
@@ -127,7 +128,7 @@ def _find_surplus(
         limit = settings.per_cell
     sizes: Counter[BalanceCell] = Counter()
     surplus = {}
-    for question in sorted(before.questions, key=lambda row: seeded_order(seed, "balance", row.id)):
+    for question in shuffle(previous.questions, seed, "balance"):
         cell = scheme.find(question, documents[question.document])
         sizes[cell] += 1
         if cell[0] in incomplete:
@@ -150,9 +151,7 @@ def _sample_documents(questions: Sequence[Question], share: float, seed: int) ->
     return sample
 
 
-def find_needed_questions(
-    settings: BalanceSettings, questions: Sequence[Question] = ()
-) -> int | None:
+def find_min_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:
     """Return how many questions detect the position effect of the settings with a power of 80%, or
     None if the settings have no position effect.
 
@@ -167,18 +166,18 @@ def find_needed_questions(
 
 
 def _describe_shortage(
-    counts: Mapping[BalanceCell, int], settings: BalanceSettings, needed: int
+    counts: Mapping[BalanceCell, int], settings: BalanceSettings, min_questions: int
 ) -> Iterator[str]:
     number = sum(counts.values())
-    enough = "enough" if number >= needed else "too few"
+    enough = "enough" if number >= min_questions else "too few"
     part = "public questions" if settings.held_out else "questions"
     yield (
         f"{number:,} {part} are {enough}: a position effect of "
-        f"{settings.position_effect:g} points is found with a probability of 80% from {needed:,} "
-        "questions"
+        f"{settings.position_effect:g} points is found with a probability of 80% from "
+        f"{min_questions:,} questions"
     )
     titles = CELLS[settings.cells].titles
-    per_cell = -(-needed // len(counts))
+    per_cell = -(-min_questions // len(counts))
     for (length, third), count in counts.items():
         if count < per_cell:
             yield f"{titles[length]}, {POSITIONS[third]}: {count:,} of {per_cell:,} questions"

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, by_id, seeded_order
+from posir_build.records import Check, Document, Question, StageResult, by_id, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -177,8 +177,7 @@ def choose_questions(
     documents = by_id(result.documents)
     sizes: Counter[BalanceCell] = Counter()
     by_round = {}
-    order = sorted(result.questions, key=lambda row: seeded_order(seed, "human check", row.id))
-    for question in order:
+    for question in shuffle(result.questions, seed, "human check"):
         cell = scheme.find(question, documents[question.document])
         by_round[sizes[cell], cell] = question
         sizes[cell] += 1

@@ -62,9 +62,11 @@ def estimate_calls(
     """Estimate the usage of one prompt, from the text tokens of all calls and the tokens per
     answer.
     """
-    fixed = estimate_tokens(prompt.system.template + prompt.user.template)
-    fixed += estimate_tokens(str(prompt.schema))
-    return Usage(round(number), round(number * fixed + text_tokens), round(number * answer_tokens))
+    prompt_tokens = estimate_tokens(prompt.system.template + prompt.user.template)
+    prompt_tokens += estimate_tokens(str(prompt.schema))
+    return Usage(
+        round(number), round(number * prompt_tokens + text_tokens), round(number * answer_tokens)
+    )
 
 
 def estimate_stages(

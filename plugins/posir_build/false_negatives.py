@@ -49,51 +49,51 @@ class Candidate:
 
 
 def remove_false_negatives(
-    before: StageResult,
+    previous: StageResult,
     settings: FalseNegativeSettings,
     recall: Recall,
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
     """Find false negatives and remove questions or documents by the rule of the settings."""
-    candidates = list(_find_candidates(before, settings, recall, rerankers))
-    documents = before.documents
+    candidates = list(_find_candidates(previous, settings, recall, rerankers))
+    documents = previous.documents
     discarded: list[Discarded] = []
-    failed = {}
+    failures = {}
     if settings.rule == "document":
-        removed = {candidate.document.id: candidate.question.id for candidate in candidates}
-        documents = tuple(document for document in documents if document.id not in removed)
+        removals = {candidate.document.id: candidate.question.id for candidate in candidates}
+        documents = tuple(document for document in documents if document.id not in removals)
         reason = DiscardReason.ANSWERS_OTHER
-        discarded += [Discarded(reason, name, removed[name]) for name in sorted(removed)]
-        for question in before.questions:
-            if question.document in removed:
-                failed[question.id] = question.discard(
-                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removed[question.document]
+        discarded += [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        for question in previous.questions:
+            if question.document in removals:
+                failures[question.id] = question.discard(
+                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removals[question.document]
                 )
-        counts = {"documents removed": len(removed)}
+        counts = {"documents removed": len(removals)}
     else:
         negatives = _confirm(candidates, settings, panel)
         for negative in negatives:
-            failed.setdefault(negative.item, negative)
+            failures.setdefault(negative.item, negative)
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
     verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
-    passed = [row.with_verdict(verdict) for row in before.questions if row.id not in failed]
-    discarded += [failed[row.id] for row in before.questions if row.id in failed]
+    passed = [row.with_verdict(verdict) for row in previous.questions if row.id not in failures]
+    discarded += [failures[row.id] for row in previous.questions if row.id in failures]
     return StageResult(documents, tuple(passed), tuple(discarded), (), counts)
 
 
 def _find_candidates(
-    before: StageResult,
+    previous: StageResult,
     settings: FalseNegativeSettings,
     recall: Recall,
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
     """Yield the recalled documents that rerankers suspect, batch by batch to limit memory."""
-    documents = by_id(before.documents)
-    questions = before.questions
-    nearest = recall.find(before.documents, questions, settings.recall) if questions else []
+    documents = by_id(previous.documents)
+    questions = previous.questions
+    nearest = recall.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
         pairs = []
         for question, ids in batch:

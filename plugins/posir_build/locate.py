@@ -48,17 +48,17 @@ LOCATE = load_prompt("locate", Citations)
 
 
 def locate_evidence(
-    before: StageResult, settings: LocateSettings, model: LanguageModel, language: str
+    previous: StageResult, settings: LocateSettings, model: LanguageModel, language: str
 ) -> StageResult:
     """Find the evidence span of each question; discard questions without exactly one span."""
-    texts = {document.id: document.text for document in before.documents}
-    names = {question.document for question in before.questions}
+    texts = {document.id: document.text for document in previous.documents}
+    names = {question.document for question in previous.questions}
     sentences = {name: find_sentences(texts[name], language) for name in names}
 
     def build(question: Question) -> PromptValues:
         name = question.document
-        numbered = number_sentences(texts[name], sentences[name])
-        return {"document": numbered, "question": question.text}
+        numbered_text = number_sentences(texts[name], sentences[name])
+        return {"document": numbered_text, "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
         """Map the distinct spans of an answer to their quotes; raise QuoteError."""
@@ -68,10 +68,10 @@ def locate_evidence(
             for citation in answer.evidence
         }
 
-    located = []
+    questions = []
     discarded = []
-    replies = model.ask(LOCATE, before.questions, build, "Locate", find_spans)
-    for question, reply in zip(before.questions, replies, strict=True):
+    replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
+    for question, reply in zip(previous.questions, replies, strict=True):
         if reply.answer is None:
             discarded.append(question.discard(reply.fault, reply.detail))
             continue
@@ -93,14 +93,14 @@ def locate_evidence(
         verdict = build_verdict(Check.LOCATED, True, values=values)
         if label and settings.keep_labels:
             span = label
-        located.append(replace(question, span=span, quote=quote).with_verdict(verdict))
+        questions.append(replace(question, span=span, quote=quote).with_verdict(verdict))
     notes = []
-    if any(question.span for question in before.questions):
-        moved = sum(row.position != row.verdicts[-1].values["found"] for row in located)
+    if any(question.span for question in previous.questions):
+        moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in questions)
         notes.append(
-            f"evidence in another third than the data states: {moved:,} of {len(located):,}"
+            f"evidence in another third than the data states: {moved_count:,} of {len(questions):,}"
         )
-    return StageResult(before.documents, tuple(located), tuple(discarded), tuple(notes))
+    return StageResult(previous.documents, tuple(questions), tuple(discarded), tuple(notes))
 
 
 def find_span(
@@ -140,19 +140,19 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
         `reason`, why the label is not the only evidence, or None; and `others`, the passages
         without overlap with the label. Passages that overlap each other count as one.
     """
-    others: list[Span] = []
+    passages: list[Span] = []
     overlapping = 0
     for span in spans:
         if span.start < label.end and label.start < span.end:
             overlapping += 1
-        elif others and span.start < others[-1].end:
-            others[-1] = Span(others[-1].start, max(span.end, others[-1].end))
+        elif passages and span.start < passages[-1].end:
+            passages[-1] = Span(passages[-1].start, max(span.end, passages[-1].end))
         else:
-            others.append(span)
-    reason = DiscardReason.FURTHER_PASSAGE if others else None
+            passages.append(span)
+    reason = DiscardReason.FURTHER_PASSAGE if passages else None
     if not overlapping:
-        reason = DiscardReason.OTHER_PASSAGE if others else DiscardReason.NO_EVIDENCE
-    return {"reason": reason, "others": [list(span) for span in others]}
+        reason = DiscardReason.OTHER_PASSAGE if passages else DiscardReason.NO_EVIDENCE
+    return {"reason": reason, "others": [list(span) for span in passages]}
 
 
 def number_sentences(text: str, sentences: Sequence[Span]) -> str:

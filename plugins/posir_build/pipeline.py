@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
-from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed_questions
+from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_min_questions
 from posir_build.cluster import Recall, Reranker, StartEngine
 from posir_build.dataset_files import (
     list_answering_models,
@@ -62,34 +62,36 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def load_stage(
-    folder: Path, stage: str, fingerprint: str, before: StageResult
+    folder: Path, stage: str, fingerprint: str, previous: StageResult
 ) -> StageResult | None:
     """Load the saved result of a stage, or None if it is missing or its inputs have changed.
 
-    `before` is the result of the previous stage, with the document texts.
+    `previous` is the result of the previous stage, with the document texts.
     """
     file = folder / f"{stage}.json"
     if not file.is_file():
         return None
     try:
-        stored = ADAPTER.validate_json(file.read_bytes())
+        stage_file = ADAPTER.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         raise PosirError(
             f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
             "again; answered calls are kept."
         ) from error
-    if stored.fingerprint != fingerprint:
+    if stage_file.fingerprint != fingerprint:
         return None
-    documents = by_id([*before.documents, *stored.result.documents])
-    return replace(stored.result, documents=tuple(documents[name] for name in stored.document_ids))
+    documents = by_id([*previous.documents, *stage_file.result.documents])
+    return replace(
+        stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
+    )
 
 
 def save_stage(
-    folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult
+    folder: Path, stage: str, fingerprint: str, result: StageResult, previous: StageResult
 ) -> None:
     """Save the result of a stage."""
     ids = tuple(document.id for document in result.documents)
-    saved = replace(result, documents=()) if before.documents else result
+    saved = replace(result, documents=()) if previous.documents else result
     content = ADAPTER.dump_json(StageFile(fingerprint, ids, saved), indent=1)
     with atomic_write(folder / f"{stage}.json") as part:
         part.write_bytes(content)
@@ -185,7 +187,7 @@ def _list_inputs(stage: str, settings: BuildSettings) -> object:
     return inputs
 
 
-def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
+def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
     settings = tools.settings
     language = settings.language
     seed = settings.seed
@@ -194,36 +196,36 @@ def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
             items = open_source(settings).read_texts()
             return sample_corpus(items, settings.sample, language, seed, tools.count_tokens)
         case "ask" if settings.ask.method == "given":
-            return ask.take_questions(before.documents, settings)
+            return ask.take_questions(previous.documents, settings)
         case "ask":
             embedder = settings.ask.persona_embedder
             recall = tools.recall(embedder) if embedder else None
-            return ask.ask_questions(before.documents, settings, tools.models(stage)[0], recall)
+            return ask.ask_questions(previous.documents, settings, tools.models(stage)[0], recall)
         case "locate":
             model = tools.models(stage)[0]
-            return locate.locate_evidence(before, settings.locate, model, language)
+            return locate.locate_evidence(previous, settings.locate, model, language)
         case "verify":
             rerankers = tools.rerankers(settings.verify.rerankers)
             model = tools.models(stage)[0]
             verifier = verify.Verifier(
-                before.documents, settings.verify, language, model, rerankers, seed
+                previous.documents, settings.verify, language, model, rerankers, seed
             )
-            return verifier.verify(before.questions)
+            return verifier.verify(previous.questions)
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
                 note = "false negatives were not searched for: false_negatives.embedder is not set"
-                return StageResult(before.documents, before.questions, (), (note,))
+                return StageResult(previous.documents, previous.questions, (), (note,))
             return false_negatives.remove_false_negatives(
-                before,
+                previous,
                 search,
                 tools.recall(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
                 tools.models(stage),
             )
         case _:
-            needed = find_needed_questions(settings.balance, before.questions)
-            return balance_questions(before, settings.balance, seed, needed)
+            min_questions = find_min_questions(settings.balance, previous.questions)
+            return balance_questions(previous, settings.balance, seed, min_questions)
 
 
 @contextmanager
@@ -251,23 +253,23 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
     """
     folder = tools.settings.work_folder
     results = {}
-    before = StageResult((), ())
+    previous = StageResult((), ())
     fingerprint = ""
     for number, stage in enumerate(STAGE_NAMES, 1):
         fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
-        result = load_stage(folder, stage, fingerprint, before)
+        result = load_stage(folder, stage, fingerprint, previous)
         if result is None:
             if last is None:
                 break
             with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
-                result = _run_stage(stage, tools, before)
+                result = _run_stage(stage, tools, previous)
             if tools.log.faults:
                 result = replace(result, notes=(*result.notes, tools.log.describe_read()))
             tools.log.read.clear()
             tools.log.faults.clear()
-            save_stage(folder, stage, fingerprint, result, before)
+            save_stage(folder, stage, fingerprint, result, previous)
         results[stage] = result
-        before = result
+        previous = result
         if not (result.documents if stage == "sample" else result.questions):
             reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
             raise PosirError(
@@ -299,14 +301,14 @@ def write_results(
         folder = _write_part(settings, settings.language, output, part, result, rows)
         sizes[folder] = len(questions)
         for language in settings.translate.languages:
-            translated = translate_result(tools, result, language, part)
+            translation = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
-            language_rows = build_translation_rows(result, translated, name)
+            language_rows = build_translation_rows(result, translation, name)
             translation_rows += language_rows
             title = f"{part}, translated"
             all_rows = [*rows, *language_rows]
-            folder = _write_part(settings, language, output, title, translated, all_rows)
-            sizes[folder] = len(translated.questions)
+            folder = _write_part(settings, language, output, title, translation, all_rows)
+            sizes[folder] = len(translation.questions)
         write_card(output)
     return sizes, translation_rows
 
@@ -314,18 +316,18 @@ def write_results(
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
     """Translate a part of the dataset, or load its saved translation from the work folder."""
     settings = tools.settings
-    excluded = {"languages", "llm", "judge"}
+    exclusions = {"languages", "llm", "judge"}
     identity = [
-        settings.translate.model_dump(mode="json", exclude=excluded),
+        settings.translate.model_dump(mode="json", exclude=exclusions),
         _identify_models(settings, "translate"),
         _identify_models(settings, "refusals"),
         *(prompt.id for prompt in translate.PROMPTS),
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
     name = f"translate-{language}-{part}"
-    before = StageResult((), ())
-    translated = load_stage(settings.work_folder, name, fingerprint, before)
-    if translated is None:
+    previous = StageResult((), ())
+    translation = load_stage(settings.work_folder, name, fingerprint, previous)
+    if translation is None:
         translator = translate.Translator(
             settings.translate,
             tools.models("translate")[0],
@@ -334,9 +336,9 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
             tools.count_tokens,
             next(iter(tools.models("refusals")), None),
         )
-        translated = translator.translate(result)
-        save_stage(settings.work_folder, name, fingerprint, translated, before)
-    return translated
+        translation = translator.translate(result)
+        save_stage(settings.work_folder, name, fingerprint, translation, previous)
+    return translation
 
 
 def _list_content(result: StageResult) -> list[list[str]]:
@@ -372,11 +374,11 @@ def _write_part(
 def settings_record(settings: BuildSettings) -> dict[str, Any]:
     """Convert the settings that affect the dataset to JSON values."""
     models = {"llm": TRANSPORT_SETTINGS, "judge": TRANSPORT_SETTINGS}
-    excluded: Any = {
+    exclusions: Any = {
         "llm": TRANSPORT_SETTINGS,
         "work": True,
         "output": True,
         "false_negatives": {"panel": {"__all__": TRANSPORT_SETTINGS}},
         **dict.fromkeys(("ask", "locate", "verify", "translate"), models),
     }
-    return settings.model_dump(mode="json", exclude=excluded)
+    return settings.model_dump(mode="json", exclude=exclusions)

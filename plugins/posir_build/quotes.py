@@ -115,8 +115,8 @@ def fold(text: str) -> tuple[str, Sequence[Span]]:
     # Keep combining marks, and Hangul vowels and finals, with the preceding character.
     starts = [row for row, mark in enumerate(text) if row == 0 or not _is_mark(mark)]
     for start, end in pairwise([*starts, len(text)]):
-        composed = unicodedata.normalize("NFKC", text[start:end].translate(VARIANTS))
-        for character in composed.translate(VARIANTS).casefold():
+        normalized = unicodedata.normalize("NFKC", text[start:end].translate(VARIANTS))
+        for character in normalized.translate(VARIANTS).casefold():
             if unicodedata.category(character) == "Cf":
                 continue
             if character.isspace() and folded and folded[-1] == " ":

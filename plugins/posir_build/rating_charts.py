@@ -36,8 +36,8 @@ def build_rating_figures(
     """Plot overall ratings by system and language, ratings by scale per system, and pairs of
     ratings per system.
     """
-    rated = max(sum(score.counts.values()) for score in scores)
-    source = f"Source: up to {rated:,} ratings of a system; scales of arXiv 2601.08363v1."
+    number = max(sum(score.counts.values()) for score in scores)
+    source = f"Source: up to {number:,} ratings of a system; scales of arXiv 2601.08363v1."
 
     def frame(kind: str, system: str | None, chart: Panels, title: str, explanation: str) -> Figure:
         subject = system or "all systems"

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from posir_tasks.text.spans import Span
 
@@ -17,6 +17,17 @@ from posir_tasks.text.spans import Span
 LOG_FILE = "calls.sqlite"
 #: Values of a prompt's placeholders.
 PromptValues = dict[str, str]
+
+
+class Identified(Protocol):
+    """An item with an id."""
+
+    @property
+    def id(self) -> str:
+        """Id of the item."""
+
+
+ItemT = TypeVar("ItemT", bound=Identified)
 
 
 class Check(StrEnum):
@@ -198,6 +209,11 @@ def question_id(document: str, text: str) -> str:
 def by_id(documents: Iterable[Document]) -> dict[str, Document]:
     """Index documents by id."""
     return {document.id: document for document in documents}
+
+
+def shuffle(items: Iterable[ItemT], seed: int, *names: str) -> list[ItemT]:
+    """Order items randomly; the order of two items does not depend on other items."""
+    return sorted(items, key=lambda item: seeded_order(seed, *names, item.id))
 
 
 def seeded_order(seed: int, *names: str) -> bytes:

@@ -14,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from posir_build.records import Discarded, DiscardReason, Document, StageResult, seeded_order
+from posir_build.records import Discarded, DiscardReason, Document, StageResult, shuffle
 from posir_build.settings import BuildSettings, SampleSettings
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
@@ -130,7 +130,7 @@ def sample_corpus(
     with track("Filter documents", sum(map(min, quotas, map(len, groups)))) as advance:
         for bucket, quota, group in zip(buckets, quotas, groups, strict=True):
             missing = quota
-            for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
+            for document in shuffle(group, seed):
                 if not missing:
                     break
                 other_language = None

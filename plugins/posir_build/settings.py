@@ -203,8 +203,10 @@ class RerankerSettings(Section):
     model: Name
     """Name, folder or endpoint."""
     revision: str | None = None
-    # Probabilities are in [0, 1]; the logistic function maps logits to probabilities.
     scale: Literal["probability", "logit"] = "probability"
+    """Scale of the scores: probabilities in [0, 1], or logits, which the logistic function maps to
+    probabilities.
+    """
 
     @property
     def reference(self) -> ModelReference:
@@ -221,19 +223,21 @@ class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
     rerankers: tuple[RerankerSettings, ...] = ()
-    # segments (PosQ): every reranker ranks the evidence's segment first among the document's
-    # thirds. margin (Built-in or Learned): the same, by a margin. span (PosIR): every reranker
-    # scores the document above the document without the span.
     rerank_rule: Literal["segments", "margin", "span"] = "span"
+    """segments (PosQ): every reranker ranks the evidence's segment first among the document's
+    thirds; margin (Built-in or Learned): the same, by a margin; span (PosIR): every reranker scores
+    the document above the document without the span.
+    """
     margin: NonNegative = 0.3
     """Minimum score difference, for `margin`."""
     balance: bool = False
     """If true, every third keeps as many questions as the smallest third, after the rerankers and
     before the judge (PosQ).
     """
-    # segments (PosQ) grades the three segments, span (PosIR) the document with and without the
-    # span.
     relevance: Literal["segments", "span", "none"] = "span"
+    """Texts to grade. segments (PosQ): the three segments; span (PosIR): the document with and
+    without the span.
+    """
     level: Grade = 3
     """Minimum relevance grade of the text with the evidence."""
     gap: Grade = 1
@@ -267,8 +271,10 @@ class FalseNegativeSettings(Section):
     revision: str | None = None
     recall: Count = 1000
     rerankers: tuple[RerankerSettings, ...] = ()
-    # PosQ removes the question; PosIR removes the document and all of its questions.
     rule: Literal["question", "document"] = "question"
+    """Items to remove for a false negative. question (PosQ): the question; document (PosIR): the
+    document with all of its questions.
+    """
     threshold: Share = 0.2
     """Minimum reranker score of a suspected document, for `question`. PosQ uses 0.5; a lower
     threshold leaves more decisions to the judges, and embedding similarities are lower than

@@ -127,10 +127,10 @@ def _find_published(stage: str, rule: str) -> tuple[float | None, str]:
     return PUBLISHED_RATES.get((stage, rule), (None, ""))
 
 
-def _count_checks(verified: StageResult) -> Iterator[StageRow]:
+def _count_checks(result: StageResult) -> Iterator[StageRow]:
     """Yield a row for each check with verdicts."""
     for check in (Check.RERANKERS, Check.RELEVANCE, Check.LEAVE_SPAN_OUT):
-        verdicts = [verdict for _, verdict in list_verdicts(verified, check)]
+        verdicts = [verdict for _, verdict in list_verdicts(result, check)]
         if verdicts:
             passed = sum(verdict.passed for verdict in verdicts)
             name = f"verify: {check}"
@@ -148,11 +148,11 @@ def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, Que
     ]
 
 
-def _count_labels(located: StageResult) -> Iterator[StageRow]:
+def _count_labels(result: StageResult) -> Iterator[StageRow]:
     """Yield the row that counts how often the labeled span is the only evidence, if the data has
     labels.
     """
-    verdicts = list_verdicts(located, Check.LABELED_SPAN)
+    verdicts = list_verdicts(result, Check.LABELED_SPAN)
     if not verdicts:
         return
     passed = np.array([verdict.passed for _, verdict in verdicts], np.float64)
@@ -175,7 +175,7 @@ def _count_labels(located: StageResult) -> Iterator[StageRow]:
     )
 
 
-def describe_lost_documents(verified: StageResult) -> list[str]:
+def describe_lost_documents(result: StageResult) -> list[str]:
     """Describe documents whose questions were all discarded for the same reason: such a document
     may contain instructions to the judge.
 
@@ -183,42 +183,42 @@ def describe_lost_documents(verified: StageResult) -> list[str]:
     follow instructions.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)
-    for question in verified.questions:
+    for question in result.questions:
         groups[question.document].append("")
-    for item in verified.discarded:
+    for item in result.discarded:
         if item.question and item.reason not in RERANK_REASONS.values():
             groups[item.question.document].append(item.reason)
     counts = Counter(reason for reasons in groups.values() for reason in reasons)
     total = counts.total()
     del counts[""]
-    sources = {document.id: document.source for document in verified.documents}
-    expected = 0.0
+    sources = {document.id: document.source for document in result.documents}
+    by_chance = 0.0
     suspects = []
     for name, reasons in groups.items():
         number = len(reasons)
         if number == 1:
             continue
-        expected += sum((count / total) ** number for count in counts.values())
+        by_chance += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
             suspects.append(f"{name} ({sources[name]}): {reasons[0]}, {number} of {number}")
     if not suspects:
         return []
     return [
         f"verify: {pluralize(len(suspects), 'document')} lost all questions for the same reason "
-        f"({expected:.1f} expected by chance). Read them: such a text may contain instructions to "
+        f"({by_chance:.1f} expected by chance). Read them: such a text may contain instructions to "
         f"the judge. {'; '.join(suspects[:MAX_NAMED])}"
     ]
 
 
 def build_translation_rows(
-    before: StageResult, translated: StageResult, name: str
+    original: StageResult, translation: StageResult, name: str
 ) -> list[StageRow]:
     """Build the rows of the documents and questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
-        counts = (len(getattr(before, unit)), len(getattr(translated, unit)))
+        counts = (len(getattr(original, unit)), len(getattr(translation, unit)))
         reasons = count_reasons(
-            item for item in translated.discarded if bool(item.question) == (unit == "questions")
+            item for item in translation.discarded if bool(item.question) == (unit == "questions")
         )
         published = _find_published("translate", unit)
         rows.append(StageRow(f"translate: {name}, {unit}", unit, *counts, reasons, *published))

@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +28,7 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
+    by_id,
 )
 from posir_build.settings import TranslateSettings
 from posir_tasks.base.batches import split_batches
@@ -159,9 +161,9 @@ class Translator:
         """Translate corpus and questions; discard documents with their questions, or single
         questions, that fail a filter. Ids do not change.
         """
-        translated, discarded = self._translate_documents(result.documents)
-        questions, discarded_questions = self._translate_questions(result.questions, translated)
-        documents = tuple(row.document for row in translated.values())
+        translations, discarded = self._translate_documents(result.documents)
+        questions, discarded_questions = self._translate_questions(result.questions, translations)
+        documents = tuple(row.document for row in translations.values())
         return StageResult(documents, tuple(questions), (*discarded, *discarded_questions))
 
     @property
@@ -172,6 +174,30 @@ class Translator:
         self, documents: Sequence[Document]
     ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
         sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
+        texts, faults = self._translate_sentences(documents, sentences)
+        translations = {
+            row.id: join_sentences(row, sentences[row.id], texts[row.id])
+            for row in documents
+            if row.id not in faults
+        }
+        originals = by_id(documents)
+        pairs = {
+            name: (originals[name].text, row.document.text) for name, row in translations.items()
+        }
+        faults |= self._find_faults(pairs)
+        usable = {name: row for name, row in translations.items() if name not in faults}
+        lengths = [self.count_tokens(row.document.text) for row in usable.values()]
+        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
+        for name in compress(list(usable), outliers):
+            faults[name] = DiscardReason.LENGTH_OUTLIER
+            del usable[name]
+        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
+        return usable, discarded
+
+    def _translate_sentences(
+        self, documents: Sequence[Document], sentences: Mapping[str, Sequence[Span]]
+    ) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """Translate sentences in blocks; return the translations and the faults by document id."""
         blocks = [
             SentenceBlock(document, spans)
             for document in documents
@@ -179,8 +205,8 @@ class Translator:
         ]
 
         def build(block: SentenceBlock) -> PromptValues:
-            numbered = number_sentences(block.document.text, block.sentences)
-            return {"sentences": numbered, **self._languages}
+            numbered_text = number_sentences(block.document.text, block.sentences)
+            return {"sentences": numbered_text, **self._languages}
 
         def check(block: SentenceBlock, answer: TranslatedSentences) -> None:
             rows = answer.by_number()
@@ -207,24 +233,7 @@ class Translator:
             texts[name] += [" ".join(text.split()) for _, text in following]
             if not all(texts[name]):
                 faults.setdefault(name, DiscardReason.BLANK_SENTENCE)
-        originals = {row.id: row for row in documents if row.id not in faults}
-        translated = {
-            name: join_sentences(row, sentences[name], texts[name])
-            for name, row in originals.items()
-        }
-        pairs = {
-            name: (row.text, translated[name].document.text) for name, row in originals.items()
-        }
-        faults |= self._find_faults(pairs)
-        sound = [name for name in translated if name not in faults]
-        lengths = [self.count_tokens(pairs[name][1]) for name in sound]
-        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
-        for name, is_outlier in zip(sound, outliers, strict=True):
-            if is_outlier:
-                faults[name] = DiscardReason.LENGTH_OUTLIER
-        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
-        usable = {name: row for name, row in translated.items() if name not in faults}
-        return usable, discarded
+        return texts, faults
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
         """Return the first fault of a translation by the rules, or None."""
@@ -278,7 +287,7 @@ class Translator:
 
         title = f"Translate questions into {self.target}"
         replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
-        translated = {}
+        translations = {}
         pairs = {}
         for question, reply in zip(eligible, replies, strict=True):
             if reply.answer is None:
@@ -291,9 +300,11 @@ class Translator:
             verdict = QuestionVerdict(
                 Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
             )
-            translated[question.id] = replace(question, text=text, span=span).with_verdict(verdict)
+            translations[question.id] = replace(question, text=text, span=span).with_verdict(
+                verdict
+            )
         faults |= self._find_faults(pairs)
-        usable = [row for name, row in translated.items() if name not in faults]
+        usable = [row for name, row in translations.items() if name not in faults]
         return usable, [row.discard(faults[row.id]) for row in questions if row.id in faults]
 
 

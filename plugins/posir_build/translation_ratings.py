@@ -25,7 +25,7 @@ import polars as pl
 from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
-from posir_build.records import PromptValues, seeded_order
+from posir_build.records import PromptValues, seeded_order, shuffle
 from posir_build.settings import Name
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
@@ -147,19 +147,19 @@ def sample_translations(
     """
     source = _read_subsets(settings.source)
     systems = {name: _read_subsets(data) for name, data in settings.translations.items()}
-    shared = [
+    shared_subsets = [
         (domain, language)
         for domain, language in set.intersection(*map(set, systems.values()))
         if (domain, settings.language) in source and language != settings.language
     ]
-    domains = settings.domains or sorted({domain for domain, _ in shared})
-    languages = settings.languages or sorted({language for _, language in shared})
+    domains = settings.domains or sorted({domain for domain, _ in shared_subsets})
+    languages = settings.languages or sorted({language for _, language in shared_subsets})
     missing = [
         f"{domain} in {language}"
         for domain, language in product(domains, languages)
-        if (domain, language) not in shared
+        if (domain, language) not in shared_subsets
     ]
-    if missing or not shared:
+    if missing or not shared_subsets:
         raise DataError(
             f"translations: {', '.join(systems)}: not all of them have "
             f"{', '.join(missing) or 'a domain and a language'} in common with the originals in "
@@ -174,8 +174,8 @@ def sample_translations(
             for system, subsets in systems.items()
             for language in languages
         }
-        common = originals.keys() & set.intersection(*map(set, texts.values()))
-        candidates = {name: originals[name] for name in common}
+        common_ids = originals.keys() & set.intersection(*map(set, texts.values()))
+        candidates = {name: originals[name] for name in common_ids}
         sample, sample_notes = _sample_documents(domain, candidates, settings, count_tokens)
         notes += sample_notes
         translations += [
@@ -249,15 +249,15 @@ def ask_judge(
         }
 
     replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
-    rated = [
+    rated_rows = [
         (translation, reply.answer.model_dump(include=set(SCALES)))
         for translation, reply in zip(translations, replies, strict=True)
         if reply.answer
     ]
     faults = Counter(reply.fault for reply in replies if reply.fault)
-    if not rated:
+    if not rated_rows:
         raise PosirError(f"{model.name}: rated no translation: {'; '.join(faults)}.")
-    return rated, dict(faults.most_common())
+    return rated_rows, dict(faults.most_common())
 
 
 def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
@@ -265,7 +265,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     system.
     """
     sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
-    for row in sorted(translations, key=lambda row: seeded_order(seed, PURPOSE, row.id)):
+    for row in shuffle(translations, seed, PURPOSE):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
     for file in sheets:
@@ -284,13 +284,13 @@ def read_rating_sheet(
     values = {str(rating): rating for rating in RATINGS}
     command = "posir study rate-translations --sheets"
     rows = read_sheet(file, SCALES, values, "is not a whole number from 1 to 5", command)
-    rated = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
-    if not rated:
+    rated_rows = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
+    if not rated_rows:
         raise DataError(
             f"{file}: contains no rating of these translations. Fill in {', '.join(SCALES)}, and "
             "use the settings that the sheet was written with."
         )
-    return rated, sum(name not in by_id for name, _ in rows)
+    return rated_rows, sum(name not in by_id for name, _ in rows)
 
 
 @dataclass(frozen=True)
@@ -331,10 +331,10 @@ class ScaleAgreement:
     """Mean of the judge's rating minus the person's, from -4 to 4."""
 
 
-def _tabulate(rated: Sequence[RatedTranslation]) -> pl.DataFrame:
+def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
     """Build a table with a row per rating, and per mean of a completely rated translation."""
     rows = []
-    for translation, ratings in rated:
+    for translation, ratings in rated_rows:
         scales = dict[str, float](ratings)
         if len(ratings) == len(SCALES):
             scales[OVERALL] = fmean(ratings.values())
@@ -353,8 +353,8 @@ def _group(rows: pl.DataFrame, scales: Sequence[str]) -> dict[tuple[str, str, st
     the language of each row.
     """
     single = rows.with_columns(target="language")
-    pooled = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
-    groups = pooled.partition_by("system", "language", "scale", as_dict=True)
+    all_rows = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
+    groups = all_rows.partition_by("system", "language", "scale", as_dict=True)
     order = sorted(groups, key=lambda key: (key[0], key[1] == ALL, key[1], scales.index(key[2])))
     return {(key[0], key[1], key[2]): groups[key] for key in order}
 
@@ -382,12 +382,14 @@ def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> E
     return Estimate(rescale(estimate.value), (lower, upper))
 
 
-def score_ratings(rater: str, rated: Sequence[RatedTranslation]) -> list[ScaleScore]:
+def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[ScaleScore]:
     """Score ratings by system, language and scale, and over all languages."""
-    if not rated:
+    if not rated_rows:
         return []
     scores = []
-    for (system, language, scale), rows in _group(_tabulate(rated), (*SCALES, OVERALL)).items():
+    for (system, language, scale), rows in _group(
+        _tabulate(rated_rows), (*SCALES, OVERALL)
+    ).items():
         ratings = rows["rating"] if scale == OVERALL else rows["rating"].cast(pl.Int64)
         counts = dict(sorted(Counter(ratings).items()))
         mean = _estimate(rows, pl.col("rating"), RATINGS[0], RATINGS[-1])
@@ -435,12 +437,12 @@ def build_rating_tables(
         groups[score.rater, score.system, score.language][score.scale] = score
     means = []
     for keys, by_scale in groups.items():
-        rated = max(sum(score.counts.values()) for score in by_scale.values())
+        number = max(sum(score.counts.values()) for score in by_scale.values())
         cells = []
         for scale in (*SCALES, OVERALL):
             mean = by_scale[scale].mean if scale in by_scale else None
             cells.append(format_estimate(mean, format_rating))
-        means.append((*keys, format_count(rated), *cells))
+        means.append((*keys, format_count(number), *cells))
     note = (
         "Ratings range from 1, poor, to 5, excellent; 95% intervals are for new documents. All "
         "languages have the same weight."

@@ -29,7 +29,7 @@ from posir_build.records import (
     QuestionVerdict,
     StageResult,
     by_id,
-    seeded_order,
+    shuffle,
 )
 from posir_build.settings import VerifySettings
 from posir_tasks.base.batches import split_batches
@@ -99,11 +99,11 @@ class Verifier:
         for check in checks:
             passed = []
             for question, (verdict, reason) in zip(questions, check(questions), strict=True):
-                checked = question.with_verdict(verdict)
+                checked_question = question.with_verdict(verdict)
                 if reason:
-                    discarded.append(checked.discard(reason))
+                    discarded.append(checked_question.discard(reason))
                 else:
-                    passed.append(checked)
+                    passed.append(checked_question)
             questions = passed
         result = StageResult(tuple(self.documents), tuple(questions), tuple(discarded))
         return self._audit(result) if self.settings.audit else result
@@ -153,15 +153,14 @@ class Verifier:
         """Sample the same number of questions from each third, the size of the smallest nonempty
         third (PosQ, appendix A.2).
         """
-        by_third: defaultdict[int, list[str]] = defaultdict(list)
+        by_third: defaultdict[int, list[Question]] = defaultdict(list)
         for question in questions:
             third = find_third(question.evidence, len(self._texts[question.document]))
-            by_third[third].append(question.id)
+            by_third[third].append(question)
         smallest = min(map(len, by_third.values()), default=0)
         sample: set[str] = set()
-        for names in by_third.values():
-            names.sort(key=lambda name: seeded_order(self.seed, "balance", name))
-            sample.update(names[:smallest])
+        for group in by_third.values():
+            sample.update(row.id for row in shuffle(group, self.seed, "balance")[:smallest])
         for question in questions:
             passed = question.id in sample
             verdict = QuestionVerdict(Check.BALANCED, passed, "posir", {"per_third": smallest})
@@ -209,19 +208,18 @@ class Verifier:
                 groups[number].append(question)
         sample: list[Question] = []
         for group in groups.values():
-            group.sort(key=lambda row: seeded_order(self.seed, Check.AUDIT, row.id))
-            sample += group[: self.settings.audit_sample]
-        audited = {}
+            sample += shuffle(group, self.seed, Check.AUDIT)[: self.settings.audit_sample]
+        audited_questions = {}
         replies = self._ask(ANSWERABLE, sample, "segments", "Audit")
         for question, views in zip(sample, replies, strict=True):
             answers = [reply.answer and reply.answer.answer == "yes" for reply in views]
             verdict, _ = _judge(Check.AUDIT, views[0], {"answerable": answers})
-            audited[question.id] = question.with_verdict(verdict)
+            audited_questions[question.id] = question.with_verdict(verdict)
         discarded = [
-            replace(item, question=audited.get(item.item, item.question))
+            replace(item, question=audited_questions.get(item.item, item.question))
             for item in result.discarded
         ]
-        questions = [audited.get(question.id, question) for question in result.questions]
+        questions = [audited_questions.get(question.id, question) for question in result.questions]
         return replace(result, questions=tuple(questions), discarded=tuple(discarded))
 
     def _ask(
@@ -309,13 +307,13 @@ def summarize_audit(answers: Sequence[Sequence[bool]]) -> dict[str, float]:
     }
 
 
-def count_pools(verified: StageResult, margins: Sequence[float]) -> list[MarginPool]:
+def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPool]:
     """Count the questions with a margin, in total and at each threshold; an empty list without
     margins.
     """
-    documents = by_id(verified.documents)
+    documents = by_id(result.documents)
     rows = []
-    for question in verified.checked_questions():
+    for question in result.checked_questions():
         margin = find_margin(question)
         if margin is not None:
             length = len(documents[question.document].text)
@@ -328,13 +326,13 @@ def count_pools(verified: StageResult, margins: Sequence[float]) -> list[MarginP
     return pools
 
 
-def audit_ranges(verified: StageResult, margins: Sequence[float]) -> list[MarginRange]:
+def audit_ranges(result: StageResult, margins: Sequence[float]) -> list[MarginRange]:
     """Summarize the audit: of the kept questions, then of all questions per range of margins. The
     list is empty without an audit.
     """
-    answers = _list_answers(verified.questions)
+    answers = _list_answers(result.questions)
     ranges = [MarginRange(None, None, len(answers), summarize_audit(answers))]
-    checked = verified.checked_questions()
+    checked = result.checked_questions()
     for number, (low, high) in enumerate(pairwise((None, *margins, None))):
         group = [question for question in checked if find_range(question, margins) == number]
         answers = _list_answers(group)

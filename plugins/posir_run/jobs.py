@@ -233,7 +233,7 @@ def evaluate_subset(
 
     task = mteb.get_task(job.task)
     timer = TimingStack()
-    started = time.monotonic()
+    start = time.monotonic()
     scores: dict[str, Any] = {
         split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer)
         for split in task.eval_splits
@@ -241,7 +241,7 @@ def evaluate_subset(
     return TaskResult.from_task_results(
         task,
         scores,
-        evaluation_time=time.monotonic() - started,
+        evaluation_time=time.monotonic() - start,
         date=datetime.datetime.now(tz=datetime.UTC),
         evaluation_phases=timer.phases,
     )
@@ -319,10 +319,10 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
                         continue
                 all_names.append(member.metadata.name)
         tasks = [mteb.get_task(name) for name in dict.fromkeys(all_names)]
-    unsupported = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
-    if unsupported:
+    other_names = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
+    if other_names:
         raise PosirError(
-            f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb "
+            f"no evidence positions in {', '.join(other_names)}. Evaluate such tasks with `mteb "
             "run`."
         )
     return [task for task in tasks if isinstance(task, PositionTask)]

@@ -111,18 +111,18 @@ def find_free() -> int | None:
     """Return the free memory of the machine or its container, whichever is smaller, in bytes; None
     if unknown.
     """
-    free = []
+    sizes = []
     for limit_file, used_file in CONTAINER_FILES:
         limit = _read_number(Path(limit_file))
-        used = _read_number(Path(used_file))
-        if limit is not None and used is not None:
-            free.append(max(0, limit - used))
+        usage = _read_number(Path(used_file))
+        if limit is not None and usage is not None:
+            sizes.append(max(0, limit - usage))
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         lines = []
-    free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return min(free, default=None)
+    sizes += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return min(sizes, default=None)
 
 
 def _read_number(file: Path) -> int | None:

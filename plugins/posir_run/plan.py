@@ -103,8 +103,8 @@ def synthetic_texts(tokens: int) -> list[str]:
     source = "\n\n".join(document.text for document in read_documents())
     length = tokens * BYTES_PER_TOKEN
     starts = range(0, len(source), -(-len(source) // SAMPLE_SIZE))
-    repeated = source * (length // len(source) + 2)
-    return [repeated[start : start + length] for start in starts]
+    long_text = source * (length // len(source) + 2)
+    return [long_text[start : start + length] for start in starts]
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ def _measure_model(
         # Assume single precision.
         size = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
         return ModelSpeed(str(meta.name), None, problem, size)
-    stored = calibration.format
-    size = stored.dimensions * stored.stored_dtype.itemsize
+    embedding_format = calibration.format
+    size = embedding_format.dimensions * embedding_format.stored_dtype.itemsize
     return ModelSpeed(str(meta.name), calibration, "", size)
 
 
@@ -272,8 +272,8 @@ def calibrate(
     def encode(prompt_type: PromptType, texts: Sequence[str]) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    stored = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
-    if stored is None:
+    embedding_format = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
+    if embedding_format is None:
         raise PosirError("not a dense encoder")
     encode_documents = partial(encode, PromptType.document)
     return SpeedCalibration(
@@ -282,7 +282,7 @@ def calibrate(
             for texts in documents
         ),
         queries=measure_speed(partial(encode, PromptType.query), queries, lambda _: 1),
-        format=stored,
+        format=embedding_format,
     )
 
 
@@ -295,12 +295,12 @@ def measure_speed(
     of a text: its tokens, or 1.
     """
     rng = random.Random(SEED)
-    started = time.monotonic()
+    start = time.monotonic()
     count = 1
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
         count = min(2 * count, len(texts))
     rounds: list[float] = []
-    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
+    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < start + MAX_SECONDS):
         sample = rng.sample(texts, count)
         rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
     return Duration.from_rounds(rounds)
@@ -308,9 +308,9 @@ def measure_speed(
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
     """Return the seconds that encoding texts takes."""
-    started = time.perf_counter()
+    start = time.perf_counter()
     encode(texts)
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:

@@ -117,10 +117,10 @@ class Evaluator:
 
     def check_versions(self, expected: Mapping[str, str]) -> None:
         """Raise PosirError if the installed versions differ from the expected ones."""
-        installed = installed_versions()
-        if installed != expected:
+        versions = installed_versions()
+        if versions != expected:
             raise PosirError(
-                f"{platform.node()} has {_list_versions(installed)}, but the machine that runs the "
+                f"{platform.node()} has {_list_versions(versions)}, but the machine that runs the "
                 f"command has {_list_versions(expected)}. Install the same versions on both."
             )
 
@@ -342,8 +342,8 @@ class _RayWorker:
         """Completes when the actor has started and passed the version check."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        evaluated: Future[JobOutcome] = self._actor.evaluate.remote(job).future()
-        return evaluated
+        outcome: Future[JobOutcome] = self._actor.evaluate.remote(job).future()
+        return outcome
 
     def stop(self) -> None:
         import ray

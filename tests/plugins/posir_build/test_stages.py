@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from posir_build.ask import ask_questions, load_personas, offer_personas, take_questions
-from posir_build.balance import CELLS, balance_questions, find_needed_questions
+from posir_build.balance import CELLS, balance_questions, find_min_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
@@ -809,11 +809,10 @@ def test_cells_are_limited_and_short_ones_named():
     assert result.notes[0].startswith("16 questions are too few: a position effect of 10 points ")
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
     few, many_needed = (
-        find_needed_questions(BalanceSettings(position_effect=effect), many(4))
-        for effect in (30, 5)
+        find_min_questions(BalanceSettings(position_effect=effect), many(4)) for effect in (30, 5)
     )
     assert 10 < few < many_needed
-    assert find_needed_questions(BalanceSettings(position_effect=None), many(4)) is None
+    assert find_min_questions(BalanceSettings(position_effect=None), many(4)) is None
 
 
 def test_every_cell_has_as_many_questions_as_the_smallest():
