@@ -17,14 +17,14 @@ from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular line of a TREC run.
 TYPES = {
-    "query": pl.String,
-    "Q0": pl.String,
-    "document": pl.String,
+    "query": pl.Categorical,
+    "Q0": pl.Categorical,
+    "document": pl.Categorical,
     "rank": pl.Int64,
     "score": pl.Float64,
-    "tag": pl.String,
+    "tag": pl.Categorical,
 }
-TEXTS = [name for name, kind in TYPES.items() if kind is pl.String]
+TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
 #: An id that every reader of runs takes for the same.
 ID = r"^[^\s\x00-\x20]+$"
 
@@ -83,11 +83,14 @@ class RunColumns:
         a whole rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
-        lines = parse_columns(content.strip().replace(b"\r\n", b"\n"), TYPES, separator)
+        # Stripping copies the content.
+        if content[:1].isspace() or content[-2:].isspace():
+            content = content.strip().replace(b"\r\n", b"\n")
+        lines = parse_columns(content, TYPES, separator)
         if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
             return None
         for name in TEXTS:
-            ids = lines[name].unique(maintain_order=True)
+            ids = lines[name].unique(maintain_order=True).cast(pl.String)
             if not ids.str.contains(ID).all():
                 return None
             if name in ("query", "document"):
