@@ -1,4 +1,4 @@
-"""Hits of a regular run in columns, so that a run of millions of lines needs no object for each."""
+"""Hits of a run in columns: millions of lines without an object per line."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ TYPES = {
     "tag": pl.Categorical,
 }
 TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
-#: An id that every reader of runs takes for the same.
+#: An id that all readers of runs read alike.
 ID = r"^[^\s\x00-\x20]+$"
 
 
 @dataclass(frozen=True, eq=False)
 class RankedHits(Sequence[Hit]):
-    """The hits of a query, best first, each with id, score and rank; they are built on access."""
+    """The hits of a query, best first, in columns. `Hit` objects are built on access."""
 
     names: NDArray[np.object_]
     """Ids of all documents of the run."""
     documents: Integers
-    """Places in `names`, shape (hits,)."""
+    """Indices into `names`, shape (hits,)."""
     scores: Floats
+    """Shape (hits,)."""
     ranks: Integers
+    """Shape (hits,)."""
     is_strict: bool
-    """Whether each score is below the one before it, also in single precision."""
+    """True if scores strictly decrease in single precision."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -50,17 +52,17 @@ class RankedHits(Sequence[Hit]):
         return map(Hit, ids, self.scores.tolist(), self.ranks.tolist())
 
     @overload
-    def __getitem__(self, place: int) -> Hit: ...
+    def __getitem__(self, index: int) -> Hit: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Hit]: ...
+    def __getitem__(self, index: slice) -> list[Hit]: ...
 
-    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
-        return [*self][place]
+    def __getitem__(self, index: int | slice) -> Hit | list[Hit]:
+        return [*self][index]
 
     def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
-        """Rank the first documents; None if one is not in the corpus or repeated, or scores are
-        tied.
+        """Return the scores of the first `depth` documents, or None if there are ties, repeated
+        documents or unknown documents.
         """
         if not self.is_strict:
             return None
@@ -73,14 +75,14 @@ class RankedHits(Sequence[Hit]):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The lines of a run in columns `query`, `document`, `rank` and `score`, as in the file."""
+    """The lines of a run, in columns `query`, `document`, `rank` and `score`."""
 
     lines: pl.DataFrame
 
     @classmethod
     def parse(cls, content: bytes) -> RunColumns | None:
-        """Read a TREC run; None unless each line has six columns with one separator between them,
-        a whole rank and a finite score.
+        """Read a TREC run, or return None unless each line has six columns with single separators,
+        an integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
         # Stripping copies the content.
@@ -94,17 +96,18 @@ class RunColumns:
             if not ids.str.contains(ID).all():
                 return None
             if name in ("query", "document"):
+                # The codes of an Enum are the indices of the ids.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
         return cls(lines.drop("Q0", "tag"))
 
-    def count_repeated(self) -> int:
-        """Count lines that repeat query and document of an earlier one."""
+    def count_duplicates(self) -> int:
+        """Count lines that repeat a query and a document."""
         query = pl.col("query").to_physical().cast(pl.UInt64)
         pair = query * len(self.lines) + pl.col("document").to_physical()
         return len(self.lines) - int(self.lines.select(pair.n_unique()).item())
 
     def check_order(self, check: OrderCheck) -> None:
-        """Count the hits, and find queries whose scores contradict the ranks."""
+        """Add the counts of hits, and the queries whose scores contradict the ranks."""
         check.scored += len(self.lines)
         if check.order is not None:
             return
@@ -113,11 +116,11 @@ class RunColumns:
         ordered = self.lines.sort("query", "rank", "score", descending=[False, False, True])
         rises = pl.col("score").diff() > 0
         is_same = pl.col("query").to_physical() == pl.col("query").to_physical().shift()
-        found = ordered.filter(rises & is_same)["query"].unique(maintain_order=True)
-        check.contradicting += found.to_list()
+        queries = ordered.filter(rises & is_same)["query"].unique(maintain_order=True)
+        check.contradictions += queries.to_list()
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:
-        """Sort the hits of each query as `sort_hits` does."""
+        """Sort the hits of each query like `sort_hits`."""
         values = self.lines["score"].to_numpy()
         ranks = self.lines["rank"].to_numpy()
         queries = self.lines["query"].to_physical().to_numpy()
@@ -135,19 +138,19 @@ class RunColumns:
         is_strict = np.logical_and.reduceat(falls, starts)
         names: NDArray[Any] = np.array(_list_ids(self.lines["document"]), object)
         documents = self.lines["document"].to_physical().to_numpy()[rows]
-        placed = ranks[rows]
+        sorted_ranks = ranks[rows]
         hits = {}
         for query, start, size, strict in zip(
             _list_ids(self.lines["query"]), starts, sizes, is_strict, strict=True
         ):
-            part = slice(start, start + size)
+            hit_rows = slice(start, start + size)
             hits[query] = RankedHits(
-                names, documents[part], scores[part], placed[part], bool(strict)
+                names, documents[hit_rows], scores[hit_rows], sorted_ranks[hit_rows], bool(strict)
             )
         return hits
 
 
 def _list_ids(column: pl.Series) -> list[str]:
-    """List the different ids of a column in the order of their codes."""
+    """List the distinct ids of a column in the order of their codes."""
     assert isinstance(column.dtype, pl.Enum)
     return column.dtype.categories.to_list()
