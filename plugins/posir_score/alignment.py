@@ -6,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import nlargest
 from itertools import chain, islice
 from typing import TypeAlias
@@ -104,7 +105,7 @@ class RunCounts:
     own_texts: int = 0
     """Unknown documents whose id is the text of the query."""
     short: int = 0
-    """Judged queries with at least one document, but less than `depth`."""
+    """Judged queries with at least one document, but fewer than `depth`."""
     empty: int = 0
     """Judged queries of the run without a document."""
     depth: int = 0
@@ -188,6 +189,11 @@ class AlignmentRules:
         """Number of hits to retrieve, so that `depth` hits remain after exclusions."""
         return self.depth + self.ignore_identical_ids + self.skip_first_result
 
+    @property
+    def keeps_hits(self) -> bool:
+        """True if documents of the corpus are neither mapped nor excluded."""
+        return not (self.find_document or self.ignore_identical_ids or self.skip_first_result)
+
     def resolve(self, name: str, corpus: Collection[str]) -> str:
         """Find the document id of a chunk id. An unknown id is returned unchanged."""
         if self.find_document is not None:
@@ -219,11 +225,11 @@ class AlignmentRules:
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
     """Return the highest score of each document's hits, in the order of the hits."""
-    merged: dict[str, float] = {}
+    scores: dict[str, float] = {}
     for hit in hits:
         score = hit.score or 0.0
-        merged[hit.document] = max(score, merged.get(hit.document, score))
-    return merged
+        scores[hit.document] = max(score, scores.get(hit.document, score))
+    return scores
 
 
 def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
@@ -248,22 +254,26 @@ class SubsetQueries:
     copies: Mapping[str, str] = field(default_factory=dict)
     """Id of each merged copy to its document. `documents` has no copies."""
 
-    @property
+    @cached_property
     def ids(self) -> Collection[str]:
         """All valid document ids of a run, copies included."""
         return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
 
+    def find_full_depth(self, rules: AlignmentRules) -> int:
+        """Return the length of a complete ranking; 0 if the corpus is unknown."""
+        return min(rules.depth, len(self.documents)) if self.has_corpus else 0
+
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
         """Replace copies by their documents, and keep the first whole text of each document."""
-        merged: list[Hit] = []
+        kept_hits: list[Hit] = []
         whole: set[str] = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
             if hit.chunk or document not in whole:
-                merged.append(hit._replace(document=document))
+                kept_hits.append(hit._replace(document=document))
             if not hit.chunk:
                 whole.add(document)
-        return merged
+        return kept_hits
 
 
 @dataclass
@@ -407,66 +417,70 @@ def _align_subset(
     run_hits: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules
 ) -> tuple[HitsByQuery, Rankings, RunCounts]:
     grades = subset.judgments.grades
-    depth = min(rules.depth, len(subset.documents)) if subset.has_corpus else 0
     hits: HitsByQuery = {}
     rankings: Rankings = {}
     counts: Counter[str] = Counter()
-    first_unknown = ""
-    # Without these rules, the hits of a run without chunks are used unchanged.
-    is_unchanged = not (
-        rules.find_document
-        or rules.ignore_identical_ids
-        or rules.skip_first_result
-        or subset.copies
-    )
     for query in grades:
-        if query not in run_hits:
-            continue
-        query_hits = run_hits[query]
-        if is_unchanged and isinstance(query_hits, RankedHits):
-            ranking = query_hits.rank_distinct(subset.documents, rules.depth)
-            if ranking is not None:
-                hits[query] = query_hits
-                rankings[query] = ranking
-                _count_ranking(counts, query, ranking, subset, depth)
-                continue
-        resolved = rules.resolve_hits(query_hits, subset.ids)
-        remaining = resolved
-        if rules.ignore_identical_ids:
-            remaining = [hit for hit in resolved if hit.document != query]
-        ignored = len(resolved) - len(remaining)
-        skipped = int(rules.skip_first_result and len(remaining) > 0)
-        remaining = remaining[skipped:]
-        counts["chunks"] += sum(bool(hit.chunk) for hit in remaining)
-        hits[query] = subset.merge_copies(remaining) if subset.copies else remaining
-        scores = merge_chunks(hits[query])
-        best = nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0]))
-        ranking = rankings[query] = separate(best)
-        unknown = [name for name in ranking if subset.has_corpus and name not in subset.documents]
-        if unknown and not first_unknown:
-            first_unknown = f"{sanitize(unknown[0])} of query {sanitize(query)}"
-        counts["unknown_documents"] += len(unknown)
-        counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
-        counts["empty"] += not query_hits
-        counts["ignored_ids"] += ignored
-        counts["skipped_first"] += skipped
-        counts["tied"] += has_decisive_tie(scores, grades[query])
-        _count_ranking(counts, query, ranking, subset, depth - ignored - skipped)
+        if query in run_hits:
+            aligned = _align_query(query, run_hits[query], subset, rules, counts)
+            hits[query], rankings[query] = aligned
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
             "The ids are ids of chunks, and their documents are unknown without the corpus. Give "
             "--data with the corpus, or --chunk-separator '' if the ids are ids of documents."
         )
+    first_unknown = ""
+    if counts["unknown_documents"]:
+        pairs = ((name, query) for query, ranking in rankings.items() for name in ranking)
+        name, query = next(pair for pair in pairs if pair[0] not in subset.documents)
+        first_unknown = f"{sanitize(name)} of query {sanitize(query)}"
     subset_counts = RunCounts(
         queries=len(grades),
         with_position=subset.with_position,
         missing=len(grades) - len(rankings),
         unknown_queries=len(run_hits.keys() - grades.keys()),
         first_unknown=first_unknown,
-        depth=depth,
+        depth=subset.find_full_depth(rules),
         **counts,
     )
     return hits, rankings, subset_counts
+
+
+def _align_query(
+    query: str,
+    run_hits: Sequence[Hit],
+    subset: SubsetQueries,
+    rules: AlignmentRules,
+    counts: Counter[str],
+) -> tuple[Sequence[Hit], dict[str, float]]:
+    """Return the hits and the ranking of a query, and add their counts."""
+    complete = subset.find_full_depth(rules)
+    if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
+        ranking = run_hits.rank_distinct(subset.documents, rules.depth)
+        if ranking is not None:
+            _count_ranking(counts, query, ranking, subset, complete)
+            return run_hits, ranking
+    hits = rules.resolve_hits(run_hits, subset.ids)
+    if rules.ignore_identical_ids:
+        hits = [hit for hit in hits if hit.document != query]
+    ignored = len(run_hits) - len(hits)
+    skipped = int(rules.skip_first_result and len(hits) > 0)
+    hits = hits[skipped:]
+    counts["chunks"] += sum(bool(hit.chunk) for hit in hits)
+    if subset.copies:
+        hits = subset.merge_copies(hits)
+    scores = merge_chunks(hits)
+    best = nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0]))
+    ranking = separate(best)
+    unknown = [name for name in ranking if subset.has_corpus and name not in subset.documents]
+    counts["unknown_documents"] += len(unknown)
+    counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
+    counts["empty"] += not run_hits
+    counts["ignored_ids"] += ignored
+    counts["skipped_first"] += skipped
+    counts["tied"] += has_decisive_tie(scores, subset.judgments.grades[query])
+    _count_ranking(counts, query, ranking, subset, complete - ignored - skipped)
+    return hits, ranking
 
 
 def _count_ranking(

@@ -152,7 +152,7 @@ def score_splitters(
         by_splitter = {name: values[metric.key] for name, values in scores.items()}
         changes += compare_splitters(metric, by_splitter, data.clusters)
     model = str(encoder.model.mteb_model_meta.name)
-    scored = ScoredChunkers(
+    result = ScoredChunkers(
         title=f"{model} on {data.name}",
         model=model,
         data=data.name,
@@ -167,8 +167,8 @@ def score_splitters(
         remarks=tuple(remarks),
         notes=(LEGEND,),
     )
-    values = {name: getattr(scored, name) for name in CONTENT} | {"notes": remarks}
-    return replace(scored, values=values, parts=tuple(_build_sections(scored)))
+    values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}
+    return replace(result, values=values, parts=tuple(_build_sections(result)))
 
 
 def compare_splitters(
@@ -184,10 +184,10 @@ def compare_splitters(
 
 def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
     chunks = f"of {len(run.first.documents):,} chunks"
-    unlocated = int((run.in_place.documents == NOWHERE).sum())
+    unlocated_chunks = int((run.in_place.documents == NOWHERE).sum())
     repetitions = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
-    if unlocated:
-        yield f"{name}: {unlocated:,} {chunks} are not in their text."
+    if unlocated_chunks:
+        yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
     if repetitions:
         yield f"{name}: {repetitions:,} {chunks} repeat an earlier passage and count there."
 

@@ -154,7 +154,7 @@ class Journal:
                 f"{self.file}: is not a journal of answers, or is damaged. Move it elsewhere, and "
                 "run again."
             ) from error
-        damaged = 0
+        damaged_lines = 0
         texts: dict[str | None, str | None] = {None: None}
         for line in filter(None, lines):
             try:
@@ -167,9 +167,9 @@ class Journal:
                     update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]}
                 )
             except (GateError, ValidationError, KeyError):
-                damaged += 1
-        if damaged:
-            lines_are = pluralize(damaged, "line is", "lines are")
+                damaged_lines += 1
+        if damaged_lines:
+            lines_are = pluralize(damaged_lines, "line is", "lines are")
             logger.warning(
                 "%s: %s damaged; these queries are asked for again", self.file, lines_are
             )
@@ -290,7 +290,7 @@ class QueryAnswers:
     ) -> None:
         """Search all queries without an answer concurrently, and save each answer."""
         settings = self.settings
-        pending = [
+        pending_queries = [
             query for query in queries if (query.subset, query.id) not in self.journal.answers
         ]
         call = f"{name}: {describe_call(search)}, k = {settings.k}"
@@ -300,11 +300,11 @@ class QueryAnswers:
 
         workers = [
             _QueryWorker(search, settings, show_first, with_subset=with_subset)
-            for _ in range(min(settings.concurrency, len(pending)))
+            for _ in range(min(settings.concurrency, len(pending_queries)))
         ]
         try:
-            with track(f"Asking {name}", len(pending)) as advance:
-                _run_to_end(partial(self._ask_all, workers, pending, advance))
+            with track(f"Asking {name}", len(pending_queries)) as advance:
+                _run_to_end(partial(self._ask_all, workers, pending_queries, advance))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"interrupted: {len(self.journal.answers):,} of "

@@ -108,15 +108,15 @@ class RunColumns:
 
     def check_order(self, check: OrderCheck) -> None:
         """Add the counts of hits, and the queries whose scores contradict the ranks."""
-        check.scored += len(self.lines)
+        check.scored_hits += len(self.lines)
         if check.order is not None:
             return
         scores = self.lines.group_by("query").agg(low=pl.min("score"), high=pl.max("score"))
         check.queries += int((scores["low"] < scores["high"]).sum())
-        ordered = self.lines.sort("query", "rank", "score", descending=[False, False, True])
+        lines = self.lines.sort("query", "rank", "score", descending=[False, False, True])
         rises = pl.col("score").diff() > 0
         is_same = pl.col("query").to_physical() == pl.col("query").to_physical().shift()
-        queries = ordered.filter(rises & is_same)["query"].unique(maintain_order=True)
+        queries = lines.filter(rises & is_same)["query"].unique(maintain_order=True)
         check.contradictions += queries.to_list()
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:

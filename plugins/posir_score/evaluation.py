@@ -355,10 +355,10 @@ def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> 
         find_read = partial(model.find_read, subset.name, languages)
         ranked = rank_results(results, evidence.positives())
         rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
-        searched = SearchedSubset(
+        subset_search = SearchedSubset(
             subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
         )
-        scores = data.scorer.score(searched)
+        scores = data.scorer.score(subset_search)
     else:
         tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
         scores |= CorpusRead(model.read_part, tokens).to_json()
@@ -417,7 +417,7 @@ def _rotate(
 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     """Score a run, and save the result and the model's metadata in mteb's format."""
-    started = time.time()
+    start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
     entries: dict[str, dict[str, Any]] = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
@@ -437,7 +437,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
         "task_name": data.name,
         "mteb_version": version,
         "scores": {SPLIT: [*entries.values()]},
-        "evaluation_time": time.time() - started,
+        "evaluation_time": time.time() - start_time,
         "kg_co2_emissions": None,
         "date": time.time(),
         "evaluation_phases": None,

@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import datasets
@@ -127,13 +128,13 @@ def count_characters(spans: Iterable[Span]) -> int:
 
 def merge_spans(spans: Iterable[Sequence[int]]) -> list[Span]:
     """Merge spans that overlap or touch, and sort them."""
-    merged: list[Span] = []
+    union: list[Span] = []
     for start, end in sorted(map(tuple, spans)):
-        if merged and start <= merged[-1].end:
-            merged[-1] = Span(merged[-1].start, max(merged[-1].end, end))
+        if union and start <= union[-1].end:
+            union[-1] = Span(union[-1].start, max(union[-1].end, end))
         else:
-            merged.append(Span(start, end))
-    return merged
+            union.append(Span(start, end))
+    return union
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,12 +257,12 @@ class EvidenceData:
         articles = _find_articles(documents, titles)
         return cls(name, documents, questions, articles, skipped=0, ids=tuple(evidence))
 
-    @property
+    @cached_property
     def owners(self) -> Integers:
         """Document number of each question's first evidence span, shape (questions,)."""
         return np.array([evidence[0].document for _, evidence in self.questions], np.int64)
 
-    @property
+    @cached_property
     def clusters(self) -> Integers:
         """Article number of each question, shape (questions,). Questions about one article are not
         independent.

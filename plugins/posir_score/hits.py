@@ -240,11 +240,6 @@ def find_field(value: Any, paths: Iterable[str], names: Iterable[str]) -> tuple[
     return "", None
 
 
-def find_value(value: Any, paths: Iterable[str], names: Iterable[str]) -> Any:
-    """Return the value of `find_field`."""
-    return find_field(value, paths, names)[1]
-
-
 def is_frame(value: Any) -> bool:
     """Return True for a frame of polars, Arrow or pandas, and for a search of LanceDB."""
     return any(hasattr(value, name) for name in (*ROW_METHODS, "columns"))
@@ -273,7 +268,7 @@ def list_hits(answer: Any) -> list[Any] | None:
         return None
     columns: dict[str, list[Any]] = {}
     for kind, names in COLUMNS.items():
-        values = find_value(answer, ("",), names)
+        _, values = find_field(answer, ("",), names)
         values = values.tolist() if hasattr(values, "tolist") else values
         if isinstance(values, list | tuple):
             # A batch with one query: use its only list.
@@ -490,9 +485,9 @@ def _read_item(
     score, text, start, end = (*extras, None, None, None, None)[:4]
     if not is_id:
         paths = form.paths[::-1]
-        text = find_value(fields, paths, TEXTS) if text is None else text
-        start = find_value(fields, paths, STARTS) if start is None else start
-        end = find_value(fields, paths, ENDS) if end is None else end
+        text = find_field(fields, paths, TEXTS)[1] if text is None else text
+        start = find_field(fields, paths, STARTS)[1] if start is None else start
+        end = find_field(fields, paths, ENDS)[1] if end is None else end
     names = () if is_id else (*form.score, *form.distance)
     all_values = {name: find(fields, name) for name in names} | {UNNAMED: score}
     hit = Hit(

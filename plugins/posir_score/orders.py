@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
 from operator import attrgetter
 
 from posir_score.hits import GIVE_EACH, Hit, Order
@@ -42,21 +41,21 @@ class OrderCheck:
 
     order: Order | None = None
     """The user's choice. If None, contradictions are an error."""
-    scored: int = 0
+    scored_hits: int = 0
     """Number of hits with a score or a distance."""
-    unscored: int = 0
+    unscored_hits: int = 0
     """Number of hits without score and distance."""
     first_unscored: str = ""
     """Document and query of the first hit without score and distance."""
-    distances: int = 0
+    distance_hits: int = 0
     """Number of hits that are ranked by distance."""
     queries: int = 0
     """Number of queries with at least two different scores."""
     contradictions: list[str] = field(default_factory=list)
     """Queries in which a higher score has a later rank."""
-    unranked: int = 0
+    unranked_queries: int = 0
     """Number of queries without ranks."""
-    rising: int = 0
+    rising_queries: int = 0
     """Number of queries without ranks whose scores never fall from hit to hit."""
     log_chance: float = 0.0
     """Natural logarithm of the probability of these rising scores in random order."""
@@ -68,29 +67,28 @@ class OrderCheck:
             value = read_value(hit, self.order)
             if value is not None:
                 scores.append(value)
-                self.distances += hit.distance is not None and uses_distance(hit, self.order)
+                self.distance_hits += hit.distance is not None and uses_distance(hit, self.order)
             elif not self.first_unscored:
                 self.first_unscored = (
                     f"document {sanitize(hit.document)} of query {sanitize(query)}"
                 )
-        self.scored += len(scores)
-        self.unscored += len(hits) - len(scores)
+        self.scored_hits += len(scores)
+        self.unscored_hits += len(hits) - len(scores)
         distinct = len(set(scores))
         if self.order is not None or distinct < 2 or len(scores) < len(hits):
             return
         self.queries += 1
         pairs = zip(hits, scores, strict=True)
-        ranked = sorted((hit.rank, score) for hit, score in pairs if hit.rank is not None)
+        # Hits with the same rank may have different scores.
+        ranked = sorted((hit.rank, -score) for hit, score in pairs if hit.rank is not None)
         if ranked:
-            # Hits with the same rank may have different scores.
-            groups = [[score for _, score in group] for _, group in groupby(ranked, lambda x: x[0])]
-            lowest = accumulate(map(min, groups), min)
-            if any(max(group) > low for low, group in zip(lowest, groups[1:], strict=False)):
+            costs = [cost for _, cost in ranked]
+            if costs != sorted(costs):
                 self.contradictions.append(query)
             return
-        self.unranked += 1
+        self.unranked_queries += 1
         if scores == sorted(scores):
-            self.rising += 1
+            self.rising_queries += 1
             self.log_chance -= math.lgamma(distinct + 1)
 
     def describe_problem(self) -> str:
@@ -98,21 +96,22 @@ class OrderCheck:
         value = "distance" if self.order == "distance" else "score"
         if self.order == "rank":
             return ""
-        if self.unscored and self.scored:
-            lacking = pluralize(self.unscored, "hit has", "hits have")
+        if self.unscored_hits and self.scored_hits:
+            hits = pluralize(self.unscored_hits, "hit has", "hits have")
             return (
-                f"{lacking} no {value}, first {self.first_unscored}, and {self.scored:,} have one. "
-                f"{GIVE_EACH}."
+                f"{hits} no {value}, first {self.first_unscored}, and {self.scored_hits:,} have "
+                f"one. {GIVE_EACH}."
             )
-        if self.unscored and self.order is not None:
+        if self.unscored_hits and self.order is not None:
             return (
                 f"no hit has a {value}, which --order {self.order} needs. Omit --order, or give "
                 "--order rank."
             )
-        if 0 < self.distances < self.scored:
+        if 0 < self.distance_hits < self.scored_hits:
             return (
-                f"{pluralize(self.distances, 'hit has', 'hits have')} a distance and "
-                f"{self.scored - self.distances:,} a score, which cannot be compared. {GIVE_EACH}."
+                f"{pluralize(self.distance_hits, 'hit has', 'hits have')} a distance and "
+                f"{self.scored_hits - self.distance_hits:,} a score, which cannot be compared. "
+                f"{GIVE_EACH}."
             )
         if self.contradictions:
             queries = pluralize(self.queries, "query", "queries")
@@ -121,12 +120,13 @@ class OrderCheck:
                 f"{sanitize(self.contradictions[0])}, the scores contradict the ranks: a document "
                 "with a higher score comes later"
             )
-        elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(
-            RISING_CHANCE
-        ):
+        elif self.rising_queries >= RISING_SHARE * max(
+            self.unranked_queries, 1
+        ) and self.log_chance < math.log(RISING_CHANCE):
+            queries = pluralize(self.unranked_queries, "query", "queries")
             problem = (
-                f"in {self.rising:,} of {pluralize(self.unranked, 'query', 'queries')} the "
-                "scores rise from the first document to the last, as distances do"
+                f"in {self.rising_queries:,} of {queries} the scores rise from the first document "
+                "to the last, as distances do"
             )
         else:
             return ""
@@ -138,13 +138,13 @@ class OrderCheck:
     @property
     def ranked_by(self) -> Order:
         """The values that rank the hits."""
-        if self.order == "rank" or not self.scored:
+        if self.order == "rank" or not self.scored_hits:
             return "rank"
-        return self.order or ("distance" if self.distances else "score")
+        return self.order or ("distance" if self.distance_hits else "score")
 
     def describe_guess(self) -> str:
         """Describe the order if it was inferred from a field called distance, else return ""."""
-        if self.order is not None or not self.distances:
+        if self.order is not None or not self.distance_hits:
             return ""
         return (
             "the lowest distance is best, as its field is called distance; with --order score, the "

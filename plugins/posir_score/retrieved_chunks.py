@@ -155,17 +155,17 @@ class RetrievedChunks:
         documents = [*data.documents.values()]
         spans = _locate_chunks({key for keys in by_query.values() for key in keys}, documents)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
-        unlocated: dict[ChunkKey, None] = {}
+        lost_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(documents[key.document])
             elif key.is_stated:
-                unlocated[key._replace(id="")] = None
+                lost_chunks[key._replace(id="")] = None
         other_texts = frozenset(
-            key.text for key in unlocated if key.text and key.document == NOWHERE
+            key.text for key in lost_chunks if key.text and key.document == NOWHERE
         )
         descriptions = []
-        for key in unlocated:
+        for key in lost_chunks:
             if key.document != NOWHERE:
                 _, _, name = names[key.document].partition("/")
                 description = key.describe(len(documents[key.document]))
@@ -219,8 +219,8 @@ class RetrievedChunks:
 def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[ChunkKey, Span | None]:
     """Locate each chunk in its document, given the texts of the documents by number."""
     spans: dict[ChunkKey, Span | None] = {}
-    ordered = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
-    for document, group in groupby(ordered, key=lambda key: key.document):
+    sorted_keys = sorted(keys, key=lambda key: (key.document, key.number or 0, key.start or 0))
+    for document, group in groupby(sorted_keys, key=lambda key: key.document):
         if document == NOWHERE:
             spans |= dict.fromkeys(group)
             continue
@@ -506,8 +506,8 @@ def count_losses(
     """Count the characters of an evidence span that the hits lack, by location."""
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     coverage = find_evidence(evidence.span, [span for span in spans if span])
-    truncated = read.unread.get(evidence.document, ())
-    unread = sum(find_evidence(span, truncated).covered for span in coverage.outside)
+    unread_spans = read.unread.get(evidence.document, ())
+    unread = sum(find_evidence(span, unread_spans).covered for span in coverage.outside)
     if coverage.inside:
         loss = Loss.CUT
     elif None in spans:

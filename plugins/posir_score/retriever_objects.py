@@ -63,15 +63,15 @@ class System(NamedTuple):
 
 def with_k(retriever: Any, k: int) -> Any:
     """Copy a retriever, and set its number of hits to k if it has this setting."""
-    changed = copy(retriever)
+    retriever_copy = copy(retriever)
     if isinstance(arguments := getattr(retriever, "search_kwargs", None), Mapping):
-        changed.search_kwargs = {**arguments, "k": k}
-        return changed
+        retriever_copy.search_kwargs = {**arguments, "k": k}
+        return retriever_copy
     for name in K_NAMES:
         if isinstance(getattr(retriever, name, None), int):
             with suppress(AttributeError):
-                setattr(changed, name, k)
-    return changed
+                setattr(retriever_copy, name, k)
+    return retriever_copy
 
 
 def search_engine(engine: Any, query: RetrieverQuery) -> Any:

@@ -487,15 +487,15 @@ def label_columns(
         6: TREC_COLUMNS,
     }
     for location, cells in rows:
-        joined = _join_blanks(cells)
-        if len(joined) not in headings:
+        columns = _join_blanks(cells)
+        if len(columns) not in headings:
             raise DataError(
                 f"{source}: {location}: has {len(cells)} columns; a TREC run has "
                 f"{len(TREC_COLUMNS)}: query, Q0, document, rank, score and tag; others have "
                 "query, document and score or rank, or query, document, rank and score. Write "
                 "tabs between columns if ids have blanks."
             )
-        yield location, dict(zip(headings[len(joined)], joined, strict=True))
+        yield location, dict(zip(headings[len(columns)], columns, strict=True))
 
 
 def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:

@@ -199,11 +199,11 @@ def _merge_copies(data: ScoredData) -> ScoredData:
     positions = dict(data.positions)
     subsets: list[SubsetQueries] = []
     for subset in data.subsets:
-        merged, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
+        merged_data, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
-            positions[subset.name] = merged
-            subset = _build_subset(subset.name, merged.drop_unsuited(), judgments)
+            positions[subset.name] = merged_data
+            subset = _build_subset(subset.name, merged_data.drop_unsuited(), judgments)
             subset = replace(subset, copies=copies)
         subsets.append(subset)
     if not any(subset.copies for subset in subsets):

@@ -160,11 +160,11 @@ def _update_best(
             best_rows = np.array(query_rows, np.int64)
         if len(best_rows) > top_k:
             best_rows = best_rows[np.argpartition(-values[best_rows], top_k)[:top_k]]
-        merged = dict(best[query])
+        best_scores = dict(best[query])
         for row in best_rows.tolist():
-            merged[documents[row]] = float(values[row])
-        ordered = sorted(merged.items(), key=lambda item: -item[1])
-        best[query] = dict(ordered[:top_k])
+            best_scores[documents[row]] = float(values[row])
+        ranking = sorted(best_scores.items(), key=lambda item: -item[1])
+        best[query] = dict(ranking[:top_k])
 
 
 @dataclass(frozen=True)

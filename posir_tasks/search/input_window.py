@@ -233,14 +233,14 @@ class _InputReader:
     @classmethod
     def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
         """Build the reader of an mteb model; None without a fast tokenizer or a known prompt."""
-        loaded: Any = getattr(model, "model", None)
-        if not getattr(getattr(loaded, "tokenizer", None), "is_fast", False):
+        transformer: Any = getattr(model, "model", None)
+        if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):
             return None
         if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-            prompt = loaded.prompts.get(loaded.default_prompt_name) or ""
-            return cls(loaded, window, model.passage_prefix, prompt + model.query_prefix)
+            prompt = transformer.prompts.get(transformer.default_prompt_name) or ""
+            return cls(transformer, window, model.passage_prefix, prompt + model.query_prefix)
         prompt = find_document_prompt(model, task_metadata)
-        return None if prompt is None else cls(loaded, window, prompt, None)
+        return None if prompt is None else cls(transformer, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
         """Build the input for a document, or for a query and a document."""

@@ -326,8 +326,10 @@ class SubsetRotation:
             sample: The questions of each sampled document.
             numbers: The number of each document in its sample, or 0.
         """
-        rotated = [self._rotate(questions) for questions in sample]
-        rotated = [replace(document, tests=self._select_tests(document)) for document in rotated]
+        documents = [self._rotate(questions) for questions in sample]
+        documents = [
+            replace(document, tests=self._select_tests(document)) for document in documents
+        ]
         base = RotationSet(
             document_set.subset,
             document_set.documents,
@@ -335,19 +337,19 @@ class SubsetRotation:
             self.test.sample_size,
             self.test.subsets,
         )
-        reason = self._find_reason(rotated)
+        reason = self._find_reason(documents)
         if reason is not None:
             return replace(base, untested=reason, left_out=dict(self.left_out))
-        ranks = self._rank(rotated)
-        whole = list_rows(rotated, window=False)
-        excerpts = list_rows(rotated, window=True) if self.reader else []
-        texts = [version.text for document in rotated for version in document.whole]
-        window_texts = [version.text for document in rotated for version in document.excerpt]
+        ranks = self._rank(documents)
+        whole = list_rows(documents, window=False)
+        excerpts = list_rows(documents, window=True) if self.reader else []
+        texts = [version.text for document in documents for version in document.whole]
+        window_texts = [version.text for document in documents for version in document.excerpt]
         return replace(
             base,
             sample=np.array(numbers, np.int64),
-            versions=np.array([document.version_bits for document in rotated], np.int64),
-            tested=np.array([bits for document in rotated for bits in document.tests], np.int64),
+            versions=np.array([document.version_bits for document in documents], np.int64),
+            tested=np.array([bits for document in documents for bits in document.tests], np.int64),
             twelfths=self._find_twelfths(whole, in_tokens=False),
             ranks=self._list_ranks(whole, ranks),
             unread=self._find_unread(whole),
@@ -360,19 +362,19 @@ class SubsetRotation:
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
 
-    def _find_reason(self, rotated: Sequence[RotatedDocument]) -> Untested | None:
+    def _find_reason(self, documents: Sequence[RotatedDocument]) -> Untested | None:
         """Return the reason why no version can be ranked, or None."""
-        if not any(any(document.tests) for document in rotated):
+        if not any(any(document.tests) for document in documents):
             return Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
-        if self.test.is_run and not self._reproduces_run(rotated):
+        if self.test.is_run and not self._reproduces_run(documents):
             return Untested.SCORES_DIFFER
         return None
 
     def _list_tests(
-        self, rotated: Iterable[RotatedDocument]
+        self, documents: Iterable[RotatedDocument]
     ) -> Iterator[tuple[str, RotatedDocument, int]]:
         """Yield the id of each tested question, with its document and tests."""
-        for document in rotated:
+        for document in documents:
             for row, tests in zip(document.questions, document.tests, strict=True):
                 if tests:
                     yield self.evidence.query_ids[row], document, tests
@@ -396,12 +398,12 @@ class SubsetRotation:
             self.documents,
         )
 
-    def _reproduces_run(self, rotated: Sequence[RotatedDocument]) -> bool:
+    def _reproduces_run(self, documents: Sequence[RotatedDocument]) -> bool:
         """Return True if the model reproduces the run's scores of the original documents."""
         results = self.test.results
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
-        for question, document, _ in self._list_tests(rotated):
+        for question, document, _ in self._list_tests(documents):
             if document.name in results.get(question, {}):
                 owners[question] = document.name
                 candidates[question] = {document.name: {**document.row, "id": document.name}}
@@ -424,20 +426,20 @@ class SubsetRotation:
         whole = rotate_text(text, units)
         if len(whole) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
-        rotated = RotatedDocument(name, row, questions, whole)
+        document = RotatedDocument(name, row, questions, whole)
         if self.reader is None:
-            return replace(rotated, excerpt=whole) if self.window is Window.WHOLE else rotated
+            return replace(document, excerpt=whole) if self.window is Window.WHOLE else document
         names = [self.evidence.query_ids[question] for question in questions]
         room = self.reader.find_room(str(row.get("title") or ""), names)
         sizes = count_units(text, units, self.reader.tokenizer)
         if sum(sizes) <= room:
-            return replace(rotated, excerpt=whole)
+            return replace(document, excerpt=whole)
         excerpt_span = choose_excerpt(text, units, sizes, room, spans) if spans else None
         excerpt = rotate_text(text, units, excerpt_span) if excerpt_span else []
         if len(excerpt) < 2:
             self.left_out[LeftOut.DOCUMENTS_WITHOUT_EXCERPT] += 1
-            return rotated
-        return replace(rotated, excerpt=excerpt)
+            return document
+        return replace(document, excerpt=excerpt)
 
     def _select_tests(self, document: RotatedDocument) -> list[int]:
         """Return the tests of each question, as bit masks."""
@@ -491,11 +493,11 @@ class SubsetRotation:
         self.left_out[LeftOut.QUESTIONS_OUTSIDE_EXCERPT] += not inside
         return inside
 
-    def _rank(self, rotated: Sequence[RotatedDocument]) -> dict[Pair, int]:
+    def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
         """Rank the versions of each tested question, except for the original document."""
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
-        for question, document, tests in self._list_tests(rotated):
+        for question, document, tests in self._list_tests(documents):
             versions = list(document.whole[1:]) if tests & IN_WHOLE else []
             if tests & IN_WINDOW and not document.is_read_whole:
                 versions += document.excerpt

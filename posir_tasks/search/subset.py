@@ -64,13 +64,15 @@ def search_subset(
         top_ranked, first_stage_model = load_first_stage(request, first_stage)
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
-    fitted = fit_to_script(with_cache(model), context.corpus_language)
-    results, ranked = _search(fitted, request, save)
+    fitted_model = fit_to_script(with_cache(model), context.corpus_language)
+    results, ranked = _search(fitted_model, request, save)
     further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
-    rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), subsets)
-    searched = SearchedSubset(
+    rotation = RotationTest(
+        fitted_model, request, results, ordinary_ranks, read_sample_size(), subsets
+    )
+    subset_search = SearchedSubset(
         name=context.hf_subset,
         data=data,
         results=results,
@@ -81,10 +83,10 @@ def search_subset(
         rotate=rotation.rank,
     )
     # The search of rotated versions later overwrites the model's record.
-    record = _record_search(model, fitted, request)
+    record = _record_search(model, fitted_model, request)
     if protocol:
         record[PROTOCOL_KEY] = protocol
-    return searched, record
+    return subset_search, record
 
 
 def _search(

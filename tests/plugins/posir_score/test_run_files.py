@@ -622,7 +622,7 @@ def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
     assert read_run(tmp_path, "any").by_subset[ANY_SUBSET].keys() == {"q", "r"}
     (tmp_path / "c.json").write_text('{"q": {"c": 0.5}}')
     with pytest.raises(
-        DataError, match=r"c\.json: query q is in another file .* ranked by rank and score"
+        DataError, match=r"c\.json: query q is also in another file .* ranked by rank and score"
     ):
         read_run(tmp_path, "any")
 
