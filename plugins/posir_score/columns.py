@@ -16,7 +16,7 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular line of a TREC run.
-TYPES = {
+TYPES: dict[str, type[pl.DataType]] = {
     "query": pl.Categorical,
     "Q0": pl.Categorical,
     "document": pl.Categorical,

@@ -96,7 +96,7 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     size = max(1, math.isqrt(columns // k))
     groups = columns // size
     # A group has every `groups`-th column. The last columns are in no group.
-    grouped = similarities[:, : size * groups].unflatten(1, (size, groups))
+    grouped = similarities[:, : size * groups].reshape(rows, size, groups)
     best_groups = _find_highest(grouped.amax(dim=1).float().cpu(), k)
     members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
     last_columns = torch.arange(size * groups, columns).expand(rows, -1)
