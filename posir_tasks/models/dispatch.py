@@ -87,7 +87,7 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Find the highest values of each row and their columns, in any order.
 
     The `k` highest values are in the `k` groups of columns with the highest maximum, so only these
-    groups are searched, in less than half of the time of `topk`.
+    groups are searched, in half of the time of `topk`.
 
     Returns:
         Values in single precision and columns, both of shape (rows, min(k, columns)).
