@@ -534,8 +534,8 @@ def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str])
     """Describe the error of a run without any document of the corpus."""
     first = _quote(dict.fromkeys(retrieved))
     return (
-        f"{name}: none of {len(retrieved):,} retrieved documents is in the corpus; first {first}, "
-        f"and the corpus has {_quote(corpus)}. If the ids are ids of chunks, give "
+        f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; first {first}, and "
+        f"the corpus has {_quote(corpus)}. If the ids are ids of chunks, give "
         "--chunk-separator, or a function from chunk ids to document ids. If another field has the "
         "document id, give --document-field."
     )
