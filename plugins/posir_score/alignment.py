@@ -300,7 +300,7 @@ class AlignedRun:
             len({hit.document for hit in hits}) < len(hits) for hits in self._list_hits()
         )
 
-    def _list_hits(self) -> Iterator[Sequence[Hit]]:
+    def _list_hits(self) -> Iterator[Collection[Hit]]:
         for by_query in self.hits.values():
             yield from by_query.values()
 
@@ -448,11 +448,11 @@ def _align_subset(
 
 def _align_query(
     query: str,
-    run_hits: Sequence[Hit],
+    run_hits: Collection[Hit],
     subset: SubsetQueries,
     rules: AlignmentRules,
     counts: Counter[str],
-) -> tuple[Sequence[Hit], dict[str, float]]:
+) -> tuple[Collection[Hit], dict[str, float]]:
     """Return the hits and the ranking of a query, and add their counts."""
     complete = subset.find_full_depth(rules)
     if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -30,7 +30,7 @@ ID = r"^[^\s\x00-\x20]+$"
 
 
 @dataclass(frozen=True, eq=False)
-class RankedHits(Sequence[Hit]):
+class RankedHits(Collection[Hit]):
     """The hits of a query, best first, in columns. `Hit` objects are built on access."""
 
     names: NDArray[np.object_]
@@ -51,14 +51,8 @@ class RankedHits(Sequence[Hit]):
         ids = self.names[self.documents].tolist()
         return map(Hit, ids, self.scores.tolist(), self.ranks.tolist())
 
-    @overload
-    def __getitem__(self, index: int) -> Hit: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> list[Hit]: ...
-
-    def __getitem__(self, index: int | slice) -> Hit | list[Hit]:
-        return [*self][index]
+    def __contains__(self, hit: object) -> bool:
+        return hit in [*self]
 
     def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
         """Return the scores of the first `depth` documents, or None if there are ties, repeated

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -53,7 +53,7 @@ from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 logger = logging.getLogger(__name__)
 
 #: Query id to hits, best first.
-HitsByQuery: TypeAlias = dict[str, Sequence[Hit]]
+HitsByQuery: TypeAlias = dict[str, Collection[Hit]]
 #: Rows of a run, each with its location for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
 
