@@ -291,7 +291,7 @@ def list_hits(answer: Any) -> list[Any] | None:
 
 
 class RawHit(NamedTuple):
-    """A hit before the field is chosen that ranks all hits of the answer."""
+    """A hit with all its scores and distances, one of which ranks the hits of the answer."""
 
     number: int
     """Number of the hit, or of its group, in the answer, from 1."""
