@@ -13,7 +13,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
+from posir_tasks.data.copies import describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
@@ -271,7 +271,7 @@ def import_passages(
             "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), allow])
         )
     data = imported.to_position_data("", count_tokens)
-    repeated = count_repeated(data)
+    repeated = data.repeated
     if needs_corpus and repeated.use is not Use.CORPUS:
         raise PosirError(
             f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
@@ -284,12 +284,14 @@ def import_passages(
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
         notes += [describe_merged(originals)] if originals else []
     judgments = Judgments.from_positions(data)
-    documents = frozenset(data.corpus["id"][:])
+    documents = frozenset(data.documents["id"])
     notes += JudgmentAudit.from_judgments(judgments, documents).describe()
-    copies = find_copies(data.corpus, data.evidence.document_ids)
+    copies = find_copies(data.documents, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
-    return replace(imported.take(data), notes=tuple(notes))
+    if is_merged:
+        imported = imported.take(data)
+    return replace(imported, notes=tuple(notes))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
@@ -439,7 +441,7 @@ def audit_dataset(opened: Dataset) -> JudgmentAudit:
     for subset in opened.subsets:
         data = subset.read()
         judgments = subset.judgments
-        documents = frozenset(data.corpus["id"][:]) if opened.has_texts else None
+        documents = frozenset(data.documents["id"]) if opened.has_texts else None
         audit += JudgmentAudit.from_judgments(judgments, documents).add_data(data, judgments)
     return audit
 

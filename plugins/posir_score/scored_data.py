@@ -98,7 +98,7 @@ def open_scored_data(
     data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
     data = _merge_copies(data) if is_merged else data
     for subset in data.subsets:
-        copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
+        copies = find_copies(data.parts[subset.name].documents, list_relevant(subset.judgments))
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
@@ -227,9 +227,9 @@ def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
 
 
 def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
-    key = digest(digest_texts(data.corpus), judgments.digest()).hex()
+    key = digest(digest_texts(data.documents), judgments.digest()).hex()
     placed = {
         data.places[query].query if query in data.places else query
         for query in data.evidence.query_ids
     }
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"][:]), len(placed), key)
+    return SubsetQueries(name, judgments, frozenset(data.documents["id"]), len(placed), key)

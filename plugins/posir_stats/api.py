@@ -99,9 +99,9 @@ def compute_statistics(
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
-        if copies := find_copies(data.corpus, data.evidence.document_ids):
+        if copies := find_copies(data.documents, data.evidence.document_ids):
             logger.warning("%s, %s: %s", dataset.name, subset.name, copies.describe())
-        documents = frozenset(data.corpus["id"][:])
+        documents = frozenset(data.documents["id"])
         for sentence in JudgmentAudit.from_judgments(subset.judgments, documents).describe():
             logger.warning("%s, %s: %s", dataset.name, subset.name, sentence)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))

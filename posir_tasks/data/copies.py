@@ -9,24 +9,21 @@ put it before the text.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import numpy as np
+import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.data.data import BATCH_ROWS, Judgments, PositionData, find_rows
+from posir_tasks.data.data import Judgments, PositionData, find_rows, list_texts
 from posir_tasks.data.formats.passages import RepeatedTexts
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Evidence, Place
-
-if TYPE_CHECKING:
-    from datasets import Dataset
 
 #: Words at the start of a text that are compared before the whole text is read.
 OPENING_WORDS = 4
@@ -70,7 +67,7 @@ def list_relevant(judgments: Judgments) -> set[str]:
     return {name for names in judgments.list_relevant().values() for name in names}
 
 
-def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
+def find_copies(corpus: pl.DataFrame, relevant: Iterable[str]) -> Copies:
     """Find the copies of relevant documents, in one pass over the corpus; blank texts are no
     copies.
     """
@@ -79,7 +76,7 @@ def find_copies(corpus: Dataset, relevant: Iterable[str]) -> Copies:
     return Copies(tuple(groups), names)
 
 
-def find_texts(corpus: Dataset, texts: Mapping[str, str]) -> list[str]:
+def find_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
     """Find the ids of texts that a document has, too, white space aside."""
     wanted: dict[bytes, list[str]] = defaultdict(list)
     for name, text in texts.items():
@@ -87,22 +84,22 @@ def find_texts(corpus: Dataset, texts: Mapping[str, str]) -> list[str]:
             wanted[digest_words(text)].append(name)
     longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
     found: set[bytes] = set()
-    for text in _iterate_texts(corpus):
+    for text in corpus["text"].fill_null(""):
         # A longer one is no question; white space may make a text twice as long.
         if len(text) <= 2 * longest:
             found.add(digest_words(text))
     return [name for key, names in wanted.items() if key in found for name in names]
 
 
-def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...]]:
+def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str, ...]]:
     """Return the ids of documents with one text, where several have it; only texts that begin as
     one of `among` count.
     """
     if not among:
         return []
-    names = corpus["id"][:]
+    names = corpus["id"]
     openings = []
-    for text in _iterate_texts(corpus):
+    for text in corpus["text"].fill_null(""):
         words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
         # The value differs between processes.
         openings.append(hash(tuple(words)) if words else BLANK)
@@ -111,27 +108,17 @@ def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...
     is_wanted[numbers[find_rows(names, among)]] = True
     rows = np.flatnonzero((is_wanted & (counts > 1) & (values != BLANK))[numbers])
     by_text: dict[bytes, list[str]] = defaultdict(list)
-    for name, text in _select_texts(corpus, rows).items():
+    for name, text in list_texts(corpus[rows].fill_null("")).items():
         by_text[digest_words(text)].append(name)
     return [tuple(group) for group in by_text.values() if len(group) > 1]
 
 
-def _iterate_texts(corpus: Dataset) -> Iterator[str]:
-    for batch in corpus.select_columns("text").iter(BATCH_ROWS):
-        yield from (text or "" for text in batch["text"])
-
-
-def _select_texts(corpus: Dataset, rows: Iterable[int]) -> dict[str, str]:
-    selected = corpus.select(rows)
-    return dict(zip(selected["id"][:], _iterate_texts(selected), strict=True))
-
-
-def choose_originals(corpus: Dataset, relevant: Collection[str]) -> dict[str, str]:
+def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[str, str]:
     """Return for each copy in a corpus the document that stands for it: the smallest id of the
     relevant ones, else of all.
     """
     originals = dict[str, str]()
-    for group in _group_texts(corpus, {*corpus["id"][:]}):
+    for group in _group_texts(corpus, {*corpus["id"]}):
         original = min([name for name in group if name in relevant] or group)
         originals |= {name: original for name in group if name != original}
     return originals
@@ -157,12 +144,12 @@ def merge_copies(
         Data and judgments, and the document of each copy by the id of the copy.
     """
     relevant = list_relevant(judgments) | {*data.evidence.document_ids}
-    originals = choose_originals(data.corpus, relevant)
+    originals = choose_originals(data.documents, relevant)
     if not originals:
         return data, judgments, originals
-    rows = [row for row, name in enumerate(data.corpus["id"][:]) if name not in originals]
+    documents = data.documents.filter(~pl.col("id").is_in([*originals]))
     evidence = _move_evidence(data, originals)
-    merged = replace(data, corpus=data.corpus.select(rows), evidence=evidence)
+    merged = replace(data, documents=documents, evidence=evidence)
     if data.places:
         merged = _join_places(merged)
     return merged, _merge_grades(judgments, originals), originals
@@ -173,18 +160,18 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     is one.
     """
     evidence = data.evidence
-    questions = zip(evidence.query_ids, data.queries["text"][:], evidence.document_ids, strict=True)
+    questions = zip(evidence.query_ids, data.questions["text"], evidence.document_ids, strict=True)
     pairs = [
         (text, document)
         for name, text, document in questions
         if name not in data.places and name not in data.unsuited
     ]
-    counted = count_repeated_texts(pairs, data.corpus)
+    counted = count_repeated_texts(pairs, data.documents)
     several = len({place.query for place in data.places.values()})
     return replace(counted, questions=counted.questions + several)
 
 
-def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: Dataset) -> RepeatedTexts:
+def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame) -> RepeatedTexts:
     """Count the questions whose text is asked of documents with different texts, given text and
     document of each.
     """
@@ -230,8 +217,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
         return moved
     copied = {name for name in evidence.document_ids if name in originals}
     needed = copied | {originals[name] for name in copied}
-    rows = find_rows(data.corpus["id"][:], needed)
-    texts = _select_texts(data.corpus, rows)
+    texts = list_texts(data.documents.filter(pl.col("id").is_in(needed)))
     starts = evidence.starts.copy()
     ends = evidence.ends.copy()
     characters = evidence.characters.copy()
@@ -283,7 +269,7 @@ def _join_places(data: PositionData) -> PositionData:
                 places[kept.name] = Place(query, kept.grade)
             else:
                 names[row] = query
-    queries = data.queries.remove_columns("id").add_column("id", names)
+    questions = data.questions.with_columns(id=pl.Series(names, dtype=pl.String))
     evidence = replace(evidence, query_ids=names, ends=ends)
-    joined = replace(data, queries=queries, evidence=evidence, places=places)
+    joined = replace(data, questions=questions, evidence=evidence, places=places)
     return joined.select(sorted(left))

@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import RepeatedTexts, SkippedText
 from posir_tasks.data.grades import Pair
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.spans import Span
@@ -84,7 +85,7 @@ class Judgments:
         texts = dict[str, str]()
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
-            data.queries["id"][:], data.queries["text"][:], data.evidence.document_ids, strict=True
+            data.questions["id"], data.questions["text"], data.evidence.document_ids, strict=True
         ):
             place = data.places.get(name, Place(name))
             texts[place.query] = text
@@ -146,10 +147,11 @@ class ScoringRules:
 
 @dataclass(frozen=True)
 class PositionData:
-    """One subset of a task: corpus, queries, and the evidence of each query."""
+    """One subset of a task: documents, questions, and the evidence of each question."""
 
-    corpus: Dataset
-    queries: Dataset
+    documents: pl.DataFrame
+    """The corpus, with the columns `id` and `text`."""
+    questions: pl.DataFrame
     """Columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
@@ -174,6 +176,8 @@ class PositionData:
     """
     places: Mapping[str, Place] = field(default_factory=dict)
     """The query of each row of queries and evidence that is one of several places of it."""
+    repeated: RepeatedTexts = field(default_factory=RepeatedTexts)
+    """Questions that are asked of several documents, in the complete data."""
 
     @classmethod
     def from_questions(
@@ -195,8 +199,6 @@ class PositionData:
             titles: Title of the article that a document is part of, by id of the document.
             tokens: Tokens of each relevant document by id; estimated by default.
         """
-        from datasets import Dataset
-
         relevant = [document for _, document, _ in questions.values()]
         lengths = tokens or {}
         if tokens is None:
@@ -212,10 +214,27 @@ class PositionData:
             tokens=np.array([lengths[name] for name in relevant], np.int64),
             clusters=tuple(titles.get(name, "") for name in relevant) if titles else (),
         )
-        corpus = Dataset.from_dict({"id": [*documents], "text": [*documents.values()]})
         texts = [text for text, _, _ in rows]
-        queries = Dataset.from_dict({"id": [*questions], "text": texts})
-        return cls(corpus, queries, evidence, revision)
+        return cls(
+            build_texts([*documents], [*documents.values()]),
+            build_texts([*questions], texts),
+            evidence,
+            revision,
+        )
+
+    @cached_property
+    def corpus(self) -> Dataset:
+        """The documents as mteb takes them."""
+        from datasets import Dataset
+
+        return Dataset.from_polars(self.documents)
+
+    @cached_property
+    def queries(self) -> Dataset:
+        """The questions as mteb takes them."""
+        from datasets import Dataset
+
+        return Dataset.from_polars(self.questions)
 
     @property
     def has_spans(self) -> bool:
@@ -257,7 +276,7 @@ class PositionData:
 
     def select(self, rows: list[int]) -> PositionData:
         """Return the data with these queries only, and the complete corpus."""
-        return replace(self, queries=self.queries.select(rows), evidence=self.evidence.select(rows))
+        return replace(self, questions=self.questions[rows], evidence=self.evidence.select(rows))
 
     def place_spans(self) -> list[Span]:
         """Return where in its document's text the evidence of each query is; empty if the data has
@@ -269,9 +288,8 @@ class PositionData:
         """
         if not self.has_spans:
             return []
-        texts = self.corpus.to_polars()
-        assert isinstance(texts, pl.DataFrame)
-        lengths = dict(zip(texts["id"], texts["text"].str.len_chars(), strict=True))
+        sizes = self.documents["text"].str.len_chars()
+        lengths = dict(zip(self.documents["id"], sizes, strict=True))
         evidence = self.evidence
         characters = [lengths[name] for name in evidence.document_ids]
         counted = evidence.characters.tolist() or characters
@@ -295,11 +313,15 @@ class PositionData:
         unknown: list[Span | None] = [None] * len(self.evidence)
         spans = self.place_spans() or unknown
         ids = self.evidence.query_ids
-        texts = self.queries["text"][:]
-        return zip(ids, texts, self.evidence.document_ids, spans, strict=True)
+        return zip(ids, self.questions["text"], self.evidence.document_ids, spans, strict=True)
 
 
-def list_texts(rows: Dataset) -> dict[str, str]:
+def build_texts(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
+    """Build the rows of documents or questions."""
+    return pl.DataFrame({"id": ids, "text": texts}, schema={"id": pl.String, "text": pl.String})
+
+
+def list_texts(rows: Dataset | pl.DataFrame) -> dict[str, str]:
     """Return the texts of queries or documents by id."""
     return dict(zip(rows["id"][:], rows["text"][:], strict=True))
 
@@ -311,12 +333,12 @@ def digest_data(data: PositionData) -> dict[str, str]:
     They are equal for the same content from any source, with the rows in any order. The texts are
     read once, without a copy of all of them; `benchmarks/data_digest.py` measures it.
     """
-    queries = digest_queries(data.queries, data.evidence, data.places)
-    return {"corpus": digest_texts(data.corpus), "queries": queries}
+    queries = digest_queries(data.questions, data.evidence, data.places)
+    return {"corpus": digest_texts(data.documents), "queries": queries}
 
 
 def digest_queries(
-    queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
+    queries: pl.DataFrame, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
 ) -> str:
     """Return the digest of queries with their evidence, which is in the same order."""
     columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
@@ -329,11 +351,11 @@ def digest_queries(
     return digest_texts(queries, columns)
 
 
-def digest_texts(texts: Dataset, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
+def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
     """Return a digest of the columns `id` and `text`, and others beside them, equal for the same
     rows in any order.
     """
-    frame = texts.to_polars()
+    frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
     others = [pl.Series(name, values) for name, values in columns.items() if len(values)]
     frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(others)

@@ -204,7 +204,7 @@ class JudgmentAudit:
         from posir_tasks.data.copies import find_copies, find_texts, list_relevant
 
         relevant = list_relevant(judgments)
-        copies = find_copies(data.corpus, relevant)
+        copies = find_copies(data.documents, relevant)
         copied = [name for group in copies.groups for name in group if name in relevant]
         by_cause: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
         # Of judgments alone, no question has a position that it could lose.
@@ -214,7 +214,7 @@ class JudgmentAudit:
                 by_cause[str(item.cause)][item.file, item.name] = item.name
         lost = [(cause, Misfits.from_names(names.values())) for cause, names in by_cause.items()]
         unjudged = {key for names in by_cause.values() for key in names}
-        known = find_texts(data.corpus, judgments.queries)
+        known = find_texts(data.documents, judgments.queries)
         return self + JudgmentAudit(
             self_hits=Misfits.from_names(known),
             moved=Misfits.from_names(data.moved),

@@ -7,6 +7,7 @@ MS MARCO has `No Answer Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unan
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 from posir_tasks.data.formats.passages import StatedAnswer
 
@@ -34,30 +35,31 @@ WORDS = frozenset(
 PREFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
 #: What a sentence before a mark ends with.
 SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
-#: Fields that say that a question has no answer if they are true, or if they are false.
-NEGATIVE = (
-    "is_impossible",
-    "impossible",
-    "unanswerable",
-    "is_unanswerable",
-    "no_answer",
-    "isAnswerAbsent",
-    "answer_absent",
-)
-POSITIVE = ("answerable", "is_answerable", "isAnswerable", "has_answer")
 TRUE = frozenset({"true", "1", "1.0", "yes"})
 FALSE = frozenset({"false", "0", "0.0", "no"})
+#: Flags of a question, with the values that mean that it has no answer.
+NO_ANSWER_FLAGS = {
+    "is_impossible": TRUE,
+    "impossible": TRUE,
+    "unanswerable": TRUE,
+    "is_unanswerable": TRUE,
+    "no_answer": TRUE,
+    "isAnswerAbsent": TRUE,
+    "answer_absent": TRUE,
+    "answerable": FALSE,
+    "is_answerable": FALSE,
+    "isAnswerable": FALSE,
+    "has_answer": FALSE,
+}
 
 
 def states_no_answer(fields: Mapping[str, object]) -> bool:
     """Return whether the fields of a question say that it has no answer."""
-    for names, marks in ((NEGATIVE, TRUE), (POSITIVE, FALSE)):
-        stated = [fields[name] for name in names if name in fields]
-        if any(str(value).strip().lower() in marks for value in stated):
-            return True
-    return False
+    flags = NO_ANSWER_FLAGS.keys() & fields.keys()
+    return any(str(fields[name]).strip().lower() in NO_ANSWER_FLAGS[name] for name in flags)
 
 
+@lru_cache
 def is_token(text: str | None) -> bool:
     """Return whether the text of an answer is blank, or no word of any text, and so says that there
     is no answer.

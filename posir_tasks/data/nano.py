@@ -93,8 +93,8 @@ class DomainSample(BaseModel):
     def apply(self, data: PositionData) -> PositionData:
         """Return the questions and documents of the sample, in the order of the domain's data."""
         rows = find_rows(data.evidence.query_ids, {*self.questions})
-        corpus = data.corpus.select(find_rows(data.corpus["id"][:], {*self.documents}))
-        return replace(data.select(rows), corpus=corpus, places={})
+        documents = data.documents.filter(pl.col("id").is_in(self.documents))
+        return replace(data.select(rows), documents=documents, places={})
 
 
 def find_lists(task: str, domain: str) -> list[Path]:

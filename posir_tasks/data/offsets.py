@@ -45,26 +45,30 @@ class Counting:
         """Return an answer with its span in code points from 0; as it is if the document has no
         such span, or if the reader found it.
         """
+        bounds = self._locate(answer, document)
+        return replace(answer, start=bounds[0], end=bounds[1]) if bounds else answer
+
+    def is_exact(self, answer: StatedAnswer, document: str) -> bool:
+        """Return whether the text of an answer is where its span says."""
+        assert answer.text is not None
+        bounds = self._locate(answer, document)
+        if not bounds or bounds[0] < 0:
+            return False
+        start, end = bounds
+        return document.startswith(answer.text, start) and end in (None, start + len(answer.text))
+
+    def _locate(self, answer: StatedAnswer, document: str) -> tuple[int, int | None] | None:
+        """Return start and end in code points, or None if they cannot be converted."""
         if answer.start is None or answer.is_located:
-            return answer
+            return None
         end = answer.end
         try:
             start = self.to_characters(document, answer.start - self.first)
             if end is not None:
                 end = self.to_characters(document, end - self.first + self.included)
         except ValueError:
-            return answer
-        return replace(answer, start=start, end=end)
-
-    def is_exact(self, answer: StatedAnswer, document: str) -> bool:
-        """Return whether the text of an answer is where its span says."""
-        assert answer.text is not None
-        converted = self.convert(answer, document)
-        start = converted.start
-        if converted is answer or start is None or start < 0:
-            return False
-        is_there = document.startswith(answer.text, start)
-        return is_there and converted.end in (None, start + len(answer.text))
+            return None
+        return start, end
 
 
 @lru_cache(maxsize=2)

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 import polars as pl
-from datasets import Dataset
 
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
@@ -128,7 +127,7 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
         return _inspect_pairing(tables, repository, key)
     doubts = find_doubts(tables)
     if tables.complete and "corpus-id" in places.frame.columns:
-        documents = Dataset.from_polars(tables.corpus.frame.select("text", id="_id"))
+        documents = tables.corpus.frame.select("text", id="_id")
         relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
         pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
         repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
@@ -258,17 +257,17 @@ def read_domain(
         queries = pl.concat([queries, rows], how="diagonal")
     columns = places.frame.select("_id", "query-id", "score").iter_rows()
     data = PositionData(
-        corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
-        queries=Dataset.from_polars(queries.select("text", id="_id").select("id", "text")),
+        documents=kept.corpus.frame.select(pl.col("_id").alias("id"), "text"),
+        questions=queries.select(pl.col("_id").alias("id"), "text"),
         evidence=build_evidence(queries),
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         places={name: Place(query, read_grade(grade)) for name, query, grade in columns},
     )
-    repeated = count_repeated(data).warning
-    if repeated:
-        warnings.append(f"{key}: {repeated}")
-    return replace(data, warnings=tuple(warnings))
+    repeated = count_repeated(data)
+    if repeated.warning:
+        warnings.append(f"{key}: {repeated.warning}")
+    return replace(data, warnings=tuple(warnings), repeated=repeated)
 
 
 def build_evidence(queries: pl.DataFrame) -> Evidence:
@@ -439,7 +438,7 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     evidence = data.evidence
     pairs = pl.Series(np.stack([evidence.starts, evidence.ends], axis=1))
     spans = pairs.cast(QUERIES["pos_char_span"])
-    texts = data.queries["text"][:]
+    texts = data.questions["text"]
     columns = (evidence.query_ids, texts, spans, evidence.characters, evidence.tokens)
     queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
     titles = [title or None for title in evidence.clusters]
@@ -449,9 +448,8 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
     """Return the tables of a domain by their file; raise ProblemsError if they are invalid."""
     single, several = data.divide_places()
-    texts = {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
-    corpus = pl.DataFrame(texts, schema=CORPUS)
+    corpus = data.documents.rename({"id": "_id"})
     qrels = pl.DataFrame({**pairs, "score": [1.0] * len(single.evidence)}, schema=QRELS)
     queries = _tabulate_queries(single)
     tables = dict(zip(FILES, (corpus, qrels, queries), strict=True))

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from datasets import Dataset
 from polars._typing import PolarsDataType
 
 from posir_tasks.base.errors import DataError
@@ -209,7 +208,7 @@ def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
     """
     order = _shuffle(len(data.evidence))
     chosen: dict[str, int] = {}
-    texts = data.queries["text"][:]
+    texts = data.questions["text"]
     for name in POSITIONS:
         in_class = [row for row in order if name in data.evidence.labels[row]]
         for row in in_class[:per_class]:
@@ -227,7 +226,9 @@ def _build_data(
     documents: pl.DataFrame, text: str, queries: pl.DataFrame, revision: str, **columns: Any
 ) -> PositionData:
     evidence = Evidence(queries["id"].to_list(), queries["document"].to_list(), **columns)
-    corpus = Dataset.from_polars(documents.select(id="document", text=text))
     return PositionData(
-        corpus, Dataset.from_polars(queries.select("id", text="question")), evidence, revision
+        documents.select(id="document", text=text),
+        queries.select("id", text="question"),
+        evidence,
+        revision,
     )

@@ -260,7 +260,7 @@ class ImportedData:
 
     def take(self, data: PositionData) -> ImportedData:
         """Return this with the documents, questions and places of data that were made from it."""
-        corpus = list_texts(data.corpus)
+        corpus = list_texts(data.documents)
         rows = data.list_questions()
         questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
         titles = {name: title for name, title in self.titles.items() if name in corpus}
@@ -305,9 +305,11 @@ class ImportedData:
             lacking = pluralize(len(blank), "document has", "documents have")
             warnings.append(f"{lacking} no text (first {sanitize(blank[0])}): kept in the corpus.")
             data = replace(data, tolerated={DOCUMENTS_WITHOUT_TEXT: len(blank)})
-        warnings += [*self.notes, count_repeated(data).warning]
+        repeated = count_repeated(data)
+        warnings += [*self.notes, repeated.warning]
         # The notes of an import have some of them.
-        return replace(data, warnings=tuple(dict.fromkeys(filter(None, warnings))))
+        sentences = tuple(dict.fromkeys(filter(None, warnings)))
+        return replace(data, warnings=sentences, repeated=repeated)
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:

@@ -277,7 +277,8 @@ class Dataset(Result):
 
 def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
     data = subset.read()
-    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+    sizes = data.documents["text"].str.len_chars()
+    lengths = dict(zip(data.documents["id"], sizes, strict=True))
     for query, text, document, span in data.list_questions():
         yield {
             "subset": subset.name,

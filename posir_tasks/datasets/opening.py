@@ -20,7 +20,6 @@ from posir_tasks.base.files import split_suffix
 from posir_tasks.base.public import DataReference
 from posir_tasks.data import mini
 from posir_tasks.data.checks import read_column_types, read_columns
-from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
 from posir_tasks.data.formats.catalog import (
@@ -224,9 +223,8 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
         place = data.places.get(query, Place(query))
         question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
         questions[document].append(question)
-    for row in data.corpus:
-        key = row["id"]
-        yield Passage(name, key, row["text"], questions[key], key, titles.get(key, ""))
+    for key, text in data.documents.iter_rows():
+        yield Passage(name, key, text, questions[key], key, titles.get(key, ""))
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
@@ -402,7 +400,7 @@ def _open_items(
         texts = (item.text for item in list_texts() if isinstance(item, Passage))
         if read_texts is None and use is not None and not options.language:
             # The documents of questions are read with these, once.
-            texts = (text for text in read_data().corpus["text"] if text.strip())
+            texts = (text for text in read_data().documents["text"] if text.strip())
         code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
@@ -416,7 +414,7 @@ def _open_items(
         use is not None,
         in_memory=True,
         find_use=lambda: use or Use.CORPUS,
-        count_repeated=(lambda: count_repeated(read_data())) if use is Use.CORPUS else None,
+        count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
     )
 
 
@@ -530,6 +528,6 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
 
 def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
     def read_texts() -> Iterator[Item]:
-        return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
+        return (Passage(name, key, text, id=key) for key, text in read().documents.iter_rows())
 
     return Subset(lambda: languages, name, read, read_texts, lambda: _list_passages(read(), name))

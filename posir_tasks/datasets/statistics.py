@@ -157,8 +157,8 @@ class Statistics:
         """Compute the statistics of one subset, with tokens of its texts if a tokenizer is
         given.
         """
-        corpus = data.corpus.to_polars()
-        queries = data.queries.to_polars()["text"]
+        corpus = data.documents
+        queries = data.questions["text"]
         evidence = data.evidence
         has_tokens = bool(len(evidence.tokens) or not len(evidence))
         if has_tokens:

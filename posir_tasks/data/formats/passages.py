@@ -310,8 +310,8 @@ def read_text(file: str, place: str, text: str, name: str, title: str = "") -> I
 class RepeatedTexts:
     """Counts of the questions whose text is asked of several documents."""
 
-    questions: int
-    repeated: int
+    questions: int = 0
+    repeated: int = 0
 
     @property
     def use(self) -> Use:

@@ -60,10 +60,10 @@ class Row:
 
     def get(self, names: str, kind: type, default: object = None) -> Any:
         """Return a value of a type of `KINDS`."""
-        path, value = self._locate(names)
-        if default is not None and value in (MISSING, None):
+        name, value = self._locate(names)
+        if default is not None and (value is None or value is MISSING):
             return default
-        return _require(path, value, kind)
+        return self._require(name, value, kind)
 
     def text(self, names: str, default: str | None = None) -> str:
         """Return a text, whose characters can all be encoded."""
@@ -71,85 +71,93 @@ class Row:
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise FieldError(f"'{self._locate(names)[0]}' is not valid: {error}") from error
+            raise self._invalid(names, str(error)) from error
         return value
 
     def identifier(self, names: str, default: str | None = None) -> str:
         """Return an id; an integer becomes a text."""
-        path, value = self._locate(names)
+        _, value = self._locate(names)
         if type(value) is int:
             return str(value)
         name = self.text(names, default)
         if "\0" in name:
-            raise FieldError(
-                f"'{path}' is not valid: has a null character, at which libraries end an id; "
-                "remove it"
-            )
+            problem = "has a null character, at which libraries end an id; remove it"
+            raise self._invalid(names, problem)
         return name
 
     def integer(self, names: str) -> int:
-        """Return an integer; the text of one, or a number with nothing after its point, is one."""
-        path, value = self._locate(names)
+        """Return an integer. Whole floats and strings of digits are accepted."""
+        name, value = self._locate(names)
         is_whole = isinstance(value, float) and value.is_integer()
         is_digits = isinstance(value, str) and value.strip().removeprefix("-").isdecimal()
-        return int(value if is_whole or is_digits else _require(path, value, int))
+        return int(value if is_whole or is_digits else self._require(name, value, int))
 
     def span(self, name: str) -> tuple[int, int]:
         """Return a list of two integers, start and end."""
         match self.get(name, list):
             case [int(start), int(end)] if type(start) is type(end) is int:
                 return start, end
-        path = self._locate(name)[0]
-        raise FieldError(f"'{path}' is not valid: must be two integers, start and end")
+        raise self._invalid(name, "must be two integers, start and end")
 
     def texts(self, names: str) -> list[str]:
-        """Return a list of texts."""
-        path, values = self._locate(names)
-        listed = enumerate(_require(path, values, list))
-        return [str(_require(f"{path}[{number}]", item, str)) for number, item in listed]
+        """Return a list of strings."""
+        values = self.get(names, list)
+        for number, item in enumerate(values):
+            self._require(f"{self._locate(names)[0]}[{number}]", item, str)
+        return [*values]
 
     def rows(self, names: str) -> list[Row]:
-        """Return a list of objects; an object of lists, as the Hub has it, is one."""
-        path, value = self._locate(names)
+        """Return a list of objects. An object of equally long lists counts as one, as in the
+        columnar files of the Hub.
+        """
+        name, value = self._locate(names)
+        path = self._join_path(name)
         if isinstance(value, dict):
             if value and all(isinstance(item, dict) for item in value.values()):
-                # As pandas writes columns: by the numbers of rows.
+                # pandas writes each column as an object of row numbers.
                 value = {name: [*item.values()] for name, item in value.items()}
             sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}
             if len(sizes) > 1 or -1 in sizes:
                 raise FieldError(f"'{path}' is not an object of lists of one length")
             cells = zip(*value.values(), strict=True)
             value = [dict(zip(value, row, strict=True)) for row in cells]
-        listed = enumerate(_require(path, value, list))
-        return [Row.of(item, f"{path}[{number}]") for number, item in listed]
+        items = self._require(name, value, list)
+        return [Row.of(item, f"{path}[{number}]") for number, item in enumerate(items)]
 
     def has(self, names: str) -> bool:
-        """Return whether a field has a value."""
-        return self._locate(names)[1] not in (MISSING, None)
+        """Return True if a field is present and not null."""
+        _, value = self._locate(names)
+        return value is not None and value is not MISSING
 
     def _locate(self, names: str) -> tuple[str, Any]:
-        """Return path and value of the first field that is there, or `MISSING`."""
+        """Return the name and the value of the first field that is present, or `MISSING`."""
         if names in self.fields:
-            return f"{self.place}.{names}" if self.place else names, self.fields[names]
-        paths = names.split("|")
-        found = paths[0]
-        value: Any = MISSING
-        for path in paths:
-            value = self.fields
-            for key in path.split("/"):
+            return names, self.fields[names]
+        alternatives = names.split("|")
+        for name in alternatives:
+            value: Any = self.fields
+            for key in name.split("/"):
                 value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
             if value is not MISSING:
-                found = path
-                break
-        return ".".join(filter(None, [self.place, *found.split("/")])), value
+                return name, value
+        return alternatives[0], MISSING
 
-
-def _require(path: str, value: Any, kind: type) -> Any:
-    if value is MISSING:
-        raise FieldError(f"'{path}' is missing")
-    if type(value) is not kind:
+    def _require(self, name: str, value: Any, kind: type) -> Any:
+        if type(value) is kind:
+            return value
+        path = self._join_path(name)
+        if value is MISSING:
+            raise FieldError(f"'{path}' is missing")
         raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
-    return value
+
+    def _invalid(self, names: str, problem: str) -> FieldError:
+        name, _ = self._locate(names)
+        return FieldError(f"'{self._join_path(name)}' is not valid: {problem}")
+
+    def _join_path(self, name: str) -> str:
+        """Return the path of a field within its file."""
+        path = name.replace("/", ".")
+        return f"{self.place}.{path}" if self.place else path
 
 
 def _name_type(value: object) -> str:
