@@ -1,9 +1,9 @@
-"""Documents with lists of questions: MRQA's JSON Lines, and the papers of QASPER.
+"""Readers of MRQA's JSON Lines and of QASPER's papers: documents with lists of questions.
 
-MRQA: Fisch et al. 2019, arXiv 1910.09753; a file begins with a header, `char_spans` are pairs of
-code points whose end is inclusive, and each occurrence of an answer counts as a place of evidence.
-QASPER: Dasigi et al. 2021, arXiv 2105.03011; evidence is whole paragraphs, those of all annotators
-who give an answer. A paper is its abstract, its headings and its paragraphs.
+MRQA: Fisch et al. 2019, arXiv 1910.09753. A file begins with a header. `char_spans` are pairs of
+code points with an inclusive end; each occurrence of an answer is an evidence span.
+QASPER: Dasigi et al. 2021, arXiv 2105.03011. Evidence is the paragraphs of all annotators with an
+answer. A paper consists of abstract, headings and paragraphs.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from posir_tasks.base.files import split_suffix
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.data.formats.page_rows import AGREEING
+from posir_tasks.data.formats.page_rows import require_answers
 from posir_tasks.data.formats.passages import (
     Cause,
     Items,
@@ -45,9 +45,9 @@ QASPER_FIELDS = (
     "title abstract full_text paragraphs qas question question_id answers answer unanswerable "
     "evidence"
 )
-#: Between the parts of a paper.
+#: Separates abstract, headings and paragraphs.
 SEPARATOR = "\n\n"
-#: Beginning of evidence that is a figure or a table.
+#: Beginning of evidence in a figure or table.
 FIGURE = "FLOAT SELECTED"
 
 
@@ -61,10 +61,10 @@ def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
         return
     context = row.text("context")
     # On the Hub, a row has one question.
-    listed = [row] if row.has("detected_answers") else row.rows("qas")
+    question_rows = [row] if row.has("detected_answers") else row.rows("qas")
     questions = list[PassageQuestion]()
     ids = []
-    for number, part in enumerate(listed):
+    for number, part in enumerate(question_rows):
         name = f"{place}, question {number}"
         try:
             name = part.identifier("qid")
@@ -77,15 +77,15 @@ def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
 
 
 def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
-    """Yield each occurrence of each answer; case and white space may differ."""
+    """Yield every occurrence of every answer, up to case and white space."""
     answers = question.rows("detected_answers")
     if not answers or states_no_answer(question.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     for answer in answers:
         text = answer.text("text")
         for start, last in _list_inclusive(answer):
-            found = context[start : last + 1]
-            if _fold(found) == _fold(text):
+            quotation = context[start : last + 1]
+            if _fold(quotation) == _fold(text):
                 yield StatedAnswer.from_span((start, last + 1))
             else:
                 yield StatedAnswer(text, start)
@@ -94,8 +94,8 @@ def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
 def _list_inclusive(answer: Row) -> list[tuple[int, int]]:
     if isinstance(answer.fields.get("char_spans"), dict):
         return [(row.integer("start"), row.integer("end")) for row in answer.rows("char_spans")]
-    listed = enumerate(answer.get("char_spans", list))
-    return [Row({"char_spans": pair}, f"[{number}]").span("char_spans") for number, pair in listed]
+    pairs = enumerate(answer.get("char_spans", list))
+    return [Row({"char_spans": pair}, f"[{number}]").span("char_spans") for number, pair in pairs]
 
 
 def _fold(text: str) -> str:
@@ -103,7 +103,7 @@ def _fold(text: str) -> str:
 
 
 def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the papers of QASPER with their questions: an object by the ids of papers, or rows."""
+    """Yield the papers of QASPER with their questions, from an object by paper id or from rows."""
     if split_suffix(file)[1] != ".json" or has_fields(file, "qas"):
         yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
         return
@@ -137,15 +137,14 @@ def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
 
 
 def _list_paragraphs(question: Row) -> list[str]:
-    """List the paragraphs that are evidence to any annotator; raise UnusableError without one."""
-    answers = question.rows("answers")
-    answered = [answer for answer in answers if not answer.get("answer/unanswerable", bool)]
-    if not answered:
-        raise UnusableError(Cause.UNANSWERABLE)
-    if len(answered) < min(AGREEING, len(answers)):
-        raise UnusableError(Cause.DISAGREEMENT)
-    listed = [text for answer in answered for text in answer.texts("answer/evidence")]
-    paragraphs = [text for text in dict.fromkeys(listed) if not text.startswith(FIGURE)]
-    if not any(map(str.strip, paragraphs)):
+    """Return the evidence paragraphs of all annotators; raise UnusableError without any."""
+    annotations = question.rows("answers")
+    answers = [row for row in annotations if not row.get("answer/unanswerable", bool)]
+    require_answers(answers, len(annotations))
+    evidence = [text for answer in answers for text in answer.texts("answer/evidence")]
+    paragraphs = [
+        text for text in dict.fromkeys(evidence) if text.strip() and not text.startswith(FIGURE)
+    ]
+    if not paragraphs:
         raise UnusableError(Cause.NOT_TEXT)
-    return [text for text in paragraphs if text.strip()]
+    return paragraphs

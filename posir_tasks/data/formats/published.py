@@ -1,10 +1,8 @@
-"""Published collections with spans, in folders of their own layouts: LegalBench-RAG, MS MARCO v2,
-BRIGHT and MIRACL.
+"""Readers of published collections in folders: LegalBench-RAG, MS MARCO v2, BRIGHT and MIRACL.
 
 LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2 with the qrels of TREC Deep
-Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883, its short passages in its long
-documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; its passages are joined to the articles that
-they are of.
+Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883; its short passages are located in
+its long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; passages are joined to articles.
 """
 
 from __future__ import annotations
@@ -49,22 +47,19 @@ from posir_tasks.text.words import estimate_tokens
 
 
 def is_sampled(name: str, share: int) -> bool:
-    """Return whether a document is in the sample of one in `share`, which is the same on every
-    machine.
-    """
+    """Return True for one document in `share`, by the digest of its id."""
     return int.from_bytes(digest("posir sample", name)) % share == 0
 
 
-#: What a query of LegalBench-RAG begins with to name its document, which it is ranked within.
+#: Beginning of LegalBench-RAG's queries, which names the document to search.
 NAMING = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
 def read_legalbench(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`), without
-    the name of the document.
+    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`).
 
-    Spans count the text as Python reads it in text mode: a line ends with one character.
+    The name of the document is removed from the query. Spans count line ends as one character.
     """
     claims = Claims()
     files = {file.stem: file for file in sorted((folder / "benchmarks").glob("*.json"))}
@@ -95,26 +90,23 @@ def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
             yield read_text(name, "", text, name)
 
 
-#: From this rating, a passage of TREC Deep Learning is relevant.
+#: Minimum rating of a relevant passage in TREC Deep Learning.
 RELEVANT = 2
-#: Next to the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its
-#: id.
+#: One in this many unjudged documents of MS MARCO is added to the corpus.
 MARCO_SAMPLED = 64
-#: Field of the id of a document and of a passage.
+#: Id fields of documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
 
 
 def _find_marco(folder: Path, kind: str) -> list[Path]:
-    """Return the archive of documents or passages, or the files that are extracted from it."""
+    """Return the archive of documents or passages, or its extracted files."""
     archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
     return archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
-    """Yield place, id and line of each document or passage; an archive is read without being
-    extracted.
-    """
+    """Stream the documents or passages: location, id and JSON line."""
     identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
     for source in _find_marco(folder, kind):
         with error_context(source, "", f"{kind}s of MS MARCO v2"):
@@ -127,7 +119,7 @@ def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield name and lines of a file, or of each compressed file in an archive."""
+    """Yield the name and the lines of a file, or of each compressed member of an archive."""
     if source.suffix != ".tar":
         with open_decompressed(source) as content:
             yield source.name, iterate_lines(content, source)
@@ -143,10 +135,10 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGrades, str]:
-    """Return queries, the ratings, and the names of the qrels."""
-    named = [file for file in sorted(folder.rglob("*")) if year in file.name]
-    qrels = [file for file in named if "qrels" in file.name and "doc" not in file.name.lower()]
-    topics = [file for file in named if file.match("*queries*.tsv")]
+    """Return the queries, their ratings, and the names of the qrels files."""
+    files = [file for file in sorted(folder.rglob("*")) if year in file.name]
+    qrels = [file for file in files if "qrels" in file.name and "doc" not in file.name.lower()]
+    topics = [file for file in files if file.match("*queries*.tsv")]
     if not (qrels and topics):
         raise DataError(
             f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put "
@@ -158,10 +150,10 @@ def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGra
 
 
 def read_marco(folder: Path, options: ReadOptions) -> Items:
-    """Yield judged documents and a sample of the others, with the queries whose rated passages are
-    in them; of all years or one (`--split 2021`).
+    """Yield the judged documents with their queries, and a sample of unjudged documents.
 
-    Documents with the same body are one: the qrels of 2022 and 2023 are with duplicates.
+    `--split 2021` selects one year of queries. Documents with the same body are merged, since the
+    qrels of 2022 and 2023 include duplicates.
     """
     queries, grades, file = _read_ratings(folder, options.split or "")
     yield from grades.skip_contradictions(file)
@@ -177,11 +169,11 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     for place, name, line in _read_marco(folder, "passage"):
         if name in rated:
             document, find = _read_marco_passage(line, place)
-            # The document of a passage that is rated too low is in the corpus, too.
-            listed = claims.setdefault(document, [])
+            # Documents of passages with lower ratings stay in the corpus.
+            document_claims = claims.setdefault(document, [])
             for query, rating in rated.pop(name).items():
                 if rating >= RELEVANT and query in queries:
-                    listed.append(Claim(file, query, queries[query], find, rating))
+                    document_claims.append(Claim(file, query, queries[query], find, rating))
     missing = [pair for ratings in rated.values() for pair in ratings.items()]
     lost = {query for query, rating in missing if rating >= RELEVANT and query in queries}
     for query in sorted(lost):
@@ -191,7 +183,7 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
 
 
 def _merge_copies(items: Iterable[Item]) -> Items:
-    """Give documents with the same body the id of the first."""
+    """Give documents with the same body the id of the first document."""
     originals = dict[bytes, str]()
     for item in items:
         if isinstance(item, Passage):
@@ -202,7 +194,7 @@ def _merge_copies(items: Iterable[Item]) -> Items:
 
 
 def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], list[StatedAnswer]]]:
-    """Return the document of a passage, and what finds its bytes in the document."""
+    """Return the document id of a passage, and a function that locates the passage in its text."""
     with error_context(place, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
         row = Row.of(parse_json(line, place))
         spans = row.text("spans")
@@ -213,18 +205,18 @@ def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], l
 
 
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
-    left_out = 0
+    skipped_count = 0
     for place, name, line in _read_marco(folder, "doc"):
         if name not in judged and not is_sampled(name, MARCO_SAMPLED):
-            left_out += 1
+            skipped_count += 1
             continue
         with error_context(place, "", "a document of MS MARCO v2: docid and body"):
             body = Row.of(parse_json(line, place)).text("body")
         yield read_text(str(folder), name, body, name)
-    yield from _skip_others("documents", left_out, MARCO_SAMPLED)
+    yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLED)
 
 
-def _skip_others(noun: str, number: int, share: int) -> Iterator[SkippedText]:
+def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
     if number:
         reason = f"{noun} that are neither judged nor in the seeded sample of 1 in {share}"
         yield SkippedText("corpus", reason, number=number)
@@ -234,7 +226,7 @@ def _find_bytes(start: int, end: int, body: str) -> list[StatedAnswer]:
     return [StatedAnswer.from_span(to_characters(body.encode(), start, end))]
 
 
-#: Fields of an example of BRIGHT.
+#: Fields of BRIGHT's examples, and their types.
 BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
     "query": Row.text,
     "id": Row.identifier,
@@ -243,9 +235,7 @@ BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Items:
-    """Yield the long documents of a domain (`--split biology`), with the queries whose short
-    passages are in them.
-    """
+    """Yield the long documents of a domain (`--split biology`) with their queries."""
     files = folder.rglob("long_documents/*.parquet")
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
@@ -267,7 +257,7 @@ def _read_bright_rows(
     expected = f"rows of BRIGHT with {', '.join(fields)}"
     for file in sorted(folder.rglob(pattern)):
         for place, row in read_rows(file, expected):
-            assert isinstance(row, Row), "a row of Parquet is decoded"
+            assert isinstance(row, Row), "rows of Parquet need no decoding"
             with error_context(file, place, expected):
                 for name, read in fields.items():
                     read(row, name)
@@ -282,8 +272,9 @@ def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
 def _place_gold(
     row: Row, short: Mapping[str, str], long: Mapping[str, str]
 ) -> Iterator[tuple[str, StatedAnswer]]:
-    """Yield long document and place of each gold passage, whose id is that of its document with a
-    number behind.
+    """Yield the long document and the span of each gold passage.
+
+    The id of a passage is the id of its document with a number.
     """
     if not {*row.texts("excluded_ids")} <= {"N/A"}:
         raise UnusableError(Cause.EXCLUDING)
@@ -295,14 +286,14 @@ def _place_gold(
         yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))
 
 
-#: Between the passages of an article.
+#: Separates the passages of an article.
 SEPARATOR = "\n\n"
-#: Passages or tokens from which a position in an article is measured.
+#: An article needs this many passages or tokens for its positions to count.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
-#: Languages whose corpus is read whole; of others, next to the judged articles, one of so many by
-#: the digest of its name.
+#: Languages whose complete corpus is read.
 WHOLE = ("sw", "bn", "te", "hi", "th")
+#: One in this many unjudged articles of any other language is added to the corpus.
 SAMPLED = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
@@ -311,21 +302,19 @@ TOPICS = "topics.miracl-v1.0-"
 
 @dataclass
 class Article:
-    """The passages of an article of MIRACL, by number."""
+    """An article of MIRACL: its passages by number."""
 
     title: str
     passages: dict[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The passages in the order of their numbers."""
+        """The passages, joined in the order of their numbers."""
         return SEPARATOR.join(self.passages[number] for number in sorted(self.passages))
 
 
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
-    """Return the language and the files of topics and qrels; raise DataError if that leaves
-    several, or none.
-    """
+    """Return the language, the topics and the qrels; raise DataError unless they are unique."""
     files = dict[str, dict[str, Path]]()
     for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
         language, _, split = file.stem.removeprefix(TOPICS).partition("-")
@@ -347,7 +336,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
 
 
 def find_miracl_language(folder: Path) -> str:
-    """Return the code of the language of a folder of MIRACL; empty if there are several."""
+    """Return the language code of a folder of MIRACL, or an empty string for several languages."""
     stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
     languages = {stem.partition("-")[0] for stem in stems}
     codes = [code for code in MIRACL_LANGUAGES if two_letter_code(code) in languages]
@@ -357,8 +346,8 @@ def find_miracl_language(folder: Path) -> str:
 def _read_articles(
     folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
 ) -> Iterator[SkippedText]:
-    """Read the articles of a language, those of a sample and those that are judged; yield what is
-    left out.
+    """Add the judged and the sampled articles of a language to `articles`; yield the skipped
+    items.
     """
     files = sorted([*folder.rglob("*.jsonl"), *folder.rglob("*.jsonl.gz")])
     if not files:
@@ -366,7 +355,7 @@ def _read_articles(
         raise DataError(f"{folder}: no corpus of MIRACL; expected {expected}.")
     in_folder = [file for file in files if file.parent.name.endswith(f"-{language}")]
     share = 1 if language in WHOLE else SAMPLED
-    left_out = 0
+    skipped_count = 0
     for file in in_folder or files:
         for place, row in read_rows(file, MIRACL):
             if isinstance(row, SkippedText):
@@ -381,29 +370,31 @@ def _read_articles(
             if name[1] in judged or is_sampled(name[1], share):
                 articles.setdefault(name[1], Article(title)).passages[int(name[2])] = text
             else:
-                left_out += 1
-    yield from _skip_others("passages of articles", left_out, share)
+                skipped_count += 1
+    yield from _skip_unjudged("passages of articles", skipped_count, share)
 
 
 def _place_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
 ) -> Iterator[tuple[str, StatedAnswer]]:
-    """Yield article and place of relevant passages; raise UnusableError if their position is not
-    measured.
+    """Yield the article and the span of each relevant passage; raise UnusableError if a passage is
+    missing or its article too short.
     """
     for name in relevant:
         article, _, number = name.rpartition("#")
-        parts = articles[article].passages if article in articles else {}
-        if not number.isdecimal() or int(number) not in parts:
+        passages = articles[article].passages if article in articles else {}
+        if not number.isdecimal() or int(number) not in passages:
             raise UnusableError(Cause.NO_PASSAGE)
-        if len(parts) < MIN_PASSAGES and estimate_tokens(articles[article].text) < MIN_TOKENS:
+        if len(passages) < MIN_PASSAGES and estimate_tokens(articles[article].text) < MIN_TOKENS:
             raise UnusableError(Cause.SHORT)
-        before = [len(parts[other]) + len(SEPARATOR) for other in parts if other < int(number)]
-        yield article, StatedAnswer(parts[int(number)], sum(before))
+        start = sum(
+            len(text) + len(SEPARATOR) for key, text in passages.items() if key < int(number)
+        )
+        yield article, StatedAnswer(passages[int(number)], start)
 
 
 def read_miracl(folder: Path, options: ReadOptions) -> Items:
-    """Yield the articles of a language, joined from their passages, with the topics of a split."""
+    """Yield the articles of a language with the topics of a split."""
     language, topics, qrels = _find_topics(folder, options)
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))

@@ -1,6 +1,4 @@
-"""Questions with the answers that a file states: SQuAD-format JSON, and JSON Lines or Parquet with
-a question per row.
-"""
+"""Readers of SQuAD-format JSON, and of JSON Lines or Parquet with a question per row."""
 
 from __future__ import annotations
 
@@ -40,11 +38,10 @@ from posir_tasks.data.formats.records import (
 )
 from posir_tasks.data.markers import is_token, states_no_answer
 
-#: Beginning of the questions of CUAD's templates (arXiv 2103.06268): each is about its contract
-#: alone, and all of its answers count.
+#: Beginning of CUAD's questions (arXiv 2103.06268). All answers of a question are evidence.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
 CONTEXT = "context|passage"
-#: Columns of Parquet with questions and their documents.
+#: Columns of Parquet files with questions.
 QUESTION_COLUMNS = ("question context", "question passage")
 SQUAD = (
     "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, "
@@ -55,18 +52,21 @@ LINES = (
     "'start', or 'answer' alone; 'id' and 'document' may name question and document"
 )
 MALFORMED = "that are malformed"
-#: Bytes of a line that show its form.
+#: Bytes of a line that are enough to recognize its form.
 START = 4096
 
 
 def list_answers(row: Row) -> list[StatedAnswer]:
-    """List the answers of a question, in `answers` or in fields of the row; raise ValueError if
-    there is none, or with what is wrong with the first.
+    """List the answers in the field `answers` or in the row itself.
+
+    Raises:
+        UnusableError: The question has no answer.
+        FieldError: Every answer is malformed; the message is about the first.
     """
     if states_no_answer(row.fields):
         raise UnusableError(Cause.UNANSWERABLE)
-    listed = _list_objects(row.fields.get("answers"))
-    if not listed:
+    objects = _list_objects(row.fields.get("answers"))
+    if not objects:
         text = row.text("answer") if row.has("answer") else None
         start = row.integer("start") if row.has("start") else None
         end = row.integer("end") if row.has("end") else None
@@ -75,11 +75,11 @@ def list_answers(row: Row) -> list[StatedAnswer]:
         return [StatedAnswer(text, start, end)]
     answers = []
     problems = []
-    for value in listed:
+    for value in objects:
         try:
             part = Row.of(value, "answers")
             text = part.text("text|answer_text")
-            # A mark may have no start.
+            # The marker of a missing answer needs no start.
             start = None if is_token(text) else part.integer("answer_start")
             answers.append(StatedAnswer(text, start))
         except ValueError as error:
@@ -90,8 +90,8 @@ def list_answers(row: Row) -> list[StatedAnswer]:
 
 
 def _list_objects(value: object) -> list[Any]:
-    """List each of several answers: a list of objects or of pairs (start and text), an object of
-    lists, or one object.
+    """List answers as objects, from a list of objects or (start, text) pairs, an object of lists,
+    or a single object.
     """
     if isinstance(value, dict):
         columns = [item if isinstance(item, list) else [item] for item in value.values()]
@@ -110,7 +110,9 @@ def _list_objects(value: object) -> list[Any]:
 
 
 def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[PassageQuestion]:
-    """List the question of a row, several for CUAD; raise ValueError if it cannot be used."""
+    """Return the question of a row, or one per span for CUAD; raise ValueError if it is
+    unusable.
+    """
     text = row.text("question")
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
@@ -120,8 +122,8 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
 
 
 def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) -> Items:
-    """Yield a row's document, in a column, with its question if it has one; raise FieldError if its
-    fields are malformed.
+    """Yield the document of a row with its question, if any; raise FieldError if a field is
+    malformed.
     """
     context = row.text(column)
     title = row.text("title", "")
@@ -142,38 +144,38 @@ def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) ->
 
 
 def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
-    """Yield the document of each line, or row of Parquet, with its question if it has one."""
+    """Yield the document of each row of JSON Lines or Parquet with its question, if any."""
     column = (options.column if options else None) or CONTEXT
     return read_items(file, LINES, partial(read_question_row, file=str(file), column=column))
 
 
 def has_questions_on(file: Path, column: str) -> bool:
-    """Return whether JSON Lines or Parquet have questions with answers in a column."""
+    """Return True for JSON Lines or Parquet with questions about the texts of a column."""
     fields = ("question", "answer", "answers", "start")
     names = [f"{column} question {field}" for field in fields[1:]]
     return column not in fields and has_fields(file, *names)
 
 
 def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  # noqa: ARG001
-    """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines.
+    """Yield contexts with questions, from articles or from the rows that `datasets` exports.
 
     Raises:
-        UnrecognizedError: The file is in another form, or all of its articles are malformed.
-        DataError: It cannot be read.
+        UnrecognizedError: The file has another form, or all of its articles are malformed.
+        DataError: The file cannot be read.
     """
     with error_context(file, "", SQUAD):
         content = load_values(file)
     articles = content.get("data") if isinstance(content, dict) else content
-    listed = articles if isinstance(articles, list) else []
-    if listed and isinstance(listed[0], dict) and "context" in listed[0]:
-        for number, value in enumerate(listed):
+    values = articles if isinstance(articles, list) else []
+    if values and isinstance(values[0], dict) and "context" in values[0]:
+        for number, value in enumerate(values):
             place = f"data[{number}]"
             with error_context(file, place, LINES):
                 yield from read_question_row(Row.of(value), place, str(file))
         return
-    has_article = any(isinstance(article, dict) and "paragraphs" in article for article in listed)
+    has_article = any(isinstance(article, dict) and "paragraphs" in article for article in values)
     items = list[Item]()
-    for number, article in enumerate(listed if has_article else ()):
+    for number, article in enumerate(values if has_article else ()):
         items += _read_article(article, f"data[{number}]", str(file))
     if articles != [] and not any(isinstance(item, Passage) for item in items):
         details = [item.detail for item in items if isinstance(item, SkippedText)]
@@ -201,14 +203,14 @@ def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
     try:
         row = Row.of(part, place)
         context = row.text("context")
-        listed = row.get("qas", list)
+        values = row.get("qas", list)
     except FieldError as error:
         yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
         yield from _skip_questions(part, place, file)
         return
     questions = list[PassageQuestion]()
     ids = []
-    for number, value in enumerate(listed):
+    for number, value in enumerate(values):
         name = f"{place}.qas[{number}]"
         try:
             question = Row.of(value)
@@ -223,33 +225,33 @@ def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
 
 
 def _skip_questions(part: object, place: str, file: str) -> Iterator[SkippedText]:
-    """Yield each question that is lost with its paragraph."""
-    listed = part.get("qas") if isinstance(part, dict) else None
-    for number in range(len(listed) if isinstance(listed, list) else 0):
+    """Yield the questions of a malformed paragraph as skipped."""
+    values = part.get("qas") if isinstance(part, dict) else None
+    for number in range(len(values) if isinstance(values, list) else 0):
         yield skip_question(file, f"{place}.qas[{number}]", Cause.MALFORMED)
 
 
 def read_questions(file: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a file with their questions, as its suffix says."""
+    """Yield the documents of a JSON, JSON Lines or Parquet file with their questions."""
     read = read_squad_json if split_suffix(file)[1] == ".json" else read_json_lines
     return read(file, options)
 
 
 def is_squad_json(file: Path) -> bool:
-    """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of JSON
-    Lines with texts.
-    """
+    """Return True unless the first line of a JSON file is a JSON Lines row without a context."""
     with open_decompressed(file) as content:
         try:
             line = next(iterate_lines(content, file), b"")
-            # The start of a long line mostly shows it.
+            # The start of a long line usually suffices.
             return _has_articles(_read_start(line)) or _has_articles(parse_json(line, file))
         except GateError:
             return True
 
 
 def _read_start(line: bytes) -> object:
-    """Read the members at the start of a line of JSON; none if it is not JSON in UTF-8."""
+    """Parse the complete members at the start of a JSON line, or return {} if it is not UTF-8
+    JSON.
+    """
     start = line[:START].decode(errors="ignore")
     try:
         return from_json(start, allow_partial="trailing-strings")
@@ -262,13 +264,13 @@ def _has_articles(value: object) -> bool:
 
 
 def is_question_file(file: Path) -> bool:
-    """Return whether JSON Lines or Parquet have questions with their documents."""
+    """Return True for JSON Lines or Parquet with questions and their contexts."""
     is_table = split_suffix(file)[1] in PARQUET
     return has_fields(file, *(QUESTION_COLUMNS if is_table else ("context", "passage")))
 
 
 def is_cuad(file: Path) -> bool:
-    """Return whether a file with questions begins with one of CUAD."""
+    """Return True if the first questions of a file are CUAD's."""
     if split_suffix(file)[1] in PARQUET:
         return is_question_file(file) and asks_about_contract(next(iterate_rows(file), None))
     with open_decompressed(file) as content:
@@ -276,5 +278,5 @@ def is_cuad(file: Path) -> bool:
 
 
 def asks_about_contract(row: object) -> bool:
-    """Return whether a row has a question of CUAD's templates."""
+    """Return True if the question of a row is one of CUAD's templates."""
     return isinstance(row, Mapping) and str(row.get("question")).startswith(CUAD_TEMPLATE)

@@ -1,4 +1,4 @@
-"""Lines and rows of files from outside, and errors that name file, place and field."""
+"""Rows of external files, with errors that name file, location and field."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import Items, SkippedText
 
-#: Types of JSON by the words of messages.
+#: JSON types and their names in messages.
 KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 MISSING = object()
-#: Kind of a folder, where a file has its suffix.
+#: Kind of a folder; the kind of a file is its suffix.
 FOLDER = "/"
 PARQUET = (".parquet",)
 
@@ -34,16 +34,16 @@ class FieldError(ValueError):
 
 
 class UnrecognizedError(DataError):
-    """A file is in no form that its reader knows."""
+    """The file has a form that its reader does not know."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An object of a file. Types are strict: a boolean is not an integer.
+    """An object in a file. Types are strict: a boolean is not an integer.
 
-    A field is named by its path, such as `document/title`; where layouts differ, by several with
-    `|` between them, of which the first that is there counts. A method with a default returns it
-    if the field is missing or null; without one, that is a `FieldError`.
+    A field is addressed by its path, such as `document/title`. `|` separates alternatives, of which
+    the first present field counts. A missing or null field raises FieldError, unless the method
+    gets a default.
     """
 
     fields: Mapping[str, Any]
@@ -52,21 +52,21 @@ class Row:
 
     @classmethod
     def of(cls, value: object, place: str = "") -> Row:
-        """Take a value as a row; raise FieldError if it is not an object."""
+        """Make a row from a value; raise FieldError if it is not an object."""
         if not isinstance(value, dict):
             where = f"'{place}' " if place else ""
             raise FieldError(f"{where}must be an object, not {_name_type(value)}")
         return cls(value, place)
 
     def get(self, names: str, kind: type, default: object = None) -> Any:
-        """Return a value of a type of `KINDS`."""
+        """Return a value; raise FieldError if its type is not `kind`, a key of `KINDS`."""
         name, value = self._locate(names)
         if default is not None and (value is None or value is MISSING):
             return default
         return self._require(name, value, kind)
 
     def text(self, names: str, default: str | None = None) -> str:
-        """Return a text, whose characters can all be encoded."""
+        """Return a string without lone surrogates."""
         value = str(self.get(names, str, default))
         try:
             value.encode()
@@ -75,7 +75,7 @@ class Row:
         return value
 
     def identifier(self, names: str, default: str | None = None) -> str:
-        """Return an id; an integer becomes a text."""
+        """Return an id as a string. Integers are accepted."""
         _, value = self._locate(names)
         if type(value) is int:
             return str(value)
@@ -165,11 +165,11 @@ def _name_type(value: object) -> str:
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the
-    byte is named instead.
+    """Yield the nonblank lines with their numbers, from 1. A line that cannot be decoded is yielded
+    as skipped.
 
     Raises:
-        OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
+        OSError: The file cannot be read; `GZIP_ERRORS` for an incomplete compressed file.
     """
     with open_decompressed(file) as raw:
         is_wide = find_encoding(raw.read(4)) == "utf-16"
@@ -192,9 +192,7 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
 
 @contextmanager
 def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into a DataError that names the place and the expected
-    format.
-    """
+    """Turn errors into a DataError that names the file, the location and the expected format."""
     where = f"{file}: {place}" if place else f"{file}"
     try:
         yield
@@ -211,22 +209,22 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
 
 
 def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
-    """Return the split that the user names, or the default one; raise DataError if there is none of
-    this name.
-    """
+    """Return the user's split, or the default; raise DataError if it is not available."""
     names = sorted({*available})
-    chosen = default if split is None else split
-    if chosen not in names:
-        listed = ", ".join(names) or "none"
+    name = default if split is None else split
+    if name not in names:
+        choices = ", ".join(names) or "none"
         raise DataError(
-            f"{where}: no split '{chosen}'. Available splits: {listed}; choose one with --split."
+            f"{where}: no split '{name}'. Available splits: {choices}; choose one with --split."
         )
-    return chosen
+    return name
 
 
 def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
-    """Yield place and row of each line of JSON Lines that is not blank, item of a list, or row of
-    Parquet; raise DataError if it is not an object, or the file cannot be read.
+    """Yield the rows of JSON Lines, a JSON list or Parquet with their locations.
+
+    Raises:
+        DataError: A row is not an object, or the file cannot be read.
     """
     if split_suffix(file)[1] in PARQUET:
         for number, fields in enumerate(iterate_rows(file)):
@@ -248,7 +246,7 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
 
 
 def _is_list(file: Path) -> bool:
-    """Return whether a file is one list of JSON, whatever its suffix."""
+    """Return True if the content of a file is a JSON list."""
     with open_decompressed(file) as content:
         head = content.read(2**10)
     text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")
@@ -256,7 +254,7 @@ def _is_list(file: Path) -> bool:
 
 
 def load_values(file: Path) -> object:
-    """Return a JSON value, or a list of the values of lines."""
+    """Return the JSON value of a file, or the list of values of JSON Lines."""
     content = decode(read_decompressed(file))
     try:
         return parse_json(content, file)
@@ -273,8 +271,8 @@ def load_values(file: Path) -> object:
 
 
 def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
-    """Yield what a function yields of each row and its place, and the lines that cannot be
-    decoded; raise DataError if a row is malformed.
+    """Yield the items that `read` makes from each row and its location, and undecodable lines as
+    skipped; raise DataError if a row is malformed.
     """
     for place, row in read_rows(file, expected):
         if isinstance(row, SkippedText):
@@ -285,9 +283,7 @@ def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> 
 
 
 def has_fields(file: Path, *groups: str) -> bool:
-    """Return whether the first row of JSON Lines or a list, or the columns of Parquet, have all
-    names of a group.
-    """
+    """Return True if the first row, or the columns of Parquet, have all names of a group."""
     try:
         if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))
@@ -295,6 +291,6 @@ def has_fields(file: Path, *groups: str) -> bool:
             rows = (row for _, row in read_rows(file, "") if isinstance(row, Row))
             names = set(next(rows, Row({})).fields)
     except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
-        # The error is raised where the rows are read.
+        # Reading the rows raises the error.
         return False
     return any(names.issuperset(group.split()) for group in groups)
