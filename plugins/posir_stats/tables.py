@@ -1,4 +1,4 @@
-"""The tables of a dataset's statistics, and the records behind them."""
+"""Tables and records of a dataset's statistics."""
 
 from __future__ import annotations
 
@@ -23,31 +23,30 @@ from posir_tasks.display.numbers import format_count, format_number, format_perc
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
 
-#: Headings of the spread of lengths.
+#: Headings of length statistics.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
-#: Evidence is not spread evenly if a third of documents has this much more or less of it than its
-#: share of the bins.
+#: Evidence is unevenly spread if the share of a third of the documents deviates by more than this.
 UNEVEN = 0.05
 #: Characters of the longest bar.
 BAR = 8
 POSITIONS = "Queries by position of the evidence"
-#: Heading of a column, key of its value in a record, and the format of the number.
+#: Heading, record key and number format of each column.
 Columns = Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class DatasetStatistics:
-    """The statistics of a dataset and their source."""
+    """The statistics of a dataset."""
 
     name: str
     source: str
-    """Dataset or folder, and revision."""
+    """Location and revision of the data."""
     subsets: Sequence[Statistics]
-    """Ordered by language."""
+    """Subsets ordered by language."""
 
 
 def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
-    """Build everything for JSON: dataset, positions, and the records with their histograms."""
+    """Build the JSON document: dataset, positions, and records with histograms."""
     axes = statistics.subsets[0].positions.axes
     return {
         "dataset": statistics.name,
@@ -69,7 +68,7 @@ def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
 
 
 def build_record(subset: Statistics) -> dict[str, Any]:
-    """List the statistics by name, not rounded; shares in [0, 1], None where undefined."""
+    """Return the unrounded statistics by name; shares are in [0, 1], undefined values None."""
     lengths = summarize_lengths(subset.lengths)
     queries = subset.queries.texts
     record: dict[str, Any] = {
@@ -105,8 +104,8 @@ def describe_data(statistics: DatasetStatistics) -> str:
 
 
 def describe_spread(total: Statistics) -> str:
-    """Describe where the evidence is, without a final stop: the shares of the thirds of documents,
-    or the largest bucket.
+    """Describe the spread of the evidence, without a final stop: the shares of the thirds of the
+    documents, or the largest bucket.
     """
     axes = total.positions.axes
     counts = np.array(total.histogram()[ALL])
@@ -190,7 +189,7 @@ def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns
 
 
 def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: str) -> Table:
-    """Tabulate the spread of the lengths of all documents and queries."""
+    """Tabulate the length statistics of all documents and queries."""
     rows = []
     for record in records:
         for name, texts in (("document", "documents"), ("query", "queries")):
@@ -202,9 +201,7 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
 
 
 def _tabulate_positions(title: str, total: Statistics) -> Table:
-    """Tabulate the histogram of evidence positions, with a column per length bucket that has
-    queries.
-    """
+    """Tabulate the histogram of evidence positions, with a column per nonempty length bucket."""
     columns = {
         name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)
     }
@@ -217,15 +214,15 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Write each count with a bar in eighths of a character, the longest for the largest; only a
-    count of 0 has none.
+    """Format each count with a bar in eighths of a character, relative to the largest count. A
+    count above 0 has at least one eighth.
     """
     largest = max(*counts, 1)
     width = len(f"{largest:,}")
     lines = []
     for count in counts:
-        whole, rest = divmod(max(round(count / largest * BAR * 8), int(count > 0)), 8)
-        bar = "█" * whole + " ▏▎▍▌▋▊▉"[rest]
+        blocks, eighths = divmod(max(round(count / largest * BAR * 8), int(count > 0)), 8)
+        bar = "█" * blocks + " ▏▎▍▌▋▊▉"[eighths]
         lines.append(f"{count:>{width},} {bar}".rstrip())
     return lines
 
@@ -234,11 +231,11 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     """Explain the tables."""
     unit = statistics.subsets[0].length_unit
     return (
-        "Lengths: of the distinct relevant documents, in "
-        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, by a rule of "
-        "posir: question, if it ends in a question mark; keywords, if it does not and has at "
-        f"most {KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
-        "spaces); otherwise statement."
+        "Lengths are those of the distinct relevant documents, in "
+        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types follow a rule of "
+        "posir: a question ends in a question mark; other queries are keywords up to "
+        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
+        "spaces), and statements beyond."
     )
 
 
@@ -248,7 +245,7 @@ def describe_source(statistics: DatasetStatistics) -> str:
     profiles = [subset.positions for subset in statistics.subsets]
     if any(profile.counts.sum() != profile.queries for profile in profiles):
         note += (
-            " A query in several position buckets is counted in each of them; a query in none is "
-            "not shown."
+            " A query in several position buckets counts in each of them; a query without a bucket "
+            "is not shown."
         )
     return note

@@ -1,9 +1,8 @@
-"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted
-to code points from 0.
+"""Recognition of the offset units of a file, and conversion to code points from 0.
 
-Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both
-are code points where a text is ASCII, so that only the answers of other texts show it. A file has
-one way of counting, which is decided for all of it.
+Java, JavaScript and C# count UTF-16 code units; byte-oriented tools count bytes of UTF-8. In ASCII
+texts both equal code points, so only answers in other texts reveal the unit. Each file has one
+unit.
 """
 
 from __future__ import annotations
@@ -17,15 +16,12 @@ from itertools import product
 from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import Item, Passage, PassageQuestion, StatedAnswer
 
-#: Share of the answers of a file that another way of counting finds where the file says, from which
-#: the file counts so.
+#: Minimum share of a file's answers that a unit must locate exactly.
 MIN_EXACT = 0.95
-#: Fewer answers do not show that a file counts from 1 or to the last character: a single answer may
-#: be off by one.
+#: Minimum number of answers to recognize offsets from 1 or inclusive ends; a single answer may be
+#: off by one.
 MIN_SHIFTED = 3
-
-
-#: Characters that tools drop at the beginning of a text.
+#: Characters that tools strip from the beginning of a text.
 LEADING_SPACE = " \t\r\n\v\f\u00a0\u3000\ufeff"
 
 
@@ -35,21 +31,22 @@ class Counting:
 
     title: str
     to_characters: Callable[[str, int], int]
-    """Returns the code point at an offset of a text; raises ValueError if there is none."""
+    """Converts an offset in a text to code points; raises ValueError beyond the text."""
     first: int = 0
-    """The offset of the first unit of a text."""
+    """Offset of the first unit: 0 or 1."""
     included: int = 0
-    """1 if the end of a span is its last unit, 0 if it is the next one."""
+    """1 if ends are inclusive, else 0."""
 
     def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
-        """Return an answer with its span in code points from 0; as it is if the document has no
-        such span, or if the reader found it.
+        """Convert the span of an answer to code points from 0.
+
+        Exact spans and spans beyond the document are returned unchanged.
         """
         bounds = self._locate(answer, document)
         return replace(answer, start=bounds[0], end=bounds[1]) if bounds else answer
 
     def is_exact(self, answer: StatedAnswer, document: str) -> bool:
-        """Return whether the text of an answer is where its span says."""
+        """Return True if the span of an answer contains its text."""
         assert answer.text is not None
         bounds = self._locate(answer, document)
         if not bounds or bounds[0] < 0:
@@ -86,15 +83,13 @@ def _from_units(document: str, offset: int, *, encoding: str, size: int) -> int:
 
 
 def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
-    """Return the character at an offset that counts each line end of a text as `length`
-    characters.
-    """
-    place = 0
+    """Convert an offset that counts each line end as `length` characters."""
+    start = 0
     for line in document.split(end):
         if 0 <= offset <= len(line):
-            return place + offset
+            return start + offset
         offset -= len(line) + length
-        place += len(line) + len(end)
+        start += len(line) + len(end)
     raise ValueError("is outside the text")
 
 
@@ -103,7 +98,7 @@ def _from_visible(document: str, offset: int) -> int:
 
 
 CHARACTERS = Counting("Unicode code points", lambda _, offset: offset)
-#: Units that languages and libraries count, and texts that were changed after offsets were counted.
+#: Units of programming languages, and offsets into texts before their white space was changed.
 UNITS = (
     CHARACTERS,
     Counting("UTF-16 code units", partial(_from_units, encoding="utf-16-le", size=2)),
@@ -126,14 +121,13 @@ COUNTINGS = tuple(_list_countings())
 
 
 def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
-    """Return the way in which the offsets of answers in documents count, given all of a file with
-    text and start.
+    """Recognize the counting of a file from all of its answers with text and start.
 
-    It is code points from 0 unless another way finds more answers where they are stated, and nearly
-    all of them.
+    The result is code points from 0, unless another counting locates more answers exactly, and at
+    least `MIN_EXACT` of them.
 
     Returns:
-        The way, how many answers are exact in it, and how many are if offsets are code points.
+        The counting, the number of exact answers, and their number in code points.
     """
     characters = sum(CHARACTERS.is_exact(*row) for row in answers)
     best = CHARACTERS
@@ -154,13 +148,13 @@ def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Cou
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Return what readers yield with offsets in code points from 0, and a sentence for each file
-    that counts otherwise.
+    """Convert the offsets of all items to code points from 0; return them with a sentence for each
+    converted file.
     """
     by_file: dict[str, list[tuple[StatedAnswer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
         answer = question.answer
-        # Of an answer that is not in its document, no offset is exact.
+        # An answer that is missing from its document is exact in no unit.
         if answer is None or answer.start is None or not (answer.text or "").strip():
             continue
         if str(answer.text) in text:
@@ -200,9 +194,7 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
-    """Return how many spans are stated without the text of the answer, which alone could show a
-    mistake; empty if none is.
-    """
+    """Return a warning with the number of spans without an answer text, or an empty string."""
     answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
     unchecked = sum(
         answer.text is None and answer.start is not None and not answer.is_located

@@ -1,6 +1,4 @@
-"""Opening of data by a reference: a task, a file or folder in any format, or a dataset on the
-Hub.
-"""
+"""Opening of data: a task, a file or folder in any format, or a Hub dataset."""
 
 from __future__ import annotations
 
@@ -77,9 +75,9 @@ from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
 
-#: Kind of judgments without texts.
+#: Kind of qrels without texts.
 QRELS = "TREC qrels"
-#: Texts whose language is detected, and characters of each.
+#: Number of texts for the detection of the language.
 DETECTED_TEXTS = 30
 
 
@@ -96,36 +94,35 @@ def open_data(
 ) -> Dataset:
     """Open data in any format that the commands take.
 
-    A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as
-    that, whatever else it has; then one of BEIR as that; of any other folder, every file is read in
-    its own format, and all documents are one corpus. A file or folder takes precedence over a task
-    of its name.
+    A folder in the PosIR layout is read as such: complete, one language or domain, or a folder that
+    holds it, as in `POSIR_DATA`. Then the other folder formats are tried, such as BEIR. In any
+    other folder each file is read in its own format, and all documents form one corpus. A file or
+    folder takes precedence over a task of the same name.
 
     Args:
         data: A task; a file or folder of questions with their evidence, or of texts; a dataset on
             the Hub; a list of texts or a column of a DataFrame.
-        column: Column or field with the text; by default `text`, `content` or the like, or else the
-            only one with text.
+        column: Column or field with the text; by default `text`, `content` or a similar name, or
+            else the only column of texts.
         id_column: Column or field with the id; by default `_id` or `id`, if there is one.
         split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
         revision: Revision of a dataset on the Hub; by default its main branch.
-        language: Code of the language of data that does not state it, such as `eng-Latn`; detected
-            if None.
-        repair: Whether an answer that is not where its file says is moved to its only match within
-            5 characters; without, its question is left out. Also whether offsets that count UTF-16
-            units or bytes are converted.
-        scope: Texts of which each question is asked: all of the corpus, or its own document; by
-            default as the format says, and its own document if half of the questions have a text
-            that is asked of several documents.
+        language: Code of the data's language, such as `eng-Latn`; by default the language that the
+            data declares, or else the detected language.
+        repair: Move a misplaced answer to its only match within 5 characters, instead of skipping
+            its question, and convert offsets in UTF-16 units or bytes.
+        scope: Texts to search for an answer: the whole corpus, or the question's own document. By
+            default as the format defines; the own document if the text of at least half of the
+            questions recurs for several documents.
 
     Returns:
         A row for each question: characters `start` to `end` (half-open) of its evidence in the
-        document, and the `position` of their middle in [0, 1]; or for each text if there are no
-        questions. `read_texts()` yields the documents.
+        document, and the `position` of the middle of the span in [0, 1]. Without questions, a row
+        for each text. `read_texts()` yields the documents.
 
     Raises:
-        PosirError: There is no such data, or it is in no known format.
-        DataError: It cannot be read.
+        PosirError: The data does not exist, or has an unknown format.
+        DataError: The data cannot be read.
 
     Examples:
         >>> import posir
@@ -163,9 +160,7 @@ def open_data(
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
-    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would
-    be taken for texts.
-    """
+    """Open texts in memory; raise PosirError for a data frame, which iterates over its columns."""
     if hasattr(texts, "columns"):
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
@@ -256,7 +251,7 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
 def _state_language(
     dataset: Dataset, find_language: Callable[[], str], options: ReadOptions
 ) -> Dataset:
-    """Give data the language that it states, unless the user names another."""
+    """Give data its declared language, unless the user names one."""
     if options.language:
         return dataset
     (subset,) = dataset.subsets
@@ -276,11 +271,11 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
         check_qrels(path)
         return _open_qrels(path, options)
     if split_suffix(path)[1] in PARQUET:
-        # Among other files a damaged one is skipped and counted; one that is named is an error.
+        # A corrupt file is skipped within a folder, but is an error on its own.
         read_column_types(path)
     format_ = find_format(path, options)
     read = partial(read_as, path, options, format_)
-    title = format_.title if format_ else "of no known format"
+    title = format_.title if format_ else "in an unknown format"
     read_judgments = format_.read_judgments if format_ else None
     dataset = _open_items(
         split_suffix(path)[0],
@@ -296,9 +291,7 @@ def _open_file(path: Path, options: ReadOptions) -> Dataset:
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
-    """Open judgments without texts, in which no evidence and no length is known; raise DataError if
-    a line is malformed.
-    """
+    """Open qrels without texts; raise DataError if a line is malformed."""
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
@@ -321,7 +314,7 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # A commit needs no request: without network access, the cache can be read.
+    # A commit can be read from the cache without a network.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).revision()
@@ -349,16 +342,16 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     )
 
     def find_language() -> str:
-        stated = format_.find_language(file) if format_ else ""
+        code = format_.find_language(file) if format_ else ""
         with suppress(DataError):
-            stated = stated or read_card_language(repository.fetch("README.md"))
-        return stated
+            code = code or read_card_language(repository.fetch("README.md"))
+        return code
 
     return _state_language(dataset, find_language, options)
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
-    """List the domains of a repository in the PosIR layout; none if it is in another."""
+    """List the domains of a repository in the PosIR layout; empty for other layouts."""
     keys = []
     with suppress(DataError):
         for path in repository.paths():
@@ -380,9 +373,18 @@ def _open_items(
     read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
 ) -> Dataset:
-    """Open what a reader of a format yields, as one subset.
+    """Open the items of a reader as a dataset with one subset.
 
-    `read` also yields the texts unless `read_texts` does; without questions, `use` is None.
+    Args:
+        name: Name of the data.
+        kind: Title of the format.
+        location: File, folder or Hub dataset, for messages.
+        read: Yields the items.
+        find_revision: Returns the revision of the data.
+        options: Language and repair.
+        use: Texts to search for an answer; None without questions.
+        read_texts: Yields the documents only; by default `read`.
+        read_judgments: Returns the qrels, if the data has any.
     """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
 
@@ -399,7 +401,7 @@ def _open_items(
     def find_languages() -> tuple[str, str]:
         texts = (item.text for item in list_texts() if isinstance(item, Passage))
         if read_texts is None and use is not None and not options.language:
-            # The documents of questions are read with these, once.
+            # Read documents and questions together, once.
             texts = (text for text in read_data().documents["text"] if text.strip())
         code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
@@ -419,7 +421,7 @@ def _open_items(
 
 
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield documents and skipped texts; a document without text is skipped, too."""
+    """Yield the documents and the skipped texts; blank documents count as skipped."""
     for item in items:
         if isinstance(item, SkippedText):
             if not item.cause:
@@ -431,9 +433,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None
-    if there is none.
-    """
+    """Open the judgments of one of mteb's retrieval tasks, or return None for an unknown task."""
     from posir_tasks.tasks.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -445,11 +445,11 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     if task is None:
         return None
     metadata = task.metadata
-    first, *others = metadata.eval_splits
+    default, *alternatives = metadata.eval_splits
     split = options.split
-    if split is None and others:
-        message = "%s: of its splits, %s is read; --split gives another one (%s)"
-        logger.warning(message, name, first, ", ".join(others))
+    if split is None and alternatives:
+        message = "%s: reading the split %s; choose another one with --split (%s)"
+        logger.warning(message, name, default, ", ".join(alternatives))
     find_revision = partial(str, metadata.revision)
     subsets = []
     for subset in task.hf_subsets:
@@ -464,7 +464,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
             use=None,
             read_judgments=partial(read_task_judgments, task, subset, split),
         )
-        # Predictions of mteb have its names of the subsets.
+        # mteb's prediction files use its own subset names.
         subsets.append(replace(dataset.subsets[0], domain=subset))
     return Dataset(
         name,
@@ -480,11 +480,14 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
-    """Open the data of a task; raise PosirError if there is no such task, or a domain of the run is
-    not in it, DataError if a language has no data.
+    """Open the data of a task.
+
+    Raises:
+        PosirError: The task does not exist, or lacks a selected domain.
+        DataError: The task's language has no data.
     """
     if name == mini.NAME:
-        # Its data is part of the package, and mteb is not needed to read it.
+        # The package includes the data; skip the import of mteb.
         subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(
             name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
