@@ -295,10 +295,9 @@ def import_passages(
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
-    queries = {place.query for place in imported.places.values()}
-    questions = len(imported.questions) - len(imported.places) + len(queries)
     documents = pluralize(len(imported.documents), "document")
-    yield f"{folder}: {documents}, {pluralize(questions, 'question')}"
+    yield f"{folder}: {documents}, {pluralize(imported.query_count, 'question')}"
+    queries = {place.query for place in imported.places.values()}
     if queries:
         yield (
             f"several places of evidence: {pluralize(len(queries), 'question')} with "
@@ -345,17 +344,13 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
 
 
 def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
-    """Return the questions that are left out although they have an answer, and the number of these
-    and of all imported.
-    """
-    queries = {place.query for place in imported.places.values()}
-    kept = len(imported.questions) - len(imported.places) + len(queries)
+    """Return the skipped questions with an answer, and their number plus the imported questions."""
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
         if item.cause and item.cause not in EXPECTED
     }
-    return [*lost.values()], kept + len(lost)
+    return [*lost.values()], imported.query_count + len(lost)
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:

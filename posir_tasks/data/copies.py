@@ -1,9 +1,8 @@
-"""Copies: documents of one corpus with the same text under several ids.
+"""Copies: documents of a corpus with the same text under several ids.
 
-A model that reads the texts cannot tell copies apart, and ties are ordered by id, so that scores
-depend on the spelling of ids. Texts are the same if they have the same words between white space.
-The text is what models are given: the title is no part of it, except in tasks of mteb's own, which
-put it before the text.
+Models cannot distinguish copies, and ties are broken by id, so scores depend on the spelling of
+ids. Two texts are equal if they are equal up to white space. Titles do not count, except in mteb's
+own tasks, which prepend them to the text.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Evidence, Place
 
-#: Words at the start of a text that are compared before the whole text is read.
+#: Words at the start of texts that are compared first.
 OPENING_WORDS = 4
-#: In place of the hash of a blank text's opening.
+#: Stands for the hash of a blank text.
 BLANK = 0
 
 
 def digest_words(text: str) -> bytes:
-    """Return a digest of a text, equal for texts that differ in white space alone."""
+    """Return a digest of a text that ignores white space."""
     return digest(*text.split(), size=16)
 
 
@@ -41,7 +40,7 @@ class Copies:
     """The copies of relevant documents in a corpus."""
 
     groups: tuple[tuple[str, ...], ...]
-    """Ids of the documents of each text that several have, one of them relevant at least."""
+    """Ids of the documents that share a text, at least one of them relevant."""
     relevant: set[str]
     """Ids of all relevant documents."""
 
@@ -49,7 +48,7 @@ class Copies:
         return bool(self.groups)
 
     def describe(self) -> str:
-        """Return a sentence with the counts and what to do."""
+        """Return a sentence with the counts and advice."""
         copied = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
         first = " and ".join(map(sanitize, self.groups[0][:2]))
@@ -68,32 +67,30 @@ def list_relevant(judgments: Judgments) -> set[str]:
 
 
 def find_copies(corpus: pl.DataFrame, relevant: Iterable[str]) -> Copies:
-    """Find the copies of relevant documents, in one pass over the corpus; blank texts are no
-    copies.
-    """
+    """Find the nonblank copies of relevant documents in one pass over the corpus."""
     names = {*relevant}
     groups = [group for group in _group_texts(corpus, names) if not names.isdisjoint(group)]
     return Copies(tuple(groups), names)
 
 
 def find_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
-    """Find the ids of texts that a document has, too, white space aside."""
-    wanted: dict[bytes, list[str]] = defaultdict(list)
+    """Return the ids of the texts that equal a document up to white space."""
+    by_digest: dict[bytes, list[str]] = defaultdict(list)
     for name, text in texts.items():
         if text.strip():
-            wanted[digest_words(text)].append(name)
+            by_digest[digest_words(text)].append(name)
     longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
-    found: set[bytes] = set()
+    documents: set[bytes] = set()
     for text in corpus["text"].fill_null(""):
-        # A longer one is no question; white space may make a text twice as long.
+        # Skip longer documents; white space may double the length of a text.
         if len(text) <= 2 * longest:
-            found.add(digest_words(text))
-    return [name for key, names in wanted.items() if key in found for name in names]
+            documents.add(digest_words(text))
+    return [name for key, names in by_digest.items() if key in documents for name in names]
 
 
 def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str, ...]]:
-    """Return the ids of documents with one text, where several have it; only texts that begin as
-    one of `among` count.
+    """Group the ids of documents with equal texts, among texts that begin like a document in
+    `among`.
     """
     if not among:
         return []
@@ -101,12 +98,13 @@ def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str
     openings = []
     for text in corpus["text"].fill_null(""):
         words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
-        # The value differs between processes.
+        # Hashes differ between processes, which does not matter here.
         openings.append(hash(tuple(words)) if words else BLANK)
     values, numbers, counts = np.unique(openings, return_inverse=True, return_counts=True)
-    is_wanted = np.zeros(len(values), np.bool_)
-    is_wanted[numbers[find_rows(names, among)]] = True
-    rows = np.flatnonzero((is_wanted & (counts > 1) & (values != BLANK))[numbers])
+    is_shared = np.zeros(len(values), np.bool_)
+    is_shared[numbers[find_rows(names, among)]] = True
+    is_shared &= (counts > 1) & (values != BLANK)
+    rows = np.flatnonzero(is_shared[numbers])
     by_text: dict[bytes, list[str]] = defaultdict(list)
     for name, text in list_texts(corpus[rows].fill_null("")).items():
         by_text[digest_words(text)].append(name)
@@ -114,9 +112,7 @@ def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str
 
 
 def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[str, str]:
-    """Return for each copy in a corpus the document that stands for it: the smallest id of the
-    relevant ones, else of all.
-    """
+    """Map each copy to its original: the smallest id among the relevant copies, else among all."""
     originals = dict[str, str]()
     for group in _group_texts(corpus, {*corpus["id"]}):
         original = min([name for name in group if name in relevant] or group)
@@ -125,7 +121,7 @@ def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[st
 
 
 def describe_merged(originals: Mapping[str, str]) -> str:
-    """Return how many copies became one document with another, given the document of each."""
+    """Return a sentence on the merged copies, given a mapping from copy to original."""
     copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
     first = " into ".join(map(sanitize, next(iter(originals.items()))))
@@ -135,13 +131,13 @@ def describe_merged(originals: Mapping[str, str]) -> str:
 def merge_copies(
     data: PositionData, judgments: Judgments
 ) -> tuple[PositionData, Judgments, Mapping[str, str]]:
-    """Make the copies in data one document each.
+    """Merge the copies in a dataset.
 
-    Spans stay, at the same words. Places of one query that then overlap are one. A pair of query
-    and document has the highest of its grades.
+    Spans keep their words. Overlapping spans of a query are merged. A pair of query and document
+    keeps its highest grade.
 
     Returns:
-        Data and judgments, and the document of each copy by the id of the copy.
+        Data, judgments, and a mapping from copy to original.
     """
     relevant = list_relevant(judgments) | {*data.evidence.document_ids}
     originals = choose_originals(data.documents, relevant)
@@ -156,9 +152,7 @@ def merge_copies(
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
-    """Count the questions whose text is asked of several documents; a question with several places
-    is one.
-    """
+    """Count the questions that recur for several documents; several evidence spans count once."""
     evidence = data.evidence
     questions = zip(evidence.query_ids, data.questions["text"], evidence.document_ids, strict=True)
     pairs = [
@@ -172,8 +166,11 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
 
 
 def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame) -> RepeatedTexts:
-    """Count the questions whose text is asked of documents with different texts, given text and
-    document of each.
+    """Count the questions that recur for documents with different texts.
+
+    Args:
+        pairs: Text and document id of each question.
+        corpus: The documents.
     """
     documents: dict[str, set[str]] = defaultdict(set)
     counts = Counter[str]()
@@ -202,9 +199,7 @@ def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgmen
 
 
 def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence:
-    """Return the evidence in the documents that stand for copies; a document has the first title
-    that is stated for it.
-    """
+    """Move the evidence to the originals. A document gets the first title of its copies."""
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
     moved = replace(evidence, document_ids=names)
@@ -215,14 +210,14 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
         moved = replace(moved, clusters=tuple(titles[name] for name in names))
     if not data.has_spans or not len(evidence.characters):
         return moved
-    copied = {name for name in evidence.document_ids if name in originals}
-    needed = copied | {originals[name] for name in copied}
-    texts = list_texts(data.documents.filter(pl.col("id").is_in(needed)))
+    copies = {name for name in evidence.document_ids if name in originals}
+    affected = [*copies, *{originals[name] for name in copies}]
+    texts = list_texts(data.documents.filter(pl.col("id").is_in(affected)))
     starts = evidence.starts.copy()
     ends = evidence.ends.copy()
     characters = evidence.characters.copy()
     for row, name in enumerate(evidence.document_ids):
-        # Places in a translation are those of the original's columns.
+        # The spans of a translation count characters of the English text.
         if name not in originals or characters[row] != len(texts[name]):
             continue
         original = texts[originals[name]]
@@ -234,7 +229,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
 
 
 def move_span(span: Span, text: str, other: str) -> Span:
-    """Return where a span of a text is in another that differs from it in white space alone."""
+    """Return the span of the same words in a text that differs only in white space."""
     before = len("".join(text[: max(0, span.start)].split()))
     inside = len("".join(span.of(text).split()))
     if span == NO_SPAN or not inside:
@@ -243,33 +238,33 @@ def move_span(span: Span, text: str, other: str) -> Span:
 
 
 def _join_places(data: PositionData) -> PositionData:
-    """Join the places of one query that overlap in one document; a query with one place left is an
-    ordinary one.
+    """Merge overlapping evidence spans of each query; a query with a single span left becomes an
+    ordinary query.
     """
     evidence = data.evidence
     names = [*evidence.query_ids]
     rows = {name: row for row, name in enumerate(names)}
-    placed = []
+    spans = []
     for name, row in rows.items():
         if name not in data.places:
             continue
         place = data.places[name]
         span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
         document = evidence.document_ids[row]
-        placed.append(PlacedEvidence(name, place.query, document, span, place.grade))
+        spans.append(PlacedEvidence(name, place.query, document, span, place.grade))
     places = dict[str, Place]()
-    left = [row for row, name in enumerate(names) if name not in data.places]
+    selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()
-    for query, merged in merge_places(placed).items():
-        for kept in merged:
-            row = rows[kept.name]
-            left.append(row)
-            ends[row] = kept.span.end
+    for query, merged in merge_places(spans).items():
+        for place in merged:
+            row = rows[place.name]
+            selection.append(row)
+            ends[row] = place.span.end
             if len(merged) > 1:
-                places[kept.name] = Place(query, kept.grade)
+                places[place.name] = Place(query, place.grade)
             else:
                 names[row] = query
     questions = data.questions.with_columns(id=pl.Series(names, dtype=pl.String))
     evidence = replace(evidence, query_ids=names, ends=ends)
     joined = replace(data, questions=questions, evidence=evidence, places=places)
-    return joined.select(sorted(left))
+    return joined.select(sorted(selection))

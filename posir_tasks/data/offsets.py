@@ -188,8 +188,10 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
     for question in passage.questions:
         counting = countings.get(question.file, CHARACTERS)
         answer = question.answer and counting.convert(question.answer, passage.text)
-        others = tuple(counting.convert(other, passage.text) for other in question.others)
-        questions.append(replace(question, answer=answer, others=others))
+        alternatives = tuple(
+            counting.convert(alternative, passage.text) for alternative in question.alternatives
+        )
+        questions.append(replace(question, answer=answer, alternatives=alternatives))
     return replace(passage, questions=questions)
 
 

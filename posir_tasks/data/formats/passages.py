@@ -134,7 +134,7 @@ class PassageQuestion:
     """
     grade: float = 1
     """Relevance of the document, above 0. The highest grade among its spans counts."""
-    others: tuple[StatedAnswer, ...] = ()
+    alternatives: tuple[StatedAnswer, ...] = ()
     """Alternative answers. The first answer that occurs in the document counts."""
 
 

@@ -117,8 +117,10 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
         return list_places(file, name, text, answers)
-    first, *others = answers
-    return [PassageQuestion(file, name, text, first, identifier or None, others=tuple(others))]
+    first, *more = answers
+    alternatives = tuple(more)
+    key = identifier or None
+    return [PassageQuestion(file, name, text, first, key, alternatives=alternatives)]
 
 
 def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) -> Items:
