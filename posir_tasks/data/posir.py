@@ -1,7 +1,7 @@
-"""The PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and `qrels/test.parquet`, read
-from any folder and written.
+"""Reader and writer of the PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and
+`qrels/test.parquet`.
 
-Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv
+Layout and fields follow the dataset infgrad/PosIR-Benchmark-v1 (Zeng et al. 2026, arXiv
 2601.08363).
 """
 
@@ -54,23 +54,21 @@ from posir_tasks.values.evidence import Evidence, Place
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
-#: The file of those queries that have several places of evidence, if there are any; the others know
-#: nothing of them.
+#: The optional file of queries with several evidence spans.
 PLACES_FILE = "places.parquet"
-#: The optional column of queries.
+#: Optional columns of the queries.
 TITLES: Schema = {TITLE: pl.String}
-#: Spans are clipped to this many characters, beyond any document, so that their sums do not
-#: overflow.
-MAX_PLACE = 2**40
-#: File systems allow names of 255 bytes, of which temporary names take some.
+#: Span bounds are clipped to this many characters, so that their sums do not overflow.
+MAX_BOUND = 2**40
+#: File systems allow names of 255 bytes, including the affixes of temporary names.
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
 
 
 @dataclass(frozen=True, order=True)
 class SubsetKey:
-    """Languages and domain of data that is loaded together; a cross-lingual corpus has another
-    language than the queries.
+    """Languages and domain of a subset. A cross-lingual corpus has another language than the
+    queries.
     """
 
     language: str
@@ -79,13 +77,13 @@ class SubsetKey:
 
     @property
     def files(self) -> list[str]:
-        """The paths of corpus, qrels and queries."""
+        """Paths of corpus, qrels and queries."""
         languages = (self.corpus_language, self.language, self.language)
         return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
     @property
     def places(self) -> str:
-        """The path of the places of queries that have several."""
+        """Path of the queries with several evidence spans."""
         return f"{self.language}/{self.domain}/{PLACES_FILE}"
 
     def __str__(self) -> str:
@@ -93,9 +91,7 @@ class SubsetKey:
 
 
 def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
-    """List the paths of the files of domains, which are read together, and in a folder of those of
-    places that are there.
-    """
+    """List the files of domains, including the optional ones of a local folder."""
     paths = []
     for key in keys:
         paths += key.files
@@ -105,17 +101,13 @@ def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> lis
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language, sorted; hidden folders are unfinished imports and
-    ignored.
-    """
+    """Return the sorted domains of a language. Hidden folders are unfinished imports."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
-    """Return the problems of a domain, which `posir validate` refuses, and warnings; DataError
-    without the Hub.
-    """
+    """Return the problems of a domain, and warnings; raise DataError if the Hub is unreachable."""
     tables, places, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
@@ -138,7 +130,7 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
-    """Return a row for each pair of query and relevant document, with the columns of the query."""
+    """Join the queries with their relevant documents."""
     return tables.queries.frame.join(
         tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
     )
@@ -177,14 +169,12 @@ def _read_table(
 def _inspect_pairing(
     tables: PosirTables, repository: Repository, key: SubsetKey
 ) -> tuple[list[DataProblem], list[str]]:
-    """Check that documents of two languages with one id are translations; texts that are on the Hub
-    are not downloaded.
-    """
+    """Check that documents with the same id are translations. Only local texts are compared."""
     corpus = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
     pairs = documents.agg(characters=pl.col("pos_char_length").first())
-    others = tables.corpus.frame.select(id="_id", other_text="text")
-    pairs = pairs.join(others, on="id", maintain_order="left")
+    translations = tables.corpus.frame.select(id="_id", other_text="text")
+    pairs = pairs.join(translations, on="id", maintain_order="left")
     texts = corpus.unique("_id", keep="first").select("text", id="_id")
     agreement = compare_documents(pairs.join(texts, on="id", how="left", maintain_order="left"))
     height = tables.corpus.frame.height
@@ -210,9 +200,7 @@ def _inspect_pairing(
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
-    """Return the rows of a file with valid columns on this machine, and no rows in place of any
-    other.
-    """
+    """Return the rows of a valid local file, else an empty frame."""
     if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
         frame, problems = read_valid_columns(repository.locate(path), columns)
         if not problems:
@@ -223,41 +211,41 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
 def read_domain(
     repository: Repository, language: str, corpus_language: str, domain: str
 ) -> PositionData:
-    """Read one domain as the authors' code does, with every row that can be evaluated.
+    """Read all usable rows of a domain, as the authors' code does.
 
     Args:
         repository: Data in the PosIR layout.
         language: Language of queries, qrels and spans, such as `deu-Latn`.
-        corpus_language: Language of the corpus; another one for cross-lingual retrieval, with the
-            same document ids.
+        corpus_language: Language of the corpus. In cross-lingual retrieval it differs from
+            `language`, with the same document ids.
         domain: Name of the domain's folder.
 
     Raises:
-        DataError: A file or column is missing or unreadable, documents of two languages are not
-            translations of each other, or no query can be evaluated.
+        DataError: A file or column is missing or unreadable, documents with the same id are not
+            translations, or no query can be evaluated.
     """
     key = SubsetKey(language, corpus_language, domain)
     tables, places, problems = _read_tables(repository, key)
-    # The column is optional: of another type, it is not that of the layout.
+    # An optional column of another type is ignored.
     problems = [problem for problem in problems if problem.field != TITLE]
     raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
-    kept, tolerated = tolerate_tables(tables)
+    usable, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
-    has_queries = kept.queries.frame.height or places.frame.height
-    if not has_queries or kept.corpus.frame.is_empty():
+    has_queries = usable.queries.frame.height or places.frame.height
+    if not has_queries or usable.corpus.frame.is_empty():
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
-        raise DataError("\n".join(lines if kept.same_language else [*lines, f"{ADVICE}."]))
-    if not kept.same_language:
-        mispaired, doubts = _inspect_pairing(kept, repository, key)
+        raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
+    if not usable.same_language:
+        mispaired, doubts = _inspect_pairing(usable, repository, key)
         raise_problems(mispaired)
         warnings += doubts
-    queries = kept.queries.frame
+    queries = usable.queries.frame
     if places.frame.height:
         rows = places.frame.with_columns(document="corpus-id")
         queries = pl.concat([queries, rows], how="diagonal")
     columns = places.frame.select("_id", "query-id", "score").iter_rows()
     data = PositionData(
-        documents=kept.corpus.frame.select(pl.col("_id").alias("id"), "text"),
+        documents=usable.corpus.frame.select(pl.col("_id").alias("id"), "text"),
         questions=queries.select(pl.col("_id").alias("id"), "text"),
         evidence=build_evidence(queries),
         revision=repository.revision(list_present_files(repository, [key])),
@@ -271,7 +259,7 @@ def read_domain(
 
 
 def build_evidence(queries: pl.DataFrame) -> Evidence:
-    """Return the evidence of queries in tolerated tables."""
+    """Return the evidence of the queries in usable tables."""
     spans = queries["pos_char_span"].list.sort().list
     titles: tuple[str, ...] = ()
     if TITLE in queries.columns:
@@ -280,8 +268,8 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
     return Evidence(
         query_ids=queries["_id"].to_list(),
         document_ids=queries["document"].to_list(),
-        starts=spans.get(0).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
-        ends=spans.get(1).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        starts=spans.get(0).clip(-MAX_BOUND, MAX_BOUND).to_numpy(),
+        ends=spans.get(1).clip(-MAX_BOUND, MAX_BOUND).to_numpy(),
         characters=queries["pos_char_length"].to_numpy(),
         tokens=queries["pos_token_length"].to_numpy(),
         clusters=titles,
@@ -289,8 +277,8 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
 
 
 def open_folder(folder: Path, language: str) -> LocalRepository:
-    """Open a folder in the PosIR layout, or of a language or domain in it; raise DataError if it
-    holds another one.
+    """Open a folder in the PosIR layout, or the folder of one language or domain; raise DataError
+    if it has another language.
     """
     root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
@@ -299,22 +287,20 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
         )
     if any((root / file).exists() for file in FILES):
         prefix = f"{language}/{root.name}"
-        held = root.parent.name
+        code = root.parent.name
     elif any(root.glob("*/queries.parquet")):
         prefix = language
-        held = root.name
+        code = root.name
     else:
         prefix = ""
-        held = language
-    if CODE.fullmatch(held) and held != language:
-        raise DataError(f"{root}: holds the language {held}, not {language}.")
+        code = language
+    if CODE.fullmatch(code) and code != language:
+        raise DataError(f"{root}: holds the language {code}, not {language}.")
     return LocalRepository(root, prefix)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language in a repository in the PosIR layout; raise DataError if
-    there are none.
-    """
+    """Return the domains of a language; raise DataError if there are none."""
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
@@ -326,8 +312,8 @@ def require_domains(repository: Repository, language: str) -> list[str]:
 
 
 def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
-    """Return what `find_layout` does; raise PosirError if there is no such folder, or it has no
-    data in the PosIR layout.
+    """Return the root and the subsets of a folder, as `find_layout` does; raise PosirError unless
+    it has data in the PosIR layout.
     """
     layout = find_layout(path) if path.is_dir() else None
     if layout is None:
@@ -340,21 +326,20 @@ def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
 
 
 def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
-    """Return the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one
+    """Find data in the PosIR layout: the data itself, its parent folder (as in `POSIR_DATA`), one
     language, or one domain.
 
     Returns:
-        The folder that holds `<language>/<domain>/`, and each domain with its own corpus, then with
-        the English corpus if the domain has one. None if the folder has no data in the PosIR
-        layout.
+        The root folder, which has `<language>/<domain>/`, and the subsets: each domain with its own
+        corpus, then with the English corpus if there is one. None for other data.
 
     Raises:
         DataError: There is no domain.
     """
-    held = _locate_layout(Path(os.path.abspath(path)))  # noqa: PTH100 (a link keeps its name)
-    if held is None:
+    layout = _locate_layout(Path(os.path.abspath(path)))  # noqa: PTH100 (a link keeps its name)
+    if layout is None:
         return None
-    root, language, domain = held
+    root, language, domain = layout
     repository = LocalRepository(root)
     folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
     languages = [name for name in folders if not name.startswith(".")]
@@ -376,8 +361,8 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
 
 
 def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
-    """Return the root of the data of a folder, and its only language and domain if it is in
-    those; None if it is not in the layout.
+    """Return the root of the data, and the language and domain of the folder itself (empty for the
+    root); None for other data.
     """
     data = folder / folder_name(REPO_ID)
     language = folder.parent
@@ -394,15 +379,13 @@ def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
 
 
 def _is_of_layout(file: Path) -> bool:
-    """Return whether a file is what its name says in the PosIR layout: AutoRAG has a
-    `corpus.parquet`, with other columns.
-    """
+    """Return True unless a file is AutoRAG's `corpus.parquet`, which has other columns."""
     if file.name != FILES[0] or any((file.parent / name).exists() for name in FILES[1:]):
         return True
     try:
         columns = read_column_types(file)
     except DataError:
-        # The error is raised where the data is read.
+        # Reading the data raises the error.
         return True
     return "_id" in columns or "text" in columns
 
@@ -421,7 +404,7 @@ class Target:
         return self.output / self.language / self.domain
 
     def check(self) -> None:
-        """Raise PosirError if language or domain are not allowed, or the domain exists."""
+        """Raise PosirError for an invalid language or domain, or if the domain already exists."""
         check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
@@ -446,7 +429,7 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
 
 
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
-    """Return the tables of a domain by their file; raise ProblemsError if they are invalid."""
+    """Return the tables of a domain by file name; raise ProblemsError if they are invalid."""
     single, several = data.divide_places()
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
     corpus = data.documents.rename({"id": "_id"})
@@ -472,12 +455,20 @@ def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
 
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
-    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid,
-    PosirError if not writable.
+    """Write a domain into a new folder, all or nothing.
+
+    Args:
+        data: The data of the domain.
+        folder: The folder to create.
+        others: Further files: name to text.
+
+    Raises:
+        DataError: The data is invalid.
+        PosirError: The folder cannot be written.
     """
     tables = _tabulate(data, folder)
     try:
-        # A link to a folder stays a link.
+        # Symbolic links to folders are kept.
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)

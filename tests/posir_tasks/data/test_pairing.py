@@ -79,7 +79,7 @@ def test_ids_in_order_are_accepted_for_translations_only(tmp_path):
     (problem,) = inspect(tmp_path / "shifted")[0]
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
     assert (
-        "for 0 of 6 documents, the one of the same id is that which shares most numbers and names"
+        "for 0 of 6 documents, the document with the same id shares the most numbers and names"
         in problem.message
     )
 
