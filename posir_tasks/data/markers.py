@@ -6,7 +6,7 @@ MS MARCO has `No Answer Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unan
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from posir_tasks.data.formats.passages import StatedAnswer
@@ -91,12 +91,17 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     return not after.strip() and SENTENCE_END.search(before) is not None
 
 
-def is_unanswered(answers: Sequence[StatedAnswer], document: str) -> bool:
-    """Return True if at least half of the answers are unambiguous markers, as in QuAC's evaluation,
-    or if no answer is left.
+def select_answers(answers: Iterable[StatedAnswer], document: str) -> list[StatedAnswer]:
+    """Return the answers without markers; none if at least as many are unambiguous markers, as in
+    QuAC's evaluation.
 
     Blank answers and words that are missing from the document have no vote.
     """
-    votes = sum(bool((answer.text or "").strip()) and is_token(answer.text) for answer in answers)
-    answered = sum(not marks_no_answer(answer, document) for answer in answers)
-    return votes >= answered
+    selection = list[StatedAnswer]()
+    votes = 0
+    for answer in answers:
+        if not marks_no_answer(answer, document):
+            selection.append(answer)
+        elif (answer.text or "").strip() and is_token(answer.text):
+            votes += 1
+    return selection if votes < len(selection) else []

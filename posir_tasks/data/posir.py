@@ -8,7 +8,7 @@ Layout and fields follow the dataset infgrad/PosIR-Benchmark-v1 (Zeng et al. 202
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,19 +108,17 @@ def list_domains(repository: Repository, language: str) -> list[str]:
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
     """Return the problems of a domain, and warnings; raise DataError if the Hub is unreachable."""
-    tables, places, problems = _read_tables(repository, key)
+    tables, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
         tables = replace(tables, originals=originals if originals.height else None)
-    problems += check_not_empty(tables, places)
     problems += check_tables(tables)
-    problems += check_places(places, tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
     doubts = find_doubts(tables)
-    if tables.complete and "corpus-id" in places.frame.columns:
+    if tables.complete and "corpus-id" in tables.places.frame.columns:
         documents = tables.corpus.frame.select("text", id="_id")
-        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+        relevant = [*tables.positives["corpus-id"], *tables.places.frame["corpus-id"]]
         pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
         repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
         copies = find_copies(documents, relevant)
@@ -136,34 +134,30 @@ def _join_positives(tables: PosirTables) -> pl.DataFrame:
     )
 
 
-def _read_tables(
-    repository: Repository, key: SubsetKey
-) -> tuple[PosirTables, CheckedTable, list[DataProblem]]:
-    """Return the tables of a domain, the places of queries that have several, no rows if there is
-    no such file, and what is wrong with the columns.
-    """
+def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
+    """Return the tables of a domain, and the problems of their columns."""
+    problems = list[DataProblem]()
+
+    def read(path: str, columns: Schema, optional: Schema = NO_COLUMNS) -> CheckedTable:
+        try:
+            file = repository.fetch(path)
+        except ProblemsError as error:
+            problems.extend(error.problems)
+            return CheckedTable(error.problems[0].file, pl.DataFrame())
+        frame, column_problems = read_valid_columns(file, columns, optional)
+        problems.extend(column_problems)
+        return CheckedTable(str(file), frame)
+
     corpus_file, qrels_file, queries_file = key.files
-    corpus, problems = _read_table(repository, corpus_file, CORPUS)
-    queries, queries_problems = _read_table(repository, queries_file, QUERIES, TITLES)
-    qrels, qrels_problems = _read_table(repository, qrels_file, QRELS)
-    problems = [*problems, *queries_problems, *qrels_problems]
-    places = CheckedTable(key.places, pl.DataFrame(schema=PLACES))
+    tables = PosirTables(
+        corpus=read(corpus_file, CORPUS),
+        queries=read(queries_file, QUERIES, TITLES),
+        qrels=read(qrels_file, QRELS),
+        same_language=key.language == key.corpus_language,
+    )
     if key.places in repository.paths(key.places.rpartition("/")[0]):
-        places, place_problems = _read_table(repository, key.places, PLACES, TITLES)
-        problems += place_problems
-    same_language = key.language == key.corpus_language
-    return PosirTables(corpus, queries, qrels, same_language=same_language), places, problems
-
-
-def _read_table(
-    repository: Repository, path: str, columns: Schema, optional: Schema = NO_COLUMNS
-) -> tuple[CheckedTable, Sequence[DataProblem]]:
-    try:
-        file = repository.fetch(path)
-    except ProblemsError as error:
-        return CheckedTable(error.problems[0].file, pl.DataFrame()), error.problems
-    frame, problems = read_valid_columns(file, columns, optional)
-    return CheckedTable(str(file), frame), problems
+        tables = replace(tables, places=read(key.places, PLACES, TITLES))
+    return tables, problems
 
 
 def _inspect_pairing(
@@ -225,13 +219,14 @@ def read_domain(
             translations, or no query can be evaluated.
     """
     key = SubsetKey(language, corpus_language, domain)
-    tables, places, problems = _read_tables(repository, key)
+    tables, problems = _read_tables(repository, key)
+    places = tables.places.frame
     # An optional column of another type is ignored.
     problems = [problem for problem in problems if problem.field != TITLE]
-    raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
+    raise_problems([*problems, *check_not_empty(tables), *check_places(tables)])
     usable, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
-    has_queries = usable.queries.frame.height or places.frame.height
+    has_queries = usable.queries.frame.height or places.height
     if not has_queries or usable.corpus.frame.is_empty():
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
         raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
@@ -240,10 +235,10 @@ def read_domain(
         raise_problems(mispaired)
         warnings += doubts
     queries = usable.queries.frame
-    if places.frame.height:
-        rows = places.frame.with_columns(document="corpus-id")
+    if places.height:
+        rows = places.with_columns(document="corpus-id")
         queries = pl.concat([queries, rows], how="diagonal")
-    columns = places.frame.select("_id", "query-id", "score").iter_rows()
+    columns = places.select("_id", "query-id", "score").iter_rows()
     data = PositionData(
         documents=usable.corpus.frame.select(pl.col("_id").alias("id"), "text"),
         questions=queries.select(pl.col("_id").alias("id"), "text"),
@@ -435,23 +430,27 @@ def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
     corpus = data.documents.rename({"id": "_id"})
     qrels = pl.DataFrame({**pairs, "score": [1.0] * len(single.evidence)}, schema=QRELS)
     queries = _tabulate_queries(single)
-    tables = dict(zip(FILES, (corpus, qrels, queries), strict=True))
-    checked = [CheckedTable(str(folder / file), table) for file, table in tables.items()]
-    written = PosirTables(checked[0], checked[2], checked[1], same_language=True)
     rows = [data.places[name] for name in several.evidence.query_ids]
     places = _tabulate_queries(several).with_columns(
         pl.Series("query-id", [place.query for place in rows], pl.String),
         pl.Series("corpus-id", several.evidence.document_ids, pl.String),
         pl.Series("score", [place.grade for place in rows], pl.Float64),
     )
-    place_table = CheckedTable(str(folder / PLACES_FILE), places)
-    problems = [*check_not_empty(written, place_table), *check_tables(written)]
-    raise_problems([*problems, *check_places(place_table, written)])
-    tables[FILES[1]] = qrels.cast({"score": pl.Int64})
+    corpus_file, qrels_file, queries_file = FILES
+    tables = PosirTables(
+        corpus=CheckedTable(str(folder / corpus_file), corpus),
+        queries=CheckedTable(str(folder / queries_file), queries),
+        qrels=CheckedTable(str(folder / qrels_file), qrels),
+        same_language=True,
+        places=CheckedTable(str(folder / PLACES_FILE), places),
+    )
+    raise_problems(check_tables(tables))
+    frames = {corpus_file: corpus, qrels_file: qrels.cast({"score": pl.Int64})}
+    frames[queries_file] = queries
     if rows:
         is_whole = all(isinstance(place.grade, int) for place in rows)
-        tables[PLACES_FILE] = places.cast({"score": pl.Int64 if is_whole else pl.Float64})
-    return tables
+        frames[PLACES_FILE] = places.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    return frames
 
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:

@@ -42,6 +42,7 @@ QUERIES: Schema = {
 }
 #: Queries with several evidence spans: a row for each span, with its own id.
 PLACES: Schema = {**QUERIES, **QRELS}
+NO_PLACES = CheckedTable("", pl.DataFrame(schema=PLACES))
 #: Column with the length of the English document with the same id.
 ORIGINAL = "original_characters"
 #: Optional column of the queries: the title of the relevant document's article.
@@ -58,6 +59,8 @@ class PosirTables:
     same_language: bool
     """True if queries and corpus share a language, so that spans refer to the texts of the corpus.
     """
+    places: CheckedTable = NO_PLACES
+    """Queries with several evidence spans."""
     originals: pl.DataFrame | None = None
     """The English corpus of translated data, if present."""
 
@@ -306,6 +309,11 @@ CORPUS_KEYS = frozenset(
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the content of the tables."""
+    return [*check_not_empty(tables), *_check_rules(tables), *check_places(tables)]
+
+
+def _check_rules(tables: PosirTables) -> list[DataProblem]:
+    """Return every broken rule of corpus, queries and qrels."""
     names = {
         "corpus": tables.corpus.file,
         "qrels": tables.qrels.file,
@@ -341,16 +349,17 @@ def _collect_judgments(tables: PosirTables) -> CollectedGrades:
     return collect_grades(rows.iter_rows())
 
 
-def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
+def check_places(tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the queries that have several evidence spans.
 
     Each span is first checked like a query with one span.
     """
+    places = tables.places
     if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
         return []
     pairs = places.frame.select("corpus-id", "score", **{"query-id": "_id"})
     qrels = CheckedTable(places.file, pairs)
-    problems = check_tables(replace(tables, queries=places, qrels=qrels))
+    problems = _check_rules(replace(tables, queries=places, qrels=qrels))
     problems = [problem for problem in problems if problem.file == places.file]
     file = tables.queries.file
     ids = tables.queries.frame["_id"].implode()
@@ -379,10 +388,10 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
     return problems
 
 
-def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
+def check_not_empty(tables: PosirTables) -> list[DataProblem]:
     """Return a problem for each empty table: the corpus, or the queries unless there are places."""
     required = [(tables.corpus, CORPUS)]
-    if places.frame.is_empty():
+    if tables.places.frame.is_empty():
         required.append((tables.queries, QUERIES))
     return [
         DataProblem(table.file, None, "has no rows; at least one is needed")

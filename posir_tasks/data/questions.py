@@ -28,7 +28,7 @@ from posir_tasks.data.formats.passages import (
     derive_document_ids,
     skip_question,
 )
-from posir_tasks.data.markers import is_unanswered, marks_no_answer
+from posir_tasks.data.markers import select_answers
 from posir_tasks.data.offsets import convert_offsets, describe_unchecked
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
@@ -82,13 +82,12 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Fo
     Raises:
         UnusableError: The document lacks all answers; the message is about the first.
     """
-    answers = [answer for answer in (question.answer, *question.alternatives) if answer]
-    if is_unanswered(answers, document):
+    candidates = filter(None, (question.answer, *question.alternatives))
+    answers = select_answers(candidates, document)
+    if not answers:
         raise UnusableError(Cause.UNANSWERABLE)
     problems = list[ValueError]()
     for answer in answers:
-        if marks_no_answer(answer, document):
-            continue
         try:
             span, is_moved = find_span(answer, document, repair=repair)
             return FoundAnswer(answer, span, is_moved, is_alternative=bool(problems))

@@ -30,6 +30,7 @@ from posir_tasks.data.formats.catalog import (
     read_card_language,
     read_hub,
 )
+from posir_tasks.data.formats.form import Format
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -143,10 +144,8 @@ def open_data(
     path = Path(data).expanduser()
     name = str(data)
     reference = str(path.absolute()) if path.exists() else name
-    if path.is_dir():
-        dataset = _open_folder(path, options)
-    elif path.exists():
-        dataset = _open_file(path, options)
+    if path.exists():
+        dataset = _open_path(path, options)
     elif is_hub_name(name):
         dataset = _open_hub(name, options)
     else:
@@ -222,30 +221,57 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
         yield Passage(name, key, text, questions[key], key, titles.get(key, ""))
 
 
-def _open_folder(path: Path, options: ReadOptions) -> Dataset:
-    layout = find_layout(path)
+def _open_path(path: Path, options: ReadOptions) -> Dataset:
+    """Open a file or folder."""
+    is_folder = path.is_dir()
+    layout = find_layout(path) if is_folder else None
     if layout is not None:
         root, keys = layout
         monolingual = sorted(key for key in keys if key.language == key.corpus_language)
         return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
-    files = list_files(path)
-    format_ = find_format(path, options)
-    if not files or format_ is None:
+    files = list_files(path) if is_folder else [path]
+    if not files:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
+    if not is_folder and options.column is None and is_qrels(path):
+        check_qrels(path)
+        return _open_qrels(path, options)
+    if not is_folder and split_suffix(path)[1] in PARQUET:
+        # A corrupt file is skipped within a folder, but is an error on its own.
+        read_column_types(path)
+    format_ = find_format(path, options)
+    return _open_format(
+        format_,
+        path,
+        (path.resolve().name if is_folder else split_suffix(path)[0], format_.title, str(path)),
+        partial(read_as, path, options, format_),
+        partial(_name_revision, path if is_folder else path.parent, files),
+        partial(find_stated_language, format_, path),
+        options,
+    )
+
+
+def _open_format(
+    format_: Format,
+    path: Path,
+    names: tuple[str, str, str],
+    read: Callable[[], Iterator[Item]],
+    find_revision: Callable[[], str],
+    find_language: Callable[[], str],
+    options: ReadOptions,
+) -> Dataset:
+    """Open the items of a path in a format; `names` are name, kind and location of the dataset."""
     read_texts = format_.read_texts
     read_judgments = format_.read_judgments
     dataset = _open_items(
-        path.resolve().name,
-        format_.title,
-        str(path),
-        partial(format_.read, path, options),
-        partial(_name_revision, path, files),
+        *names,
+        read,
+        find_revision,
         options,
         use=find_use(path, options, format_),
         read_texts=partial(read_texts, path, options) if read_texts else None,
         read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
-    return _state_language(dataset, partial(find_stated_language, format_, path), options)
+    return _state_language(dataset, find_language, options)
 
 
 def _state_language(
@@ -264,30 +290,6 @@ def _state_language(
 
     subsets = (replace(subset, find_languages=find_languages),)
     return replace(dataset, subsets=subsets, find_stated_language=find_language)
-
-
-def _open_file(path: Path, options: ReadOptions) -> Dataset:
-    if options.column is None and is_qrels(path):
-        check_qrels(path)
-        return _open_qrels(path, options)
-    if split_suffix(path)[1] in PARQUET:
-        # A corrupt file is skipped within a folder, but is an error on its own.
-        read_column_types(path)
-    format_ = find_format(path, options)
-    read = partial(read_as, path, options, format_)
-    title = format_.title if format_ else "in an unknown format"
-    read_judgments = format_.read_judgments if format_ else None
-    dataset = _open_items(
-        split_suffix(path)[0],
-        title,
-        str(path),
-        read,
-        partial(_name_revision, path.parent, [path]),
-        options,
-        use=format_.use if format_ else None,
-        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
-    )
-    return _state_language(dataset, partial(find_stated_language, format_, path), options)
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
@@ -329,25 +331,22 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     if keys:
         return _open_layout(name, repository, keys)
     file, format_ = export_hub(reference, commit, options)
-    read_judgments = format_.read_judgments if format_ else None
-    dataset = _open_items(
-        name,
-        "a dataset on the Hub",
-        f"{reference}@{commit}",
-        partial(read_hub, reference, commit, file, format_, options),
-        lambda: commit,
-        options,
-        use=format_.use if format_ else None,
-        read_judgments=partial(read_judgments, file, options) if read_judgments else None,
-    )
 
     def find_language() -> str:
-        code = format_.find_language(file) if format_ else ""
+        code = format_.find_language(file)
         with suppress(DataError):
             code = code or read_card_language(repository.fetch("README.md"))
         return code
 
-    return _state_language(dataset, find_language, options)
+    return _open_format(
+        format_,
+        file,
+        (name, "a dataset on the Hub", f"{reference}@{commit}"),
+        partial(read_hub, reference, commit, file, format_, options),
+        lambda: commit,
+        find_language,
+        options,
+    )
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:

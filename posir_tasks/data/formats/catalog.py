@@ -161,11 +161,20 @@ def _find_common_language(folder: Path) -> str:
     languages = set[str]()
     for file in list_data_files(folder):
         with suppress(DataError):
-            if form := find_format(file, ReadOptions()):
+            form = find_format(file, ReadOptions())
+            if form is not UNKNOWN:
                 languages.add(form.find_language(file))
     return languages.pop() if len(languages) == 1 else ""
 
 
+def _skip_unknown(file: Path, options: ReadOptions) -> Items:
+    with open_decompressed(file) as content:
+        is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
+    name = options.name(file)
+    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+
+
+UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, holds="")
 FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
 #: In order of precedence: the first format that accepts a path reads it.
 FORMATS = (
@@ -347,8 +356,8 @@ READ_FORMS = (
 )
 
 
-def find_format(path: Path, options: ReadOptions, name: str = "") -> Format | None:
-    """Return the format of a file or folder, or None if it is unknown.
+def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
+    """Return the format of a file or folder, or `UNKNOWN`.
 
     With a text column in the options, only formats with texts and rows of questions are considered.
 
@@ -379,7 +388,7 @@ def find_format(path: Path, options: ReadOptions, name: str = "") -> Format | No
                     f"{name or path}: is {format_.title}, which is not read. {format_.advice}"
                 )
             return format_
-    return None
+    return UNKNOWN
 
 
 def _has_files(folder: Path, groups: Iterable[str]) -> bool:
@@ -399,8 +408,7 @@ def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
     uses = set[Use | None]()
     for file in list_data_files(path):
         with suppress(DataError):
-            if (file_format := find_format(file, options)) is not None:
-                uses.add(file_format.use)
+            uses.add(find_format(file, options).use)
     return next((use for use in (Use.WITHIN, Use.CORPUS) if use in uses), None)
 
 
@@ -409,19 +417,13 @@ def read_file(file: Path, options: ReadOptions) -> Items:
     yield from read_as(file, options, find_format(file, options))
 
 
-def read_as(file: Path, options: ReadOptions, format_: Format | None) -> Items:
-    """Yield the items of a file in a format. Without a format, the file is skipped."""
-    if format_ is not None:
-        try:
-            with error_context(file, "", format_.title):
-                yield from format_.read(file, options)
-        except UnrecognizedError as error:
-            raise DataError(f"{error} {describe_form(file)}") from error
-        return
-    with error_context(file, "", "text"), open_decompressed(file) as content:
-        is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
-    name = options.name(file)
-    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+def read_as(path: Path, options: ReadOptions, format_: Format) -> Items:
+    """Yield the items of a file or folder in a format; raise DataError if it is malformed."""
+    try:
+        with error_context(path, "", format_.title):
+            yield from format_.read(path, options)
+    except UnrecognizedError as error:
+        raise DataError(f"{error} {describe_form(path)}") from error
 
 
 def _load_hub(reference: str, commit: str) -> datasets.Dataset:
@@ -444,7 +446,7 @@ def _keep_folder() -> TemporaryDirectory[str]:
     return TemporaryDirectory(prefix="posir-")
 
 
-def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format | None]:
+def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format]:
     """Write the rows of a Hub dataset to a Parquet file and recognize their format.
 
     Only the first row is written if `read_hub` streams the format by rows.
@@ -468,14 +470,12 @@ def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path,
     return file, form
 
 
-def _is_read_by_rows(form: Format | None) -> bool:
+def _is_read_by_rows(form: Format) -> bool:
     by_rows = (question_rows.read_json_lines, question_rows.read_questions)
-    return form is None or form.use is None or form.read in by_rows
+    return form.use is None or form.read in by_rows
 
 
-def read_hub(
-    reference: str, commit: str, file: Path, form: Format | None, options: ReadOptions
-) -> Items:
+def read_hub(reference: str, commit: str, file: Path, form: Format, options: ReadOptions) -> Items:
     """Yield the items of a dataset that `export_hub` wrote; raise DataError if it is unreadable."""
     if not _is_read_by_rows(form):
         yield from read_as(file, options, form)
@@ -484,7 +484,7 @@ def read_hub(
     column = options.column or question_rows.CONTEXT
     for number, row in enumerate(_load_hub(reference, commit)):
         place = f"row {number}"
-        if form is not None and form.use is not None:
+        if form.use is not None:
             with error_context(source, place, question_rows.LINES):
                 yield from question_rows.read_question_row(Row.of(row), place, source, column)
         else:
@@ -508,9 +508,9 @@ def read_card_language(card: Path) -> str:
     return codes[0] if len(codes) == 1 else ""
 
 
-def find_stated_language(form: Format | None, path: Path) -> str:
+def find_stated_language(form: Format, path: Path) -> str:
     """Return the language code that the data or its dataset card declares, or an empty string."""
-    code = form.find_language(path) if form else ""
+    code = form.find_language(path)
     return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 

@@ -130,7 +130,7 @@ def test_a_blank_document_stays_and_its_questions_are_left_out(tmp_path):
         ),
         (
             [skip_question("file", "1", Cause.UNANSWERABLE)],
-            "file: question 1: has no answer\nCorrect what is named",
+            "file: question 1: has no answer\nCorrect them",
         ),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
@@ -143,7 +143,7 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
 
 def test_judgments_alone_are_refused_with_how_spans_are_added(tmp_path):
     with pytest.raises(
-        DataError, match=r"`start` and `end` of BEIR's qrels.*`posir score RUN --data DATA`"
+        DataError, match=r"`start` and `end` to BEIR's qrels.*`posir score RUN --data DATA`"
     ):
         imported([passage(TEXT, asked(answer=None))], tmp_path / "out")
 

@@ -776,7 +776,7 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
         import_data(file, domain="d", output=tmp_path / "out")
     import_data(tmp_path / "read/MRQA/eng-Latn", domain="e", output=tmp_path / "again")
     file = write(tmp_path / "b.json", build_squad())
-    with pytest.raises(PosirError, match=r"may be eng-Latn\. Give it with --language CODE"):
+    with pytest.raises(PosirError, match=r"may be eng-Latn\. Add --language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
 
 
