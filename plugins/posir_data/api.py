@@ -335,8 +335,8 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
         start = question.answer.start or 0
         shifts[span.start - start] += 1
         quotation = short_repr(question.answer.text)
-        moved = f"{quotation} from character {start} to {span.start}"
-        lines.append(f"  {question.file}: question {question.name}: {moved}")
+        move = f"{quotation} from character {start} to {span.start}"
+        lines.append(f"  {question.file}: question {question.name}: {move}")
     if lines:
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
         yield f"repaired: {pluralize(len(lines), 'span')}, moved by characters {summary}; first:"
@@ -428,15 +428,15 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     )
 
 
-def audit_dataset(opened: Dataset) -> JudgmentAudit:
+def audit_dataset(dataset: Dataset) -> JudgmentAudit:
     """Audit the judgments of all subsets; raise PosirError for data without judgments."""
     audit = JudgmentAudit()
-    if not any(subset.read_stated_judgments for subset in opened.subsets):
-        opened = opened.with_questions("posir validate", several_places=True)
-    for subset in opened.subsets:
+    if not any(subset.read_stated_judgments for subset in dataset.subsets):
+        dataset = dataset.with_questions("posir validate", several_places=True)
+    for subset in dataset.subsets:
         data = subset.read()
         judgments = subset.judgments
-        documents = frozenset(data.documents["id"]) if opened.has_texts else None
+        documents = frozenset(data.documents["id"]) if dataset.has_texts else None
         audit += JudgmentAudit.from_judgments(judgments, documents).add_data(data, judgments)
     return audit
 
@@ -483,8 +483,8 @@ def _format_problems(
         count += len(subset_problems)
     yield from (f"warning: {warning}" for warning in warnings)
     languages = pluralize(len({subset.language for subset in problems}), "language")
-    crossed = [key for key in problems if key.language != key.corpus_language]
-    domains = pluralize(len(problems) - len(crossed), "domain")
-    against = f" and {len(crossed)} against the English corpus" if crossed else ""
+    cross_lingual = [key for key in problems if key.language != key.corpus_language]
+    domains = pluralize(len(problems) - len(cross_lingual), "domain")
+    against = f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
     outcome = pluralize(count, "problem") if count else "no problem"
     yield f"{root}: {languages}, {domains}{against} checked: {outcome}"

@@ -43,7 +43,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             f"{dataset.source}."
         )
         counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
-        framed = add_frame(
+        chart = add_frame(
             draw_histograms(total),
             describe_spread(total),
             f"{dataset.name}, {name}",
@@ -51,7 +51,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             source,
             f"Queries from first to last bar: {counts}.",
         )
-        figures.append(Figure("positions", dataset.name, name, framed))
+        figures.append(Figure("positions", dataset.name, name, chart))
     return figures
 
 

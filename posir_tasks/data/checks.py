@@ -140,7 +140,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
             present & column.is_duplicated(),
             "is a duplicate; ids must be unique",
             f"{nouns}_with_repeated_id",
-            f"{nouns} have the id of an earlier one",
+            f"{nouns} repeat an earlier id",
             left_out=present & ~column.is_first_distinct(),
         ),
         Rule(

@@ -49,14 +49,14 @@ class Copies:
 
     def describe(self) -> str:
         """Return a sentence with the counts and advice."""
-        copied = sum(len(self.relevant & {*group}) for group in self.groups)
+        count = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
         first = " and ".join(map(sanitize, self.groups[0][:2]))
         return (
-            f"{copied:,} of {pluralize(len(self.relevant), 'relevant document')} "
-            f"{'has' if copied == 1 else 'have'} the text of another document in the corpus, white "
-            f"space aside ({pluralize(surplus, 'copy', 'copies')}, first {first}): no model can "
-            "tell copies apart, and ties are ordered by id. --merge-copies of posir import and "
+            f"{count:,} of {pluralize(len(self.relevant), 'relevant document')} "
+            f"{'has' if count == 1 else 'have'} the text of another document in the corpus, up to "
+            f"white space ({pluralize(surplus, 'copy', 'copies')}, first {first}): no model can "
+            "distinguish copies, and ties are broken by id. --merge-copies of posir import and "
             "posir score makes copies one document."
         )
 
@@ -160,9 +160,9 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
         for name, text, document in questions
         if name not in data.places and name not in data.unsuited
     ]
-    counted = count_repeated_texts(pairs, data.documents)
+    counts = count_repeated_texts(pairs, data.documents)
     several = len({place.query for place in data.places.values()})
-    return replace(counted, questions=counted.questions + several)
+    return replace(counts, questions=counts.questions + several)
 
 
 def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame) -> RepeatedTexts:
@@ -248,10 +248,10 @@ def _join_places(data: PositionData) -> PositionData:
     for name, row in rows.items():
         if name not in data.places:
             continue
-        place = data.places[name]
+        source = data.places[name]
         span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
         document = evidence.document_ids[row]
-        spans.append(PlacedEvidence(name, place.query, document, span, place.grade))
+        spans.append(PlacedEvidence(name, source.query, document, span, source.grade))
     places = dict[str, Place]()
     selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()

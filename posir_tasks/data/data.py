@@ -290,8 +290,8 @@ class PositionData:
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
         """Yield id and text of each question, document id, and evidence span (None if unknown)."""
-        unknown: list[Span | None] = [None] * len(self.evidence)
-        spans = self.place_spans() or unknown
+        no_spans: list[Span | None] = [None] * len(self.evidence)
+        spans = self.place_spans() or no_spans
         ids = self.evidence.query_ids
         return zip(ids, self.questions["text"], self.evidence.document_ids, spans, strict=True)
 

@@ -145,8 +145,8 @@ BENCHMARKS = (
     ),
     DeclaredBenchmark(
         "PosIR(nano)",
-        "Samples of PosIR in ten languages, of minutes each: start to end as of the complete "
-        "tasks, and not their scores.",
+        "Samples of PosIR in ten languages that run in minutes. Start minus end is comparable to "
+        "the complete tasks; scores are not.",
         "2601.08363",
         POSIR,
     ),

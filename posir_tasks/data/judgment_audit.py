@@ -53,8 +53,8 @@ KINDS = {
     "without_text": AuditKind(
         "Judged queries without a text",
         "queries",
-        "{count} of {queries} {has} no text in the data (first {first}), so that no retriever can "
-        "be asked.",
+        "{count} of {queries} {has} no text in the data (first {first}), so no retriever can "
+        "search for them.",
     ),
     "left_out": AuditKind(
         "Queries without text or judgment",
@@ -71,8 +71,8 @@ KINDS = {
     "sentinels": AuditKind(
         "Grades below 0",
         "",
-        "{count} of the grades {is_} below 0 (first {first}), as for what was not judged or is "
-        "spam: not relevant.",
+        "{count} of the grades {is_} below 0 (first {first}), a mark of unjudged or spam "
+        "documents: not relevant.",
     ),
     "repeated_questions": AuditKind(
         "Queries with the text of an earlier query",

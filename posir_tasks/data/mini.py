@@ -31,9 +31,9 @@ class MarkedDocument:
     spans: tuple[Span, ...]
 
 
-def parse_document(document_id: str, marked: str) -> MarkedDocument:
+def parse_document(document_id: str, markup: str) -> MarkedDocument:
     """Parse a marked text into plain text, questions and evidence spans."""
-    text, *parts = MARK.split(marked)
+    text, *parts = MARK.split(markup)
     spans = list[Span]()
     for evidence, following in zip(parts[::3], parts[2::3], strict=True):
         spans.append(Span(len(text), len(text) + len(evidence)))
@@ -46,8 +46,8 @@ def read_documents() -> Iterator[MarkedDocument]:
     folder = files("posir_tasks") / "mini" / "texts"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         parts = HEADING.split(file.read_text(encoding="utf-8"))
-        for name, marked in zip(parts[1::2], parts[2::2], strict=True):
-            yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", marked.strip())
+        for name, markup in zip(parts[1::2], parts[2::2], strict=True):
+            yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", markup.strip())
 
 
 def read_mini() -> PositionData:

@@ -111,7 +111,7 @@ UNITS = (
 
 def _list_countings() -> Iterator[Counting]:
     for first, included, unit in product((0, 1), (0, 1), UNITS):
-        title = unit.title + " from 1" * first + ", to the last one" * included
+        title = unit.title + " from 1" * first + ", with inclusive ends" * included
         is_plain = first == included == 0
         yield unit if is_plain else replace(unit, title=title, first=first, included=included)
 
@@ -135,15 +135,15 @@ def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Cou
     for counting in COUNTINGS[1:] if characters < len(answers) else ():
         if len(answers) < MIN_SHIFTED and (counting.first or counting.included):
             break
-        allowed = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
-        missed = 0
+        max_misses = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
+        misses = 0
         for row in answers:
-            missed += not counting.is_exact(*row)
-            if missed > allowed:
+            misses += not counting.is_exact(*row)
+            if misses > max_misses:
                 break
         else:
             best = counting
-            exact = len(answers) - missed
+            exact = len(answers) - misses
     return best, exact, characters
 
 
@@ -166,9 +166,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
         if counting is not CHARACTERS:
             countings[file] = counting
             notes.append(
-                f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} "
-                f"of {pluralize(len(answers), 'answer')} are where the file says, else "
-                f"{characters:,}. --no-repair takes offsets as they are."
+                f"{file}: offsets are {counting.title}, converted to code points: {exact:,} "
+                f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
+                "without the conversion. --no-repair keeps the offsets."
             )
     if not countings:
         return [*items], notes
@@ -206,7 +206,6 @@ def describe_unchecked(items: Iterable[Item]) -> str:
         return ""
     spans = pluralize(len(answers), "span")
     return (
-        f"{unchecked:,} of {spans} {'is' if unchecked == 1 else 'are'} stated without the text of "
-        "the answer and cannot be verified: they are read as Unicode code points from 0, with an "
-        "exclusive end."
+        f"{unchecked:,} of {spans} {'has' if unchecked == 1 else 'have'} no answer text and cannot "
+        "be verified: they are read as Unicode code points from 0, with an exclusive end."
     )

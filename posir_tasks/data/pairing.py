@@ -105,8 +105,8 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     sample = pairs.drop_nulls("text").gather_every(distance)
     matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
     rows = zip(sample["id"], matches, strict=True)
-    decided = tuple((name, is_match) for name, is_match in rows if is_match is not None)
-    return PairAgreement(decided, correlation, len(pairs))
+    clear_matches = tuple((name, is_match) for name, is_match in rows if is_match is not None)
+    return PairAgreement(clear_matches, correlation, len(pairs))
 
 
 def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:

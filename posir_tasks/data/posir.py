@@ -115,16 +115,16 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += check_tables(tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
-    doubts = find_doubts(tables)
+    warnings = find_doubts(tables)
     if tables.complete and "corpus-id" in tables.places.frame.columns:
         documents = tables.corpus.frame.select("text", id="_id")
         relevant = [*tables.positives["corpus-id"], *tables.places.frame["corpus-id"]]
         pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
         repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
         copies = find_copies(documents, relevant)
-        doubts += [copies.describe()] if copies else []
-        doubts += [repeated] if repeated else []
-    return problems, [f"{key}: {sentence}" for sentence in doubts]
+        warnings += [copies.describe()] if copies else []
+        warnings += [repeated] if repeated else []
+    return problems, [f"{key}: {sentence}" for sentence in warnings]
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
@@ -180,7 +180,7 @@ def _inspect_pairing(
         )
     if agreement.is_mispaired:
         message = (
-            "names documents that are not translations of those of the same id in "
+            "names documents that are not translations of the documents with the same id in "
             f"{tables.corpus.file}: {agreement}. {ADVICE}"
         )
         return [DataProblem(tables.qrels.file, "corpus-id", message)], warnings
@@ -188,7 +188,7 @@ def _inspect_pairing(
     if len(run) >= LONG_RUN:
         warnings.append(
             f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be "
-            f"translations of those of the same id; {agreement}. {ADVICE}."
+            f"translations of the documents with the same id; {agreement}. {ADVICE}."
         )
     return [], warnings
 
@@ -231,8 +231,8 @@ def read_domain(
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
         raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
     if not usable.same_language:
-        mispaired, doubts = _inspect_pairing(usable, repository, key)
-        raise_problems(mispaired)
+        pairing_problems, doubts = _inspect_pairing(usable, repository, key)
+        raise_problems(pairing_problems)
         warnings += doubts
     queries = usable.queries.frame
     if places.height:
@@ -347,12 +347,12 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     if not keys:
         raise DataError(f"{root}: no domain; expected {LAYOUT}.")
     english = list_domains(repository, PIVOT.code)
-    crossed = [
+    cross_lingual = [
         replace(key, corpus_language=PIVOT.code)
         for key in keys
         if key.language != PIVOT.code and key.domain in english
     ]
-    return root, [*keys, *crossed]
+    return root, [*keys, *cross_lingual]
 
 
 def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:

@@ -132,8 +132,8 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     if tables.originals is None:
         return queries
     # A document without text is not a translation.
-    written = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
-    originals = tables.originals.join(written, on="_id", how="semi")
+    nonblank = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
+    originals = tables.originals.join(nonblank, on="_id", how="semi")
     queries = _join_lengths(queries, originals, ORIGINAL)
     # Translated data may have kept the columns of the English document.
     original = pl.col(ORIGINAL)
@@ -256,7 +256,7 @@ def _require_pairs() -> list[Rule]:
             (titles > 1) & pl.col("document").is_not_null(),
             "differs between the queries of one document; a document is part of one article",
             "queries_with_another_title",
-            "queries have another pos_title than others of their document",
+            "queries have a different pos_title than other queries of their document",
             "the first title counts",
         ),
         Rule(
@@ -265,17 +265,15 @@ def _require_pairs() -> list[Rule]:
             "is not the length in characters of the relevant document in {corpus}",
             "queries_with_another_length",
             "queries have a pos_char_length that is not the length of their document's text",
-            "positions are read from the columns; where in the text the evidence is follows from "
-            "its share of the length",
+            "positions are read from the columns, and spans are scaled to the text",
         ),
         Rule(
             "pos_char_length",
             pl.col("translated"),
             "",
             "translated_queries",
-            "queries have the pos_char_length of the English document of the same id, and not of "
-            "their own",
-            "a run takes positions from the columns, and places in the text from their share of it",
+            "queries have the pos_char_length of the English document with the same id",
+            "positions are read from the columns, and spans are scaled to the text",
             is_problem=False,
         ),
     ]
@@ -331,16 +329,16 @@ def find_doubts(tables: PosirTables) -> list[str]:
     if not (tables.complete and tables.same_language):
         # The corpus is checked with the queries in its own language.
         return []
-    doubts = []
+    sentences = []
     for step in STEPS:
         rules = [rule for rule in step.rules if not rule.is_problem]
         tolerated = step.run(tables).tolerate(rules)[1]
-        doubts += [rows.sentence for rows in tolerated]
+        sentences += [rows.sentence for rows in tolerated]
     grades = _collect_judgments(tables)
     texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
     judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
     audit = JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
-    return [*doubts, *audit.describe()]
+    return [*sentences, *audit.describe()]
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
@@ -368,7 +366,7 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
     several_texts = pl.col("text").n_unique().over("query-id") > 1
     several_scores = score.n_unique().over("query-id", "corpus-id") > 1
     for field, invalid, message in (
-        ("_id", pl.col("_id").is_in(ids), f"is an id in {file}, too"),
+        ("_id", pl.col("_id").is_in(ids), f"is also an id in {file}"),
         ("query-id", query.is_null(), "is missing"),
         ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one place"),
         (
@@ -406,8 +404,8 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
     The queries gain the columns of `_annotate_queries`.
     """
     ids = tables.queries.frame["_id"].implode()
-    removed = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
-    count = removed.drop_nulls().n_unique()
+    missing_queries = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
+    count = missing_queries.drop_nulls().n_unique()
     tolerated = []
     if count:
         sentence = f"{count:,} queries are in the qrels but not in the data"

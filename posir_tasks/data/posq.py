@@ -79,7 +79,7 @@ def read_squad(repository: Repository) -> PositionData:
     keeps the position in its own row.
     """
     frames = []
-    answered = pl.col("answer_start").list.len() > 0
+    has_answer = pl.col("answer_start").list.len() > 0
     start = pl.col("answer_start").list.get(0, null_on_oob=True)
     is_inside = start.is_between(0, pl.col("context").str.len_chars(), closed="left")
     message = "is outside its context; 0 <= answer_start < characters of the context"
@@ -88,7 +88,9 @@ def read_squad(repository: Repository) -> PositionData:
     for file in chain.from_iterable(files):
         frame = read_columns(file, SQUAD, TITLE).unnest("answers")
         table = CheckedTable(str(file), frame)
-        outside = table.check_rows(answered.fill_null(False) & ~is_inside, "answer_start", message)
+        outside = table.check_rows(
+            has_answer.fill_null(False) & ~is_inside, "answer_start", message
+        )
         raise_problems([*table.check(texts), *outside])
         frames.append(frame)
     rows = pl.concat(frames, how="diagonal")
@@ -98,7 +100,7 @@ def read_squad(repository: Repository) -> PositionData:
     contexts = rows.select("context", article=title)
     contexts = contexts.unique("context", keep="first", maintain_order=True).with_row_index("row")
     contexts = contexts.select("context", "article", document=pl.format("c{}", "row"))
-    queries = _assign_last(rows.filter(answered), contexts, "context")
+    queries = _assign_last(rows.filter(has_answer), contexts, "context")
     starts = queries["answer_start"].list.get(0).to_numpy()
     revision = repository.revision(repository.paths())
     articles = tuple(queries["article"].to_list()) if has_titles else ()

@@ -144,21 +144,21 @@ def repair_span(answer: str, start: int, document: str) -> Span:
         UnusableError: There is no match, or more than one.
     """
     bare = answer.strip()
-    for text, place in ((answer, start), (bare, start + answer.index(bare))):
+    for text, first in ((answer, start), (bare, start + answer.index(bare))):
         starts = find_occurrences(
-            text, document, max(0, place - REPAIR_DISTANCE), place + REPAIR_DISTANCE
+            text, document, max(0, first - REPAIR_DISTANCE), first + REPAIR_DISTANCE
         )
         if len(starts) > 1:
             raise UnusableError(
                 Cause.AMBIGUOUS,
-                f"its answer {short_repr(text)} occurs {len(starts)} times near character {place}",
+                f"its answer {short_repr(text)} occurs {len(starts)} times near character {first}",
             )
         if starts:
             return Span(starts[0], starts[0] + len(text))
-    spelled = _find_spellings(answer, start, document)
-    if len(spelled) != 1:
+    spans = _find_spellings(answer, start, document)
+    if len(spans) != 1:
         raise _describe_mismatch(answer, start, document)
-    return spelled[0]
+    return spans[0]
 
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
@@ -171,8 +171,8 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
         spell = partial(_spell, joiner=joiner)
         letters = Spelling.build(part, spell)
         bare = "".join(map(spell, answer))
-        for place in find_occurrences(bare, letters.text) if bare else ():
-            span = letters.restore(Span(place, place + len(bare)))
+        for match in find_occurrences(bare, letters.text) if bare else ():
+            span = letters.restore(Span(match, match + len(bare)))
             spans.add(Span(first + span.start, first + span.end))
     return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
 
@@ -210,7 +210,7 @@ def _differs_in_form(text: str, document: str) -> bool:
 
 def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
     starts = find_occurrences(text, document)
-    nearest = min(starts, key=lambda place: abs(place - start), default=None)
+    nearest = min(starts, key=lambda match: abs(match - start), default=None)
     if nearest is not None:
         elsewhere = f"; the nearest match is at {nearest}"
     elif _differs_in_form(text, document):
@@ -332,16 +332,16 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
-                renamed = replace(question, id=None) if question.id in repeated else question
-                by_id[_add_question(imported, renamed, document, repair=repair)] = renamed
+                candidate = replace(question, id=None) if question.id in repeated else question
+                by_id[_add_question(imported, candidate, document, repair=repair)] = candidate
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, error))
     _join_places(imported, by_id)
     if imported.alternatives:
         questions = pluralize(imported.alternatives, "question")
         notes.append(
-            f"{questions} of {len(imported.questions):,}: the first listed answer is not in the "
-            "document where the file says, and the next one that is counts."
+            f"{questions} of {len(imported.questions):,}: the first answer is not where the file "
+            "says, and the next answer that is counts."
         )
     return replace(imported, notes=tuple(notes))
 
@@ -414,9 +414,8 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     repeated = {name for name, variants in contents.items() if len(variants) > 1}
     if repeated:
         logger.warning(
-            "%s of several questions (first %s): the ids of these questions are derived from "
-            "their content",
-            pluralize(len(repeated), "id is that", "ids are those"),
+            "%s several questions (first %s): these questions get ids derived from their content",
+            pluralize(len(repeated), "id belongs to", "ids belong to"),
             ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
         )
     return repeated

@@ -36,8 +36,8 @@ class PositionTaskMetadata(TaskMetadata):
     def descriptive_stat_path(self) -> Path:
         """File with the descriptive statistics of this data revision, in the package or cache."""
         name = f"{self.name}@{quote(self.revision, safe='')}.json"
-        shipped = SHIPPED_STATISTICS / name
-        return shipped if shipped.exists() else cache_folder() / "descriptive_stats" / name
+        file = SHIPPED_STATISTICS / name
+        return file if file.exists() else cache_folder() / "descriptive_stats" / name
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:

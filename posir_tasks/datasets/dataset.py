@@ -152,8 +152,8 @@ class Dataset(Result):
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
-                f"{shlex.quote(self.location)}`. If each stands alone, --scope corpus of import, "
-                "score and stats asks it of the whole corpus."
+                f"{shlex.quote(self.location)}`. If each question stands alone, add --scope corpus "
+                "to posir import, score or stats to search the whole corpus."
             )
 
     def __post_init__(self) -> None:
@@ -249,9 +249,7 @@ class Dataset(Result):
 
     def _describe_missing_questions(self, user: str, detail: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-        advice = (
-            "`posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
-        )
+        advice = "`posir inspect` and `posir probe` need only texts; `posir build` makes questions."
         return f"{missing}{mention_task(self.location)} {advice} {detail}".strip()
 
     def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:

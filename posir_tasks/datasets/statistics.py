@@ -119,9 +119,8 @@ def count_types(queries: pl.Series, language: str) -> Integers:
         max_units = KEYWORDS * CHARACTERS_PER_WORD
     is_question = queries.str.contains(QUESTION)
     is_short = queries.str.count_matches(unit) <= max_units
-    questions = is_question.sum()
-    keywords = (~is_question & is_short).sum()
-    return np.array([questions, keywords, len(queries) - questions - keywords], np.int64)
+    types = (is_question, ~is_question & is_short, ~is_question & ~is_short)
+    return np.array([rows.sum() for rows in types], np.int64)
 
 
 #: Language or domain of pooled statistics.

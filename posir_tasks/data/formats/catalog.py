@@ -483,12 +483,12 @@ def read_hub(reference: str, commit: str, file: Path, form: Format, options: Rea
     source = f"{reference}@{commit}"
     column = options.column or question_rows.CONTEXT
     for number, row in enumerate(_load_hub(reference, commit)):
-        place = f"row {number}"
+        location = f"row {number}"
         if form.use is not None:
-            with error_context(source, place, question_rows.LINES):
-                yield from question_rows.read_question_row(Row.of(row), place, source, column)
+            with error_context(source, location, question_rows.LINES):
+                yield from question_rows.read_question_row(Row.of(row), location, source, column)
         else:
-            yield text_rows.read_text_row(row, source, place, f"{source}: {place}", options)
+            yield text_rows.read_text_row(row, source, location, f"{source}: {location}", options)
 
 
 def read_card_language(card: Path) -> str:

@@ -76,9 +76,9 @@ def read_beir_texts(folder: Path, options: ReadOptions) -> Items:  # noqa: ARG00
     return read_items(find_compressed(folder / CORPUS), CORPUS_FORM, _read_document)
 
 
-def _read_document(row: Row, place: str) -> Items:
+def _read_document(row: Row, location: str) -> Items:
     title = row.text("title", "")
-    yield Passage(CORPUS, place, row.text("text"), id=_read_id(row), title=title)
+    yield Passage(CORPUS, location, row.text("text"), id=_read_id(row), title=title)
 
 
 def _read_id(row: Row) -> str:
@@ -91,10 +91,10 @@ def _read_id(row: Row) -> str:
 def read_beir(folder: Path, options: ReadOptions) -> Items:
     """Yield the documents of a BEIR folder with the questions of a split, one per evidence span."""
     qrels = _find_qrels(folder, options)
-    judged = _read_qrels(qrels)
-    grades = collect_grades(judged.select(COLUMNS).iter_rows())
+    qrels_frame = _read_qrels(qrels)
+    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
     spans: dict[tuple[str, str], Spans] = defaultdict(list)
-    positive = judged.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
+    positive = qrels_frame.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
     for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
         if start is not None or end is not None:
             spans[query, document].append((start, end))
@@ -125,11 +125,11 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
     file = find_compressed(folder / QUERIES)
     skipped = list[SkippedText]()
     queries = dict[str, Row]()
-    for place, row in read_rows(file, QUERY_FORM):
+    for location, row in read_rows(file, QUERY_FORM):
         if isinstance(row, SkippedText):
             skipped.append(row)
             continue
-        with error_context(file, place, QUERY_FORM):
+        with error_context(file, location, QUERY_FORM):
             name = _read_id(row)
             row.text("text")
         if queries.setdefault(name, row) != row:
@@ -149,8 +149,8 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return all judgments of a split, including irrelevant and missing documents."""
     queries, _ = _read_queries(folder)
-    judged = _read_qrels(_find_qrels(folder, options))
-    grades = collect_grades(judged.select(COLUMNS).iter_rows())
+    qrels_frame = _read_qrels(_find_qrels(folder, options))
+    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
     columns: dict[str, dict[str, str]] = defaultdict(dict)
     texts = dict[str, str]()
     for name in grades.by_query:
@@ -195,8 +195,10 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     is_malformed = pl.col("score").is_not_null() & score.is_null()
     problems += table.check_rows(is_malformed, "score", GRADE_RULE)
     for name in SPAN:
-        lost = pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
-        problems += table.check_rows(lost, name, "must be an integer")
+        is_invalid = (
+            pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
+        )
+        problems += table.check_rows(is_invalid, name, "must be an integer")
     raise_problems(problems)
     return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
 
@@ -295,14 +297,14 @@ def read_chunking(folder: Path, options: ReadOptions) -> Items:
     file = _find_questions(folder)
     claims = Claims()
     for name, row in _read_questions(file).items():
-        placed = []
+        pairs = []
         with error_context(file, f"question {name[1:]}", EXPECTED):
-            parts = Row({"references": parse_json(row["references"], "references")})
-            for part in parts.rows("references"):
-                start = part.integer("start_index")
-                answer = StatedAnswer(part.text("content"), start, part.integer("end_index"))
-                placed.append((row["corpus_id"], answer))
-        yield from add_claims(claims, str(file), name, row["question"], placed)
+            excerpts = Row({"references": parse_json(row["references"], "references")})
+            for excerpt in excerpts.rows("references"):
+                start = excerpt.integer("start_index")
+                answer = StatedAnswer(excerpt.text("content"), start, excerpt.integer("end_index"))
+                pairs.append((row["corpus_id"], answer))
+        yield from add_claims(claims, str(file), name, row["question"], pairs)
     yield from settle_claims(read_chunking_texts(folder, options), claims, f"{CORPORA}/")
 
 

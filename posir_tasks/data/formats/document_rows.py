@@ -56,7 +56,7 @@ def read_mrqa(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     return read_items(file, MRQA, partial(_read_mrqa_row, file=str(file)))
 
 
-def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
+def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
     if row.has("header"):
         return
     context = row.text("context")
@@ -64,16 +64,16 @@ def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
     question_rows = [row] if row.has("detected_answers") else row.rows("qas")
     questions = list[PassageQuestion]()
     ids = []
-    for number, part in enumerate(question_rows):
-        name = f"{place}, question {number}"
+    for number, question in enumerate(question_rows):
+        name = f"{location}, question {number}"
         try:
-            name = part.identifier("qid")
+            name = question.identifier("qid")
             ids.append(name)
-            places = dict.fromkeys(_list_mrqa_answers(part, context))
-            questions += list_places(file, name, part.text("question"), places)
+            answers = dict.fromkeys(_list_mrqa_answers(question, context))
+            questions += list_places(file, name, question.text("question"), answers)
         except ValueError as error:
             yield skip_question(file, name, error)
-    yield Passage(file, place, context, questions, question_ids=ids)
+    yield Passage(file, location, context, questions, question_ids=ids)
 
 
 def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
@@ -114,7 +114,7 @@ def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
             yield from _read_paper(Row.of(value), name, str(file), name)
 
 
-def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
+def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
     paper = paper or row.identifier("id")
     parts = [row.text("abstract")]
     for section in row.rows("full_text"):
@@ -122,18 +122,18 @@ def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
     text = SEPARATOR.join(filter(str.strip, parts))
     title = row.text("title")
     questions = list[PassageQuestion]()
-    for part in row.rows("qas"):
-        name = part.identifier("question_id")
+    for question in row.rows("qas"):
+        name = question.identifier("question_id")
         try:
-            evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(part)]
-            places = map(StatedAnswer.from_span, dict.fromkeys(evidence))
-            questions += list_places(file, name, part.text("question"), places)
+            evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(question)]
+            answers = map(StatedAnswer.from_span, dict.fromkeys(evidence))
+            questions += list_places(file, name, question.text("question"), answers)
         except (UnusableError, UnlocatedError) as error:
             yield skip_question(file, name, error)
     if not text:
-        yield SkippedText(f"{file}: {place}", "empty", file=file)
+        yield SkippedText(f"{file}: {location}", "empty", file=file)
         return
-    yield Passage(file, place, text, questions, paper, title)
+    yield Passage(file, location, text, questions, paper, title)
 
 
 def _list_paragraphs(question: Row) -> list[str]:

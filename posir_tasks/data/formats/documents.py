@@ -56,7 +56,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
         raise DataError(
             "`pip install 'posir[pdf]'`, or convert it: `pdftotext FILE.pdf`"
         ) from error
-    scanned = []
+    scanned_pages = []
     try:
         with _collect_losses() as losses, limit_seconds(PDF, len(content)):
             reader = library.PdfReader(BytesIO(content))
@@ -65,7 +65,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
                 resources = page.get("/Resources")
                 has_pictures = resources is not None and "/XObject" in resources.get_object()
                 if has_pictures and not texts[number].strip():
-                    scanned.append(number + 1)
+                    scanned_pages.append(number + 1)
             count = reader.root_object["/Pages"].get("/Count")
         if isinstance(count, int) and count > len(texts):
             losses.append(f"{len(texts)} of its {count} pages are found")
@@ -76,7 +76,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
         problem = f"cannot be read ({summarize_error(error)})"
     if problem:
         raise DataError(f"{problem}; convert it: `pdftotext FILE.pdf`")
-    return "\n".join(texts), scanned
+    return "\n".join(texts), scanned_pages
 
 
 @contextmanager
@@ -175,12 +175,12 @@ def read_pdf_file(file: Path, options: ReadOptions) -> Items:
     """Yield the text of a PDF file, and its scanned pages as skipped."""
     name = options.name(file)
     try:
-        text, scanned = extract_pdf(read_decompressed(file))
+        text, scanned_pages = extract_pdf(read_decompressed(file))
     except DataError as error:
         yield SkippedText(name, "of PDF", str(error), name)
         return
     yield _name_text(text, name)
-    if scanned and text.strip():
-        pages = ", ".join(map(str, scanned))
+    if scanned_pages and text.strip():
+        pages = ", ".join(map(str, scanned_pages))
         detail = f"pages {pages}; recognize their text, for example by `ocrmypdf`"
-        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned))
+        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned_pages))

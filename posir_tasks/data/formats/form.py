@@ -88,7 +88,7 @@ REFUSED = (
     _refuse_form(
         "ContractNLI",
         "documents/ annotation_sets/ annotations spans",
-        "Its hypotheses are about one contract each, and its evidence is numbers of spans. Write "
+        "Its hypotheses are about one contract each, and its evidence is span numbers. Write "
         "JSON Lines with context (documents > text), question (labels > hypothesis), and start "
         "and end from documents > spans, for each number in annotations > spans.",
         (".json",),
@@ -96,14 +96,14 @@ REFUSED = (
     _refuse_form(
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
-        "Its documents are PDF files of their own. Convert them to text (`pdftotext FILE.pdf`), "
+        "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
         f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
     _refuse_form(
         "evidence-inference",
         "PromptID PMCID",
-        "Its questions, spans and articles are files of their own. Write JSON Lines with context "
+        "Its questions, spans and articles are in separate files. Write JSON Lines with context "
         "(txt_files/PMC<PMCID>.txt), question (Outcome, Intervention and Comparator of "
         "prompts_merged.csv), and start and end (Evidence Start, Evidence End of "
         "annotations_merged.csv).",
@@ -112,43 +112,43 @@ REFUSED = (
     _refuse_form(
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
-        "Its answers are numbers, dates and spans without a place, often computed. Write "
-        f"{AS_LINES} for the answers that are in the passage once, or for judgments alone "
-        f"{AS_BEIR}.",
+        "Its answers are numbers, dates and spans without offsets, often computed. Write "
+        f"{AS_LINES} for the answers that occur once in the passage, or {AS_BEIR} for judgments "
+        "without spans.",
         JSON_ROWS,
     ),
     _refuse_form(
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
-        "Its answers are yes, no and maybe about a whole abstract: it has judgments alone. Write "
+        "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
         f"{AS_BEIR}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
-        "Its queries are relations, and which of the supports has the evidence is not stated: it "
-        f"has judgments alone. Write {AS_BEIR}, with each of the supports as a text.",
+        "Its queries are relations, and it does not say which support has the evidence. Write "
+        f"{AS_BEIR}, with each of the supports as a text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "CRUD-RAG",
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
-        "Its answers are written from up to three news texts, and where is not stated: it has "
-        f"judgments alone. Write {AS_BEIR}, from news1 to news3 and questions.",
+        "Its answers are written from up to three news texts, without spans. Write "
+        f"{AS_BEIR}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
     _refuse_form(
         "training data of DPR",
         "question positive_ctxs/",
-        f"It has judgments alone. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        f"It has judgments without spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
-        "Its evidence is sentences of several texts. Write "
+        "Its evidence is sentences in several texts. Write "
         f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
         "in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,

@@ -103,11 +103,11 @@ class JudgmentSet:
 def read_autorag(folder: Path) -> JudgmentSet:
     """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`; all ids in `retrieval_gt` are relevant"""
     data = JudgmentSet(str(folder))
-    for place, row, file in _read_parts(folder, "corpus*.parquet"):
-        with error_context(file, place, AUTORAG):
+    for location, row, file in _read_parts(folder, "corpus*.parquet"):
+        with error_context(file, location, AUTORAG):
             _add(data.texts, row.identifier("doc_id"), row.text("contents"), "text")
-    for place, row, file in _read_parts(folder, "qa*.parquet"):
-        with error_context(file, place, AUTORAG):
+    for location, row, file in _read_parts(folder, "qa*.parquet"):
+        with error_context(file, location, AUTORAG):
             name = row.identifier("qid")
             _add(data.queries, name, row.text("query"), "question")
             if not row.has("retrieval_gt"):
@@ -119,8 +119,8 @@ def read_autorag(folder: Path) -> JudgmentSet:
 def _read_parts(folder: Path, pattern: str) -> Iterator[tuple[str, Row, Path]]:
     """Yield the records of all files that match a pattern: place, row and file."""
     for file in sorted(folder.glob(pattern)):
-        for place, row in _read_records(file, AUTORAG):
-            yield place, row, file
+        for location, row in _read_records(file, AUTORAG):
+            yield location, row, file
 
 
 def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
@@ -179,8 +179,8 @@ def is_golden(file: Path) -> bool:
 
 def read_golden(file: Path) -> Iterator[GoldenQuestion]:
     """Yield the questions of a golden set; raise DataError if one is malformed."""
-    for number, (place, row) in enumerate(_read_records(file, GOLDEN), start=1):
-        with error_context(file, place, GOLDEN):
+    for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
+        with error_context(file, location, GOLDEN):
             name = row.identifier("id|qid", "") or f"q{number}"
             contexts = [HOP.sub("", text) for text in _read_texts(row, CONTEXTS)]
             ids = [digest(text).hex() for text in contexts]
@@ -208,12 +208,12 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
                 # The object is the only row.
                 value = [value]
             rows = Row({"examples": value}).rows("examples")
-        yield from ((row.place, Row(row.fields)) for row in rows)
+        yield from ((row.location, Row(row.fields)) for row in rows)
     else:
-        for place, row in read_rows(file, expected):
+        for location, row in read_rows(file, expected):
             if isinstance(row, SkippedText):
-                raise FieldError(f"{place} is {row.reason} ({row.detail})")
-            yield place, row
+                raise FieldError(f"{location} is {row.reason} ({row.detail})")
+            yield location, row
 
 
 def _read_texts(row: Row, names: str) -> list[str]:
@@ -232,8 +232,8 @@ def _parse_texts(text: str) -> list[str]:
     with suppress(tokenize.TokenError, SyntaxError, ValueError):
         tokens = [*tokenize.generate_tokens(StringIO(text).readline)]
         if {token.type for token in tokens} <= LIST_TOKENS:
-            quoted = (token.string for token in tokens if token.type == tokenize.STRING)
-            return [*map(ast.literal_eval, quoted)]
+            literals = (token.string for token in tokens if token.type == tokenize.STRING)
+            return [*map(ast.literal_eval, literals)]
     return [text]
 
 
@@ -262,8 +262,8 @@ def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
     claims = Claims()
     for file in files:
         for question in read_golden(file):
-            placed = _place_contexts(question.contexts.values(), texts, folded)
-            yield from add_claims(claims, str(file), question.name, question.text, placed)
+            pairs = _place_contexts(question.contexts.values(), texts, folded)
+            yield from add_claims(claims, str(file), question.name, question.text, pairs)
     yield from settle_claims(items, claims, "the folder")
 
 

@@ -123,15 +123,15 @@ class PageForm:
             yield from read_items(file, self.expected, read)
 
     def _read_row(
-        self, row: Row, place: str, file: Path, options: ReadOptions, pages: _Pages
+        self, row: Row, location: str, file: Path, options: ReadOptions, pages: _Pages
     ) -> Items:
         page = self.read_page(row, file, options)
-        name = row.identifier(self.id, f"{file.name} {place}")
+        name = row.identifier(self.id, f"{file.name} {location}")
         question = row.text(self.question)
         if page is None:
             return
         if not page.text.strip():
-            yield SkippedText(f"{file.name}:{place}", "empty", file=str(file))
+            yield SkippedText(f"{file.name}:{location}", "empty", file=str(file))
             return
         original, is_new_copy = pages.add(page)
         if is_new_copy:
@@ -145,7 +145,7 @@ class PageForm:
             yield skip_question(str(file), name, error)
         questions = list_places(str(file), name, question, dict.fromkeys(answers))
         document = page.id or digest(original.address, original.text).hex()
-        yield Passage(str(file), place, original.text, questions, document, page.title)
+        yield Passage(str(file), location, original.text, questions, document, page.title)
 
 
 @dataclass

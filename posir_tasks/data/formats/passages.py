@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, StrEnum
+from functools import partial
 from itertools import chain
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -143,7 +144,7 @@ class Passage:
     """A document in a file, with its questions."""
 
     file: str
-    place: str
+    location: str
     """Location in the file, for messages. Empty if the file is one document."""
     text: str
     questions: Sequence[PassageQuestion] = ()
@@ -157,12 +158,12 @@ class Passage:
     @property
     def where(self) -> str:
         """File and location, for messages."""
-        return f"{self.file}: {self.place}" if self.place else self.file
+        return f"{self.file}: {self.location}" if self.location else self.file
 
     @property
     def name(self) -> str:
         """The file, followed by the document's id or location."""
-        return f"{self.file}:{self.id or self.place}" if self.place else self.file
+        return f"{self.file}:{self.id or self.location}" if self.location else self.file
 
 
 @dataclass(frozen=True)
@@ -237,22 +238,26 @@ Claims: TypeAlias = dict[str, list[Claim]]
 
 
 def add_claims(
-    claims: Claims, file: str, query: str, text: str, placed: Iterable[tuple[str, StatedAnswer]]
+    claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, StatedAnswer]]
 ) -> Iterator[SkippedText]:
     """Add the evidence of a query, as pairs of document id and answer, to the claims.
 
-    Yields the query as skipped if there is no pair, or if `placed` raises ValueError.
+    Yields the query as skipped if there is no pair, or if `answers` raises ValueError.
     """
     try:
-        pairs = [*placed]
+        pairs = [*answers]
         if not pairs:
             raise UnusableError(Cause.UNANSWERABLE)
     except ValueError as error:
         yield skip_question(file, query, error)
         return
     for document, answer in pairs:
-        claim = Claim(file, query, text, lambda _, answer=answer: [answer])
+        claim = Claim(file, query, text, partial(_list_answer, answer))
         claims.setdefault(document, []).append(claim)
+
+
+def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # noqa: ARG001
+    return [answer]
 
 
 def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Items:
@@ -281,17 +286,17 @@ def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Ite
                 claim.file, claim.query, claim.text, answers, first, claim.grade
             )
         yield replace(item, questions=questions)
-    for document, lost in claims.items():
+    for document, unclaimed in claims.items():
         text = f"its relevant document {document!r} is not in {corpus}"
-        for claim in lost:
+        for claim in unclaimed:
             yield skip_question(claim.file, claim.query, UnusableError(Cause.NO_DOCUMENT, text))
 
 
-def read_text(file: str, place: str, text: str, name: str, title: str = "") -> Item:
+def read_text(file: str, location: str, text: str, name: str, title: str = "") -> Item:
     """Return a document with `name` as its id, or a skipped item if the text is blank."""
     if not text.strip():
         return SkippedText(name, "empty", file=file)
-    return Passage(file, place, text, id=name, title=title)
+    return Passage(file, location, text, id=name, title=title)
 
 
 @dataclass(frozen=True)
@@ -332,12 +337,12 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
     for item in sorted(skipped, key=lambda item: item.name):
         names[item.reason].append(": ".join(filter(None, [item.name, item.detail])))
         counts[item.reason] += item.number
-    parts = []
+    phrases = []
     for reason, count in counts.most_common():
-        listed = ", ".join(names[reason][:examples])
+        examples_text = ", ".join(names[reason][:examples])
         more = ", ..." if len(names[reason]) > examples else ""
-        parts.append(f"{count:,} {reason} ({listed}{more})")
-    return f"Skipped: {'; '.join(parts)}." if parts else ""
+        phrases.append(f"{count:,} {reason} ({examples_text}{more})")
+    return f"Skipped: {'; '.join(phrases)}." if phrases else ""
 
 
 @dataclass(frozen=True)
@@ -376,10 +381,10 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     is_unique = len(names) == len({*names})
     ids = {}
     for text, group in questions.items():
-        derived = f"{domain}_{min(group)}" if group and is_unique else ""
-        if not derived or derived in document_ids:
-            derived = f"{domain}_{digest(text).hex()}"
-        ids[text] = derived
+        name = f"{domain}_{min(group)}" if group and is_unique else ""
+        if not name or name in document_ids:
+            name = f"{domain}_{digest(text).hex()}"
+        ids[text] = name
     return ids
 
 

@@ -70,14 +70,14 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
         tests = []
         with error_context(file, "", LEGALBENCH):
             for test in Row.of(read_json(file)).rows("tests"):
-                placed = []
+                pairs = []
                 for row in test.rows("snippets"):
                     answer = StatedAnswer(row.text("answer"), *row.span("span"))
-                    placed.append((row.text("file_path"), answer))
-                tests.append((test.text("query"), placed))
-        for number, (query, placed) in enumerate(tests):
+                    pairs.append((row.text("file_path"), answer))
+                tests.append((test.text("query"), pairs))
+        for number, (query, pairs) in enumerate(tests):
             name = f"{file.stem}:{number}"
-            yield from add_claims(claims, str(file), name, NAMING.sub("", query), placed)
+            yield from add_claims(claims, str(file), name, NAMING.sub("", query), pairs)
     yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
@@ -127,9 +127,9 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
     try:
         with tarfile.open(source, "r|") as archive:
             for member in archive:
-                if member.name.endswith(".gz") and (packed := archive.extractfile(member)):
-                    with gzip.open(packed) as unpacked:
-                        yield member.name, iterate_lines(unpacked, f"{source}: {member.name}")
+                if member.name.endswith(".gz") and (member_file := archive.extractfile(member)):
+                    with gzip.open(member_file) as content:
+                        yield member.name, iterate_lines(content, f"{source}: {member.name}")
     except tarfile.TarError as error:
         raise ValueError(f"is not a complete archive ({error})") from error
 
@@ -166,17 +166,17 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
         for passage, rating in ratings.items():
             rated.setdefault(passage, {})[query] = rating
     claims = Claims()
-    for place, name, line in _read_marco(folder, "passage"):
+    for location, name, line in _read_marco(folder, "passage"):
         if name in rated:
-            document, find = _read_marco_passage(line, place)
+            document, find = _read_marco_passage(line, location)
             # Documents of passages with lower ratings stay in the corpus.
             document_claims = claims.setdefault(document, [])
             for query, rating in rated.pop(name).items():
                 if rating >= RELEVANT and query in queries:
                     document_claims.append(Claim(file, query, queries[query], find, rating))
     missing = [pair for ratings in rated.values() for pair in ratings.items()]
-    lost = {query for query, rating in missing if rating >= RELEVANT and query in queries}
-    for query in sorted(lost):
+    incomplete = {query for query, rating in missing if rating >= RELEVANT and query in queries}
+    for query in sorted(incomplete):
         yield skip_question(file, query, Cause.NO_PASSAGE)
     documents = _read_marco_documents(folder, frozenset(claims))
     yield from _merge_copies(settle_claims(documents, claims, "the collection"))
@@ -193,10 +193,12 @@ def _merge_copies(items: Iterable[Item]) -> Items:
             yield item
 
 
-def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], list[StatedAnswer]]]:
+def _read_marco_passage(
+    line: bytes, location: str
+) -> tuple[str, Callable[[str], list[StatedAnswer]]]:
     """Return the document id of a passage, and a function that locates the passage in its text."""
-    with error_context(place, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
-        row = Row.of(parse_json(line, place))
+    with error_context(location, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
+        row = Row.of(parse_json(line, location))
         spans = row.text("spans")
         if not PAIRS.fullmatch(spans):
             raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
@@ -206,12 +208,12 @@ def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], l
 
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
     skipped_count = 0
-    for place, name, line in _read_marco(folder, "doc"):
+    for location, name, line in _read_marco(folder, "doc"):
         if name not in judged and not is_sampled(name, MARCO_SAMPLED):
             skipped_count += 1
             continue
-        with error_context(place, "", "a document of MS MARCO v2: docid and body"):
-            body = Row.of(parse_json(line, place)).text("body")
+        with error_context(location, "", "a document of MS MARCO v2: docid and body"):
+            body = Row.of(parse_json(line, location)).text("body")
         yield read_text(str(folder), name, body, name)
     yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLED)
 
@@ -245,8 +247,8 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     file = f"{folder}: examples of {domain}"
     claims = Claims()
     for row in _read_bright_rows(folder, f"examples/{domain}-*.parquet", BRIGHT_EXAMPLES):
-        placed = _place_gold(row, short, long)
-        yield from add_claims(claims, file, row.identifier("id"), row.text("query"), placed)
+        pairs = _place_gold(row, short, long)
+        yield from add_claims(claims, file, row.identifier("id"), row.text("query"), pairs)
     documents = (read_text(file, name, text, name) for name, text in long.items())
     yield from settle_claims(documents, claims, "the long documents")
 
@@ -256,9 +258,9 @@ def _read_bright_rows(
 ) -> Iterator[Row]:
     expected = f"rows of BRIGHT with {', '.join(fields)}"
     for file in sorted(folder.rglob(pattern)):
-        for place, row in read_rows(file, expected):
+        for location, row in read_rows(file, expected):
             assert isinstance(row, Row), "rows of Parquet need no decoding"
-            with error_context(file, place, expected):
+            with error_context(file, location, expected):
                 for name, read in fields.items():
                     read(row, name)
             yield row
@@ -357,11 +359,11 @@ def _read_articles(
     share = 1 if language in WHOLE else SAMPLED
     skipped_count = 0
     for file in in_folder or files:
-        for place, row in read_rows(file, MIRACL):
+        for location, row in read_rows(file, MIRACL):
             if isinstance(row, SkippedText):
                 yield row
                 continue
-            with error_context(file, place, MIRACL):
+            with error_context(file, location, MIRACL):
                 name = PASSAGE_NAME.fullmatch(row.text("docid"))
                 if name is None:
                     raise ValueError("'docid' is not valid: must be such as 39#2")
@@ -398,8 +400,8 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
     language, topics, qrels = _find_topics(folder, options)
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))
-    rated = [name for ratings in grades.by_query.values() for name in ratings]
-    judged = {name.rpartition("#")[0] for name in rated}
+    passages = [name for ratings in grades.by_query.values() for name in ratings]
+    judged = {name.rpartition("#")[0] for name in passages}
     articles = dict[str, Article]()
     yield from _read_articles(folder, language, judged, articles)
     claims = Claims()
@@ -407,8 +409,8 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
         ratings = grades.by_query.get(topic, {})
         relevant = [name for name, grade in ratings.items() if grade > 0]
         if relevant:
-            placed = _place_passages(relevant, articles)
-            yield from add_claims(claims, str(topics), topic, text, placed)
+            pairs = _place_passages(relevant, articles)
+            yield from add_claims(claims, str(topics), topic, text, pairs)
         else:
             yield skip_question(str(topics), topic, Cause.NOT_RELEVANT)
     documents = (

@@ -77,10 +77,10 @@ def list_answers(row: Row) -> list[StatedAnswer]:
     problems = []
     for value in objects:
         try:
-            part = Row.of(value, "answers")
-            text = part.text("text|answer_text")
+            answer_row = Row.of(value, "answers")
+            text = answer_row.text("text|answer_text")
             # The marker of a missing answer needs no start.
-            start = None if is_token(text) else part.integer("answer_start")
+            start = None if is_token(text) else answer_row.integer("answer_start")
             answers.append(StatedAnswer(text, start))
         except ValueError as error:
             problems.append(error)
@@ -123,7 +123,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
     return [PassageQuestion(file, name, text, first, key, alternatives=alternatives)]
 
 
-def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) -> Items:
+def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
     """Yield the document of a row with its question, if any; raise FieldError if a field is
     malformed.
     """
@@ -132,7 +132,7 @@ def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) ->
     document = row.identifier("document", "")
     identifier = row.identifier("id|question_id", "")
     row.text("question", "")
-    name = identifier or place
+    name = identifier or location
     questions = list[PassageQuestion]()
     try:
         if row.has("question"):
@@ -142,7 +142,7 @@ def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) ->
     except ValueError as error:
         yield skip_question(file, name, error)
     ids = [identifier] if identifier else []
-    yield Passage(file, place, context, questions, document or None, title, ids)
+    yield Passage(file, location, context, questions, document or None, title, ids)
 
 
 def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
@@ -171,9 +171,9 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
     values = articles if isinstance(articles, list) else []
     if values and isinstance(values[0], dict) and "context" in values[0]:
         for number, value in enumerate(values):
-            place = f"data[{number}]"
-            with error_context(file, place, LINES):
-                yield from read_question_row(Row.of(value), place, str(file))
+            location = f"data[{number}]"
+            with error_context(file, location, LINES):
+                yield from read_question_row(Row.of(value), location, str(file))
         return
     has_article = any(isinstance(article, dict) and "paragraphs" in article for article in values)
     items = list[Item]()
@@ -186,34 +186,34 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
     yield from items
 
 
-def _read_article(article: object, place: str, file: str) -> Items:
+def _read_article(article: object, location: str, file: str) -> Items:
     try:
-        row = Row.of(article, place)
+        row = Row.of(article, location)
         title = row.text("title", "")
         paragraphs = row.get("paragraphs", list)
     except FieldError as error:
-        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
-        parts = article.get("paragraphs") if isinstance(article, dict) else None
-        for number, part in enumerate(parts if isinstance(parts, list) else ()):
-            yield from _skip_questions(part, f"{place}.paragraphs[{number}]", file)
+        yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        for number, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else ()):
+            yield from _skip_questions(paragraph, f"{location}.paragraphs[{number}]", file)
         return
-    for number, part in enumerate(paragraphs):
-        yield from _read_paragraph(part, title, f"{place}.paragraphs[{number}]", file)
+    for number, paragraph in enumerate(paragraphs):
+        yield from _read_paragraph(paragraph, title, f"{location}.paragraphs[{number}]", file)
 
 
-def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
+def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> Items:
     try:
-        row = Row.of(part, place)
+        row = Row.of(paragraph, location)
         context = row.text("context")
         values = row.get("qas", list)
     except FieldError as error:
-        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
-        yield from _skip_questions(part, place, file)
+        yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
+        yield from _skip_questions(paragraph, location, file)
         return
     questions = list[PassageQuestion]()
     ids = []
     for number, value in enumerate(values):
-        name = f"{place}.qas[{number}]"
+        name = f"{location}.qas[{number}]"
         try:
             question = Row.of(value)
             question.text("question")
@@ -223,14 +223,14 @@ def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
             questions += _list_questions(question, file, name, identifier)
         except ValueError as error:
             yield skip_question(file, name, error)
-    yield Passage(file, place, context, questions, title=title, question_ids=ids)
+    yield Passage(file, location, context, questions, title=title, question_ids=ids)
 
 
-def _skip_questions(part: object, place: str, file: str) -> Iterator[SkippedText]:
+def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[SkippedText]:
     """Yield the questions of a malformed paragraph as skipped."""
-    values = part.get("qas") if isinstance(part, dict) else None
+    values = paragraph.get("qas") if isinstance(paragraph, dict) else None
     for number in range(len(values) if isinstance(values, list) else 0):
-        yield skip_question(file, f"{place}.qas[{number}]", Cause.MALFORMED)
+        yield skip_question(file, f"{location}.qas[{number}]", Cause.MALFORMED)
 
 
 def read_questions(file: Path, options: ReadOptions) -> Items:

@@ -47,16 +47,16 @@ class Row:
     """
 
     fields: Mapping[str, Any]
-    place: str = ""
+    location: str = ""
     """Path of the object in its file, for messages."""
 
     @classmethod
-    def of(cls, value: object, place: str = "") -> Row:
+    def of(cls, value: object, location: str = "") -> Row:
         """Make a row from a value; raise FieldError if it is not an object."""
         if not isinstance(value, dict):
-            where = f"'{place}' " if place else ""
+            where = f"'{location}' " if location else ""
             raise FieldError(f"{where}must be an object, not {_name_type(value)}")
-        return cls(value, place)
+        return cls(value, location)
 
     def get(self, names: str, kind: type, default: object = None) -> Any:
         """Return a value; raise FieldError if its type is not `kind`, a key of `KINDS`."""
@@ -157,7 +157,7 @@ class Row:
     def _join_path(self, name: str) -> str:
         """Return the path of a field within its file."""
         path = name.replace("/", ".")
-        return f"{self.place}.{path}" if self.place else path
+        return f"{self.location}.{path}" if self.location else path
 
 
 def _name_type(value: object) -> str:
@@ -191,9 +191,9 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
 
 
 @contextmanager
-def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
+def error_context(file: Path | str, location: str, expected: str) -> Iterator[None]:
     """Turn errors into a DataError that names the file, the location and the expected format."""
-    where = f"{file}: {place}" if place else f"{file}"
+    where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
     except GateError as error:
@@ -236,13 +236,13 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
                 yield f"[{number}]", Row.of(value, f"[{number}]")
             return
         for number, line in read_lines(file, f"{file}: line "):
-            place = f"line {number}"
+            location = f"line {number}"
             if isinstance(line, SkippedText):
-                yield place, line
+                yield location, line
                 continue
-            with error_context(file, place, expected):
+            with error_context(file, location, expected):
                 row = Row.of(parse_json(line, file))
-            yield place, row
+            yield location, row
 
 
 def _is_list(file: Path) -> bool:
@@ -274,12 +274,12 @@ def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> 
     """Yield the items that `read` makes from each row and its location, and undecodable lines as
     skipped; raise DataError if a row is malformed.
     """
-    for place, row in read_rows(file, expected):
+    for location, row in read_rows(file, expected):
         if isinstance(row, SkippedText):
             yield row
         else:
-            with error_context(file, place, expected):
-                yield from read(row, place)
+            with error_context(file, location, expected):
+                yield from read(row, location)
 
 
 def has_fields(file: Path, *groups: str) -> bool:

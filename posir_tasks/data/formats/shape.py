@@ -84,7 +84,7 @@ def _read_head(file: Path) -> str:
 def _scan_json(text: str) -> dict[str, bool]:
     """Return the keys of possibly truncated JSON, ordered by depth."""
     depths: dict[str, int] = {}
-    nested: dict[str, bool] = {}
+    is_nested: dict[str, bool] = {}
     depth = 0
     for match in TOKEN.finditer(text):
         string, colon, bracket = match.groups()
@@ -93,9 +93,9 @@ def _scan_json(text: str) -> dict[str, bool]:
             continue
         if colon:
             depths[string] = min(depth, depths.get(string, depth))
-            nested[string] = bool(bracket) or nested.get(string, False)
+            is_nested[string] = bool(bracket) or is_nested.get(string, False)
         depth += bool(bracket)
-    return {name: nested[name] for name in sorted(depths, key=depths.__getitem__)}
+    return {name: is_nested[name] for name in sorted(depths, key=depths.__getitem__)}
 
 
 def has_marks(shape: Shape, marks: str) -> bool:

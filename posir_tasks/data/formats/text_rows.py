@@ -46,8 +46,8 @@ def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
     try:
         types = read_column_types(file)
         textual = [column for column, kind in types.items() if kind == pl.String]
-        selected = {find_text_column(textual, options), *_list_id_columns(options)}
-        frame = read_table(file, [column for column in types if column in selected])
+        names = {find_text_column(textual, options), *_list_id_columns(options)}
+        frame = read_table(file, [column for column in types if column in names])
     except LimitError:
         raise
     except DataError as error:
@@ -80,13 +80,13 @@ def read_line_texts(file: Path, options: ReadOptions) -> Items:
         if isinstance(line, SkippedText):
             yield line
             continue
-        place = f"{name}:{number}"
+        location = f"{name}:{number}"
         try:
-            row = parse_json(line, place)
+            row = parse_json(line, location)
         except GateError as error:
-            yield SkippedText(place, "not a JSON object", error.problem, name)
+            yield SkippedText(location, "not a JSON object", error.problem, name)
             continue
-        yield read_text_row(row, name, f"line {number}", place, options)
+        yield read_text_row(row, name, f"line {number}", location, options)
 
 
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:

@@ -125,7 +125,7 @@ def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
     problems, warnings = inspect(tmp_path)
     assert problems == []
     assert "consecutive documents, from d20" in warnings[1]
-    assert "may not be translations of those of the same id; for 1" in warnings[1]
+    assert "may not be translations of the documents with the same id; for 1" in warnings[1]
 
 
 def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
