@@ -149,8 +149,6 @@ def import_data(
 def list_forms() -> Result:
     """List the known formats."""
     rows = list[dict[str, str]]()
-    readable = list[tuple[str, ...]]()
-    unreadable = list[tuple[str, ...]]()
     for form in FORMATS:
         if not form.kinds:
             continue
@@ -161,10 +159,9 @@ def list_forms() -> Result:
         advice = form.advice if form.is_refused else ""
         rows.append({"form": form.title, "files": files, "fields": fields})
         rows[-1] |= {"read": form.holds, "advice": advice}
-        if form.is_refused:
-            unreadable.append((form.title, form.advice))
-        else:
-            readable.append((form.title, files, form.holds, fields))
+    columns = ("form", "files", "read", "fields")
+    readable = [tuple(row[name] for name in columns) for row in rows if row["read"]]
+    unreadable = [(row["form"], row["advice"]) for row in rows if row["advice"]]
     tables = (
         Table(build_columns(("Form", "Files", "Content", "Fields")), tuple(readable)),
         Table(build_columns(("Not read", "How to convert it")), tuple(unreadable)),

@@ -6,7 +6,7 @@ import altair as alt
 
 from posir_report.charts import length_titles
 from posir_stats.tables import DatasetStatistics, describe_spread
-from posir_tasks.datasets.statistics import ALL, Statistics, group_by_language
+from posir_tasks.datasets.statistics import ALL, Statistics
 from posir_tasks.display.charts import (
     COLORS,
     INK,
@@ -35,7 +35,7 @@ BUCKETS = (
 def build_figures(dataset: DatasetStatistics) -> list[Figure]:
     """Plot the pooled domains of each language, and all languages if there are several."""
     figures = []
-    for group in group_by_language(dataset.subsets):
+    for group in dataset.groups:
         total = group[-1]
         name = "all languages" if total.language == ALL else total.language
         source = (

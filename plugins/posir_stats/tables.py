@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -44,6 +45,16 @@ class DatasetStatistics:
     subsets: Sequence[Statistics]
     """Subsets ordered by language."""
 
+    @cached_property
+    def groups(self) -> list[list[Statistics]]:
+        """Subsets and totals by language; the last item of the last group is the grand total."""
+        return group_by_language(self.subsets)
+
+    def title_group(self, group: Sequence[Statistics]) -> str:
+        """Return the title of a group: the dataset and the language."""
+        language = group[0].language
+        return f"{self.name} · {'all languages' if language == ALL else language}"
+
 
 def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
     """Build the JSON document: dataset, positions, and records with histograms."""
@@ -55,7 +66,7 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
         "positions": axes.positions,
         "rows": [
             {**build_record(subset), "histogram": subset.histogram()}
-            for group in group_by_language(statistics.subsets)
+            for group in statistics.groups
             for subset in group
         ],
     }
@@ -63,8 +74,7 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
     """Build a record per language, domain and total."""
-    groups = group_by_language(statistics.subsets)
-    return [build_record(subset) for group in groups for subset in group]
+    return [build_record(subset) for group in statistics.groups for subset in group]
 
 
 def build_record(subset: Statistics) -> dict[str, Any]:
@@ -94,7 +104,7 @@ def build_record(subset: Statistics) -> dict[str, Any]:
 
 def describe_data(statistics: DatasetStatistics) -> str:
     """Describe the size of a dataset in a sentence."""
-    total = group_by_language(statistics.subsets)[-1][-1]
+    total = statistics.groups[-1][-1]
     median = format_number(summarize_lengths(total.lengths)["50"], ",.0f")
     return (
         f"{statistics.name}: {total.queries.texts:,} queries on "
@@ -128,8 +138,8 @@ def describe_spread(total: Statistics) -> str:
 def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Build the tables of each language, and of all languages pooled if there are several."""
     tables = []
-    for group in group_by_language(statistics.subsets):
-        title = _title_group(statistics, group)
+    for group in statistics.groups:
+        title = statistics.title_group(group)
         total = group[-1]
         records = [build_record(subset) for subset in group]
         units = [
@@ -169,14 +179,8 @@ def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
     several.
     """
     return [
-        _tabulate_positions(_title_group(statistics, group), group[-1])
-        for group in group_by_language(statistics.subsets)
+        _tabulate_positions(statistics.title_group(group), group[-1]) for group in statistics.groups
     ]
-
-
-def _title_group(statistics: DatasetStatistics, group: Sequence[Statistics]) -> str:
-    language = group[0].language
-    return f"{statistics.name} · {'all languages' if language == ALL else language}"
 
 
 def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns) -> Table:

@@ -144,8 +144,10 @@ def open_data(
     path = Path(data).expanduser()
     name = str(data)
     reference = str(path.absolute()) if path.exists() else name
-    if path.exists():
-        dataset = _open_path(path, options)
+    if path.is_dir():
+        dataset = _open_folder(path, options)
+    elif path.exists():
+        dataset = _open_file(path, options)
     elif is_hub_name(name):
         dataset = _open_hub(name, options)
     else:
@@ -221,30 +223,39 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
         yield Passage(name, key, text, questions[key], key, titles.get(key, ""))
 
 
-def _open_path(path: Path, options: ReadOptions) -> Dataset:
-    """Open a file or folder."""
-    is_folder = path.is_dir()
-    layout = find_layout(path) if is_folder else None
+def _open_folder(path: Path, options: ReadOptions) -> Dataset:
+    layout = find_layout(path)
     if layout is not None:
         root, keys = layout
         monolingual = sorted(key for key in keys if key.language == key.corpus_language)
         return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
-    files = list_files(path) if is_folder else [path]
+    files = list_files(path)
     if not files:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
-    if not is_folder and options.column is None and is_qrels(path):
+    return _open_local(path, path.resolve().name, partial(_name_revision, path, files), options)
+
+
+def _open_file(path: Path, options: ReadOptions) -> Dataset:
+    if options.column is None and is_qrels(path):
         check_qrels(path)
         return _open_qrels(path, options)
-    if not is_folder and split_suffix(path)[1] in PARQUET:
+    name, suffix = split_suffix(path)
+    if suffix in PARQUET:
         # A corrupt file is skipped within a folder, but is an error on its own.
         read_column_types(path)
+    return _open_local(path, name, partial(_name_revision, path.parent, [path]), options)
+
+
+def _open_local(
+    path: Path, name: str, find_revision: Callable[[], str], options: ReadOptions
+) -> Dataset:
     format_ = find_format(path, options)
     return _open_format(
         format_,
         path,
-        (path.resolve().name if is_folder else split_suffix(path)[0], format_.title, str(path)),
+        (name, format_.title, str(path)),
         partial(read_as, path, options, format_),
-        partial(_name_revision, path if is_folder else path.parent, files),
+        find_revision,
         partial(find_stated_language, format_, path),
         options,
     )
