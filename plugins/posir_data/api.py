@@ -35,7 +35,6 @@ from posir_tasks.data.posir import (
     Target,
     find_layout,
     inspect_domain,
-    resolve_folder,
     write_domain,
 )
 from posir_tasks.data.questions import ImportedData, collect_questions
@@ -393,9 +392,10 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
         0
     """
     path = Path(data)
-    if not path.is_dir() or find_layout(path) is None:
+    layout = find_layout(path)
+    if layout is None:
         return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
-    root, subsets = resolve_folder(path)
+    root, subsets = layout
     problems = dict[SubsetKey, list[DataProblem]]()
     warnings = [*find_warnings(subsets)]
     reported = set[DataProblem]()

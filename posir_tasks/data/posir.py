@@ -306,20 +306,6 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     return domains
 
 
-def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
-    """Return the root and the subsets of a folder, as `find_layout` does; raise PosirError unless
-    it has data in the PosIR layout.
-    """
-    layout = find_layout(path) if path.is_dir() else None
-    if layout is None:
-        problem = "has no data" if path.exists() else "no such folder. Give one with data"
-        raise PosirError(
-            f"{path}: {problem} in the PosIR layout, {LAYOUT}. Give the folder of all languages, "
-            "of one language or of one domain; `posir import` converts other formats."
-        )
-    return layout
-
-
 def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     """Find data in the PosIR layout: the data itself, its parent folder (as in `POSIR_DATA`), one
     language, or one domain.

@@ -232,7 +232,7 @@ def test_spans_that_overlap_in_one_place_are_a_query_with_one(tmp_path):
 
 
 WRONG_PLACES = {
-    "query-id": (pl.lit("q1"), "is also an id in"),
+    "query-id": (pl.lit("q1"), "is an id in"),
     "text": (pl.Series(["Who?", "Whose?"]), "differs between the places"),
     "score": (pl.Series([1, 2]), "differs between the places"),
     "pos_char_span": (pl.Series([[0, 3], [5, 300]]), "is outside its document"),
