@@ -273,7 +273,7 @@ def _open_format(
     """Open the items of a path in a format; `names` are name, kind and location of the dataset."""
     read_texts = format_.read_texts
     read_judgments = format_.read_judgments
-    dataset = _open_items(
+    return _open_items(
         *names,
         read,
         find_revision,
@@ -281,26 +281,8 @@ def _open_format(
         use=find_use(path, options, format_),
         read_texts=partial(read_texts, path, options) if read_texts else None,
         read_judgments=partial(read_judgments, path, options) if read_judgments else None,
+        find_language=find_language,
     )
-    return _state_language(dataset, find_language, options)
-
-
-def _state_language(
-    dataset: Dataset, find_language: Callable[[], str], options: ReadOptions
-) -> Dataset:
-    """Give data its declared language, unless the user names one."""
-    if options.language:
-        return dataset
-    (subset,) = dataset.subsets
-    detect = subset.find_languages
-
-    @cache
-    def find_languages() -> tuple[str, str]:
-        code = find_language()
-        return (code, code) if code else detect()
-
-    subsets = (replace(subset, find_languages=find_languages),)
-    return replace(dataset, subsets=subsets, find_stated_language=find_language)
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
@@ -382,6 +364,7 @@ def _open_items(
     use: Use | None = Use.CORPUS,
     read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
+    find_language: Callable[[], str] = str,
 ) -> Dataset:
     """Open the items of a reader as a dataset with one subset.
 
@@ -395,6 +378,7 @@ def _open_items(
         use: Texts to search for an answer; None without questions.
         read_texts: Yields the documents only; by default `read`.
         read_judgments: Returns the qrels, if the data has any.
+        find_language: Returns the declared language code, or an empty string.
     """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
 
@@ -409,11 +393,13 @@ def _open_items(
 
     @cache
     def find_languages() -> tuple[str, str]:
-        texts = (item.text for item in list_texts() if isinstance(item, Passage))
-        if read_texts is None and use is not None and not options.language:
-            # Read documents and questions together, once.
-            texts = (text for text in read_data().documents["text"] if text.strip())
-        code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
+        code = options.language or find_language()
+        if not code:
+            texts = (item.text for item in list_texts() if isinstance(item, Passage))
+            if read_texts is None and use is not None:
+                # Read documents and questions together, once.
+                texts = (text for text in read_data().documents["text"] if text.strip())
+            code = detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
     return Dataset(
@@ -426,6 +412,7 @@ def _open_items(
         use is not None,
         in_memory=True,
         find_use=lambda: use or Use.CORPUS,
+        find_stated_language=find_language,
         count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
     )
 
