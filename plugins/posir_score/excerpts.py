@@ -24,7 +24,7 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.copies import digest_words, find_copies, move_span
-from posir_tasks.data.data import PositionData, build_texts
+from posir_tasks.data.data import PositionData, build_text_frame
 from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
 from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
@@ -351,7 +351,7 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
 
 def _warn_of_copies(data: ExcerptData) -> None:
     names = [*data.documents]
-    corpus = build_texts(names, [*data.documents.values()])
+    corpus = build_text_frame(names, [*data.documents.values()])
     relevant = {names[excerpt.document] for _, found in data.questions for excerpt in found}
     copies = find_copies(corpus, relevant)
     if copies:

@@ -204,8 +204,8 @@ class PositionData:
         )
         texts = [text for text, _, _ in rows]
         return cls(
-            build_texts([*documents], [*documents.values()]),
-            build_texts([*questions], texts),
+            build_text_frame([*documents], [*documents.values()]),
+            build_text_frame([*questions], texts),
             evidence,
             revision,
         )
@@ -296,7 +296,7 @@ class PositionData:
         return zip(ids, self.questions["text"], self.evidence.document_ids, spans, strict=True)
 
 
-def build_texts(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
+def build_text_frame(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
     """Build the rows of documents or questions."""
     return pl.DataFrame({"id": ids, "text": texts}, schema={"id": pl.String, "text": pl.String})
 

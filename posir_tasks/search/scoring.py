@@ -18,7 +18,7 @@ from datasets import Dataset
 from posir_tasks.data.data import (
     Judgments,
     PositionData,
-    build_texts,
+    build_text_frame,
     digest_queries,
     digest_texts,
 )
@@ -76,7 +76,7 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     single, several = data.divide_places()
     questions = data.questions
     if data.places:
-        questions = build_texts([*judgments.queries], [*judgments.queries.values()])
+        questions = build_text_frame([*judgments.queries], [*judgments.queries.values()])
     corpus = Dataset.from_polars(data.documents)
     return {
         "corpus": corpus,

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.data.copies import choose_originals, find_copies, merge_copies, move_span
-from posir_tasks.data.data import Judgments, PositionData, build_texts
+from posir_tasks.data.data import Judgments, PositionData, build_text_frame
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
 from posir_tasks.tasks.base import PositionTask
@@ -52,7 +52,7 @@ def read(result: Result) -> str:
 
 
 def build(texts: dict[str, str]) -> pl.DataFrame:
-    return build_texts([*texts], [*texts.values()])
+    return build_text_frame([*texts], [*texts.values()])
 
 
 @given(

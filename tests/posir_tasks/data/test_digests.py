@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from posir_tasks.base import digests
 from posir_tasks.base.digests import digest_file
-from posir_tasks.data.data import PositionData, build_texts, digest_data, digest_texts
+from posir_tasks.data.data import PositionData, build_text_frame, digest_data, digest_texts
 from posir_tasks.values.evidence import Evidence
 
 
@@ -84,7 +84,7 @@ TEXTS = st.lists(
 
 def dataset(rows):
     rows = dict(rows)
-    return build_texts([*rows], [*rows.values()])
+    return build_text_frame([*rows], [*rows.values()])
 
 
 @settings(max_examples=20)

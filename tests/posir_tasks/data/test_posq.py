@@ -13,7 +13,7 @@ import pytest
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.data import posq
-from posir_tasks.data.data import PositionData, build_texts
+from posir_tasks.data.data import PositionData, build_text_frame
 from posir_tasks.data.posq import (
     read_fineweb,
     read_fineweb_raw,
@@ -341,7 +341,7 @@ def test_the_first_tiny_sample_has_the_published_numbers():
     labels = [label for label, count in shares.items() for _ in range(count)]
     random.Random(0).shuffle(labels)
     names = [str(row) for row in range(len(labels))]
-    texts = build_texts(names, names)
+    texts = build_text_frame(names, names)
     data = PositionData(texts, texts, Evidence(names, names, labels=tuple(labels)), "local")
     tiny = sample_tiny_fineweb(data, posq.TINY_RAW_CLASS)
     counts = [sum(name in label for label in tiny.evidence.labels) for name in POSITIONS]
