@@ -173,7 +173,7 @@ def require_language(sources: Iterable[Path]) -> str:
     language.
     """
     datasets = [open_data(source) for source in sources]
-    declared = {dataset.find_stated_language() for dataset in datasets}
+    declared = {dataset.find_declared_language() for dataset in datasets}
     if len(declared) == 1 and "" not in declared:
         return declared.pop()
     codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}

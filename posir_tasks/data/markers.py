@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
-from posir_tasks.data.formats.passages import StatedAnswer
+from posir_tasks.data.formats.passages import Answer
 
 #: Markers that never occur as words.
 TOKEN = re.compile(
@@ -65,7 +65,7 @@ def is_token(text: str | None) -> bool:
     return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
 
 
-def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
+def marks_no_answer(answer: Answer, document: str) -> bool:
     """Return True if an answer is the marker of a missing answer.
 
     An ambiguous word is a marker if it is missing from the document, or follows its text as a
@@ -91,13 +91,13 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     return not after.strip() and SENTENCE_END.search(before) is not None
 
 
-def select_answers(answers: Iterable[StatedAnswer], document: str) -> list[StatedAnswer]:
+def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
     """Return the answers without markers; none if at least as many are unambiguous markers, as in
     QuAC's evaluation.
 
     Blank answers and words that are missing from the document have no vote.
     """
-    selection = list[StatedAnswer]()
+    selection = list[Answer]()
     votes = 0
     for answer in answers:
         if not marks_no_answer(answer, document):

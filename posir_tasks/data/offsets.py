@@ -14,7 +14,7 @@ from functools import lru_cache, partial
 from itertools import product
 
 from posir_tasks.base.wording import pluralize
-from posir_tasks.data.formats.passages import Item, Passage, PassageQuestion, StatedAnswer
+from posir_tasks.data.formats.passages import Answer, Item, Passage, PassageQuestion
 
 #: Minimum share of a file's answers that a unit must locate exactly.
 MIN_EXACT = 0.95
@@ -37,7 +37,7 @@ class Counting:
     included: int = 0
     """1 if ends are inclusive, else 0."""
 
-    def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
+    def convert(self, answer: Answer, document: str) -> Answer:
         """Convert the span of an answer to code points from 0.
 
         Exact spans and spans beyond the document are returned unchanged.
@@ -45,7 +45,7 @@ class Counting:
         bounds = self._locate(answer, document)
         return replace(answer, start=bounds[0], end=bounds[1]) if bounds else answer
 
-    def is_exact(self, answer: StatedAnswer, document: str) -> bool:
+    def is_exact(self, answer: Answer, document: str) -> bool:
         """Return True if the span of an answer contains its text."""
         assert answer.text is not None
         bounds = self._locate(answer, document)
@@ -54,7 +54,7 @@ class Counting:
         start, end = bounds
         return document.startswith(answer.text, start) and end in (None, start + len(answer.text))
 
-    def _locate(self, answer: StatedAnswer, document: str) -> tuple[int, int | None] | None:
+    def _locate(self, answer: Answer, document: str) -> tuple[int, int | None] | None:
         """Return start and end in code points, or None if they cannot be converted."""
         if answer.start is None or answer.is_located:
             return None
@@ -120,7 +120,7 @@ def _list_countings() -> Iterator[Counting]:
 COUNTINGS = tuple(_list_countings())
 
 
-def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
+def recognize_counting(answers: Sequence[tuple[Answer, str]]) -> tuple[Counting, int, int]:
     """Recognize the counting of a file from all of its answers with text and start.
 
     The result is code points from 0, unless another counting locates more answers exactly, and at
@@ -151,7 +151,7 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """Convert the offsets of all items to code points from 0; return them with a sentence for each
     converted file.
     """
-    by_file: dict[str, list[tuple[StatedAnswer, str]]] = defaultdict(list)
+    by_file: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
         answer = question.answer
         # An answer that is missing from its document is exact in no unit.

@@ -44,7 +44,7 @@ from posir_tasks.data.posir_rules import (
     check_not_empty,
     check_places,
     check_tables,
-    find_doubts,
+    list_warnings,
     tolerate_tables,
 )
 from posir_tasks.data.repository import LocalRepository, Repository, folder_name
@@ -115,7 +115,7 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
     problems += check_tables(tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
-    warnings = find_doubts(tables)
+    warnings = list_warnings(tables)
     if tables.complete and "corpus-id" in tables.places.frame.columns:
         documents = tables.corpus.frame.select("text", id="_id")
         relevant = [*tables.positives["corpus-id"], *tables.places.frame["corpus-id"]]

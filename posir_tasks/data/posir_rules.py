@@ -324,7 +324,7 @@ def _check_rules(tables: PosirTables) -> list[DataProblem]:
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 
 
-def find_doubts(tables: PosirTables) -> list[str]:
+def list_warnings(tables: PosirTables) -> list[str]:
     """Return a warning for each kind of valid rows that may be mistakes."""
     if not (tables.complete and tables.same_language):
         # The corpus is checked with the queries in its own language.

@@ -18,12 +18,12 @@ from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Item,
     Passage,
     PassageQuestion,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     derive_document_ids,
     skip_question,
@@ -52,7 +52,7 @@ NON_JOINER = "\u200c"
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
 
 
-def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
+def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, bool]:
     """Return the span of an answer and True if it was repaired; raise UnusableError if the document
     lacks the answer.
     """
@@ -68,7 +68,7 @@ def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Spa
 class FoundAnswer:
     """The answer of a question, located in its document."""
 
-    answer: StatedAnswer
+    answer: Answer
     span: Span
     is_moved: bool = False
     """If true, the span was repaired."""
@@ -96,7 +96,7 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Fo
     raise problems[0]
 
 
-def resolve_span(answer: StatedAnswer, document: str) -> Span:
+def resolve_span(answer: Answer, document: str) -> Span:
     """Return the declared span of an answer, or its only occurrence; raise UnusableError if the
     span is wrong or the answer is not unique.
     """
@@ -404,7 +404,7 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     """Return the ids of several different questions, such as translations, and log a warning."""
     counts = Counter(question.id for passage in passages for question in passage.questions)
-    contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
+    contents: dict[str, set[tuple[str, str, Answer | None]]] = defaultdict(set)
     for passage in passages:
         for question in passage.questions:
             if question.id and counts[question.id] > 1:

@@ -116,7 +116,7 @@ class Dataset(Result):
     """False for qrels without documents."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
     """Returns the texts to search for an answer, by the format or the user's choice."""
-    find_stated_language: Callable[[], str] = lambda: ""
+    find_declared_language: Callable[[], str] = lambda: ""
     """Returns the declared language code, or an empty string without a single one."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
     """Reads the questions and counts repeated texts; None if `find_use` is final."""

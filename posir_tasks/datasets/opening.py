@@ -22,8 +22,8 @@ from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
 from posir_tasks.data.formats.catalog import (
     export_hub,
+    find_declared_language,
     find_format,
-    find_stated_language,
     find_use,
     list_files,
     read_as,
@@ -32,13 +32,13 @@ from posir_tasks.data.formats.catalog import (
 )
 from posir_tasks.data.formats.form import Format
 from posir_tasks.data.formats.passages import (
+    Answer,
     Item,
     Passage,
     PassageQuestion,
     ReadOptions,
     Scope,
     SkippedText,
-    StatedAnswer,
     Use,
     name_documents,
     read_text,
@@ -188,7 +188,7 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         RelativePositions(),
         tuple(_layout_subset(repository, key) for key in keys),
         partial(repository.revision, list_present_files(repository, keys)),
-        find_stated_language=lambda: "".join(languages) if len(languages) == 1 else "",
+        find_declared_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
 
@@ -215,7 +215,7 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
     questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = StatedAnswer.from_span(span) if span else None
+        answer = Answer.from_span(span) if span else None
         place = data.places.get(query, Place(query))
         question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
         questions[document].append(question)
@@ -256,7 +256,7 @@ def _open_local(
         (name, format_.title, str(path)),
         partial(read_as, path, options, format_),
         find_revision,
-        partial(find_stated_language, format_, path),
+        partial(find_declared_language, format_, path),
         options,
     )
 
@@ -412,7 +412,7 @@ def _open_items(
         use is not None,
         in_memory=True,
         find_use=lambda: use or Use.CORPUS,
-        find_stated_language=find_language,
+        find_declared_language=find_language,
         count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
     )
 

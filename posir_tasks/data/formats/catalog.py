@@ -508,7 +508,7 @@ def read_card_language(card: Path) -> str:
     return codes[0] if len(codes) == 1 else ""
 
 
-def find_stated_language(form: Format, path: Path) -> str:
+def find_declared_language(form: Format, path: Path) -> str:
     """Return the language code that the data or its dataset card declares, or an empty string."""
     code = form.find_language(path)
     return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")

@@ -33,6 +33,7 @@ from posir_tasks.data.checks import CheckedTable, raise_problems
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.documents import read_text_file
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Claim,
     Claims,
@@ -40,7 +41,6 @@ from posir_tasks.data.formats.passages import (
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     add_claims,
     settle_claims,
@@ -203,9 +203,7 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
 
 
-def list_evidence(
-    query: Row, document: str, spans: Spans, text: str
-) -> Sequence[StatedAnswer | None]:
+def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequence[Answer | None]:
     """Return the distinct answers of a query in a relevant document.
 
     Args:
@@ -233,10 +231,10 @@ def list_evidence(
             texts |= dict.fromkeys(_list_texts(fields.get(key), document, key))
     if len(distinct) == 1 and len(texts) == 1:
         ((start, end),) = distinct
-        answers = [StatedAnswer(next(iter(texts)), start, end)]
+        answers = [Answer(next(iter(texts)), start, end)]
     else:
-        answers = [StatedAnswer(None, *span) for span in distinct]
-        answers += map(StatedAnswer, texts)
+        answers = [Answer(None, *span) for span in distinct]
+        answers += map(Answer, texts)
     answers += _list_sentences(sources[1].get(document), text)
     return answers or [None]
 
@@ -256,7 +254,7 @@ def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
         )
 
 
-def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
+def _list_sentences(annotations: Any, document: str) -> Iterator[Answer]:
     """Yield the runs of sentences that SciFact annotates as `[{"sentences": [4]}]`."""
     numbers = set[int]()
     for row in annotations if isinstance(annotations, list) else ():
@@ -271,7 +269,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
         last = first
         while last + 1 in numbers:
             last += 1
-        yield StatedAnswer.from_span((sentences[first].start, sentences[last].end))
+        yield Answer.from_span((sentences[first].start, sentences[last].end))
 
 
 CORPORA = "corpora"
@@ -302,7 +300,7 @@ def read_chunking(folder: Path, options: ReadOptions) -> Items:
             excerpts = Row({"references": parse_json(row["references"], "references")})
             for excerpt in excerpts.rows("references"):
                 start = excerpt.integer("start_index")
-                answer = StatedAnswer(excerpt.text("content"), start, excerpt.integer("end_index"))
+                answer = Answer(excerpt.text("content"), start, excerpt.integer("end_index"))
                 pairs.append((row["corpus_id"], answer))
         yield from add_claims(claims, str(file), name, row["question"], pairs)
     yield from settle_claims(read_chunking_texts(folder, options), claims, f"{CORPORA}/")

@@ -16,13 +16,13 @@ from posir_tasks.base.files import split_suffix
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.formats.page_rows import require_answers
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Items,
     Passage,
     PassageQuestion,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -76,7 +76,7 @@ def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
     yield Passage(file, location, context, questions, question_ids=ids)
 
 
-def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
+def _list_mrqa_answers(question: Row, context: str) -> Iterator[Answer]:
     """Yield every occurrence of every answer, up to case and white space."""
     answers = question.rows("detected_answers")
     if not answers or states_no_answer(question.fields):
@@ -86,9 +86,9 @@ def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
         for start, last in _list_inclusive(answer):
             quotation = context[start : last + 1]
             if _fold(quotation) == _fold(text):
-                yield StatedAnswer.from_span((start, last + 1))
+                yield Answer.from_span((start, last + 1))
             else:
-                yield StatedAnswer(text, start)
+                yield Answer(text, start)
 
 
 def _list_inclusive(answer: Row) -> list[tuple[int, int]]:
@@ -126,7 +126,7 @@ def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
         name = question.identifier("question_id")
         try:
             evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(question)]
-            answers = map(StatedAnswer.from_span, dict.fromkeys(evidence))
+            answers = map(Answer.from_span, dict.fromkeys(evidence))
             questions += list_places(file, name, question.text("question"), answers)
         except (UnusableError, UnlocatedError) as error:
             yield skip_question(file, name, error)

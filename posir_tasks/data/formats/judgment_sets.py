@@ -22,6 +22,7 @@ from posir_tasks.base.table_files import read_delimited
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Claim,
     Claims,
@@ -29,7 +30,6 @@ from posir_tasks.data.formats.passages import (
     Items,
     Passage,
     SkippedText,
-    StatedAnswer,
     add_claims,
     read_text,
     settle_claims,
@@ -269,7 +269,7 @@ def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
 
 def _place_contexts(
     contexts: Iterable[str], texts: Mapping[str, str], folded: Mapping[str, str]
-) -> Iterator[tuple[str, StatedAnswer]]:
+) -> Iterator[tuple[str, Answer]]:
     """Yield the document and the span of each context; raise UnlocatedError unless it occurs
     exactly once.
     """
@@ -280,4 +280,4 @@ def _place_contexts(
             where = f"in {len(sources)} documents" if sources else "in no document"
             raise UnlocatedError(f"its context is {where}")
         (document,) = sources
-        yield document, StatedAnswer.from_span(locate_once(context, texts[document]))
+        yield document, Answer.from_span(locate_once(context, texts[document]))

@@ -19,12 +19,12 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.files import find_files, split_suffix
 from posir_tasks.data.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Items,
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -136,7 +136,7 @@ class PageForm:
         original, is_new_copy = pages.add(page)
         if is_new_copy:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
-        answers = list[StatedAnswer]()
+        answers = list[Answer]()
         try:
             answers = place_spans(self.find_evidence(row, page, options), page.text, original.text)
         except FieldError:
@@ -173,14 +173,14 @@ class _Pages:
         return original, original is not page
 
 
-def place_spans(spans: Iterable[Span], text: str, original: str) -> list[StatedAnswer]:
+def place_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
     """Move spans of a text to the original; raise UnusableError unless each occurs there once."""
     if original == text:
-        return [StatedAnswer.from_span(span) for span in spans]
+        return [Answer.from_span(span) for span in spans]
     answers = [span.of(text) for span in spans]
     if any(original.count(answer) != 1 for answer in answers):
         raise UnusableError(Cause.REVISED)
-    return [StatedAnswer(answer, original.index(answer)) for answer in answers]
+    return [Answer(answer, original.index(answer)) for answer in answers]
 
 
 def require_answers(answers: Sequence[Row], annotators: int) -> None:

@@ -100,7 +100,7 @@ class UnusableError(ValueError):
 
 
 @dataclass(frozen=True)
-class StatedAnswer:
+class Answer:
     """The answer in a file: its text, its half-open span in code points, or both."""
 
     text: str | None = None
@@ -110,7 +110,7 @@ class StatedAnswer:
     """If true, the span is exact and needs no check against a text."""
 
     @classmethod
-    def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
+    def from_span(cls, span: tuple[int, int]) -> Answer:
         """Return an answer with an exact span."""
         return cls(None, *span, is_located=True)
 
@@ -123,7 +123,7 @@ class PassageQuestion:
     name: str
     """Name of the question in messages: its id, or its location in the file."""
     text: str
-    answer: StatedAnswer | None
+    answer: Answer | None
     """None if the file has qrels without evidence spans."""
     id: str | None = None
     """Id of the query; None to derive an id from the content."""
@@ -135,7 +135,7 @@ class PassageQuestion:
     """
     grade: float = 1
     """Relevance of the document, above 0. The highest grade among its spans counts."""
-    alternatives: tuple[StatedAnswer, ...] = ()
+    alternatives: tuple[Answer, ...] = ()
     """Alternative answers. The first answer that occurs in the document counts."""
 
 
@@ -204,7 +204,7 @@ def list_places(
     file: str,
     query: str,
     text: str,
-    answers: Iterable[StatedAnswer | None],
+    answers: Iterable[Answer | None],
     first: int = 1,
     grade: float = 1,
 ) -> list[PassageQuestion]:
@@ -226,7 +226,7 @@ class Claim:
     file: str
     query: str
     text: str
-    find_answers: Callable[[str], Iterable[StatedAnswer | None]]
+    find_answers: Callable[[str], Iterable[Answer | None]]
     """Finds the evidence in the text of the document; raises ValueError if the query cannot be
     used.
     """
@@ -238,7 +238,7 @@ Claims: TypeAlias = dict[str, list[Claim]]
 
 
 def add_claims(
-    claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, StatedAnswer]]
+    claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, Answer]]
 ) -> Iterator[SkippedText]:
     """Add the evidence of a query, as pairs of document id and answer, to the claims.
 
@@ -256,7 +256,7 @@ def add_claims(
         claims.setdefault(document, []).append(claim)
 
 
-def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # noqa: ARG001
+def _list_answer(answer: Answer, document: str) -> list[Answer]:  # noqa: ARG001
     return [answer]
 
 

@@ -22,6 +22,7 @@ from posir_tasks.base.files import iterate_lines, open_decompressed, read_decomp
 from posir_tasks.base.untrusted import parse_json, read_json
 from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Claim,
     Claims,
@@ -30,7 +31,6 @@ from posir_tasks.data.formats.passages import (
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     add_claims,
     read_text,
@@ -72,7 +72,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
             for test in Row.of(read_json(file)).rows("tests"):
                 pairs = []
                 for row in test.rows("snippets"):
-                    answer = StatedAnswer(row.text("answer"), *row.span("span"))
+                    answer = Answer(row.text("answer"), *row.span("span"))
                     pairs.append((row.text("file_path"), answer))
                 tests.append((test.text("query"), pairs))
         for number, (query, pairs) in enumerate(tests):
@@ -193,9 +193,7 @@ def _merge_copies(items: Iterable[Item]) -> Items:
             yield item
 
 
-def _read_marco_passage(
-    line: bytes, location: str
-) -> tuple[str, Callable[[str], list[StatedAnswer]]]:
+def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str], list[Answer]]]:
     """Return the document id of a passage, and a function that locates the passage in its text."""
     with error_context(location, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
         row = Row.of(parse_json(line, location))
@@ -224,8 +222,8 @@ def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
         yield SkippedText("corpus", reason, number=number)
 
 
-def _find_bytes(start: int, end: int, body: str) -> list[StatedAnswer]:
-    return [StatedAnswer.from_span(to_characters(body.encode(), start, end))]
+def _find_bytes(start: int, end: int, body: str) -> list[Answer]:
+    return [Answer.from_span(to_characters(body.encode(), start, end))]
 
 
 #: Fields of BRIGHT's examples, and their types.
@@ -273,7 +271,7 @@ def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
 
 def _place_gold(
     row: Row, short: Mapping[str, str], long: Mapping[str, str]
-) -> Iterator[tuple[str, StatedAnswer]]:
+) -> Iterator[tuple[str, Answer]]:
     """Yield the long document and the span of each gold passage.
 
     The id of a passage is the id of its document with a number.
@@ -285,7 +283,7 @@ def _place_gold(
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in gold_documents:
             raise UnusableError(Cause.NO_PASSAGE)
-        yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))
+        yield document, Answer.from_span(locate_once(short[name], long[document]))
 
 
 #: Separates the passages of an article.
@@ -378,7 +376,7 @@ def _read_articles(
 
 def _place_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
-) -> Iterator[tuple[str, StatedAnswer]]:
+) -> Iterator[tuple[str, Answer]]:
     """Yield the article and the span of each relevant passage; raise UnusableError if a passage is
     missing or its article too short.
     """
@@ -392,7 +390,7 @@ def _place_passages(
         start = sum(
             len(text) + len(SEPARATOR) for key, text in passages.items() if key < int(number)
         )
-        yield article, StatedAnswer(passages[int(number)], start)
+        yield article, Answer(passages[int(number)], start)
 
 
 def read_miracl(folder: Path, options: ReadOptions) -> Items:

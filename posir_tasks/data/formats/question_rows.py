@@ -14,6 +14,7 @@ from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffi
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.data.checks import iterate_rows
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Item,
     Items,
@@ -21,7 +22,6 @@ from posir_tasks.data.formats.passages import (
     PassageQuestion,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -56,7 +56,7 @@ MALFORMED = "that are malformed"
 START = 4096
 
 
-def list_answers(row: Row) -> list[StatedAnswer]:
+def list_answers(row: Row) -> list[Answer]:
     """List the answers in the field `answers` or in the row itself.
 
     Raises:
@@ -72,7 +72,7 @@ def list_answers(row: Row) -> list[StatedAnswer]:
         end = row.integer("end") if row.has("end") else None
         if "answers" in row.fields and text is None and start is None:
             raise UnusableError(Cause.UNANSWERABLE)
-        return [StatedAnswer(text, start, end)]
+        return [Answer(text, start, end)]
     answers = []
     problems = []
     for value in objects:
@@ -81,7 +81,7 @@ def list_answers(row: Row) -> list[StatedAnswer]:
             text = answer_row.text("text|answer_text")
             # The marker of a missing answer needs no start.
             start = None if is_token(text) else answer_row.integer("answer_start")
-            answers.append(StatedAnswer(text, start))
+            answers.append(Answer(text, start))
         except ValueError as error:
             problems.append(error)
     if not answers:

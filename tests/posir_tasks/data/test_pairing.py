@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.passages import Passage, PassageQuestion, StatedAnswer
+from posir_tasks.data.formats.passages import Answer, Passage, PassageQuestion
 from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.data.pairing import PairAgreement, correlate_lengths, match_texts
 from posir_tasks.data.posir import SubsetKey, inspect_domain, read_domain
@@ -35,7 +35,7 @@ def invented(language, names=NAMES):
     for name in names:
         number = NAMES.index(name)
         text = texts[language].format(name=name, year=1900 + number)
-        asked = PassageQuestion("file", name, f"When? {name}", StatedAnswer(str(1900 + number)))
+        asked = PassageQuestion("file", name, f"When? {name}", Answer(str(1900 + number)))
         passages.append(Passage("file", name, text, [asked], question_ids=[f"q{number}"]))
     return passages
 
