@@ -74,11 +74,12 @@ def render_overview(commands: Iterable[Command]) -> str:
 
 def render_group(group: str, commands: Iterable[Command]) -> str:
     """Render the help of a group of commands."""
-    entries = []
-    for command in commands:
-        name, _, member = command.name.partition(" ")
-        if name == group:
-            entries.append(HelpEntry(member, command.summary))
+    prefix = f"{group} "
+    entries = [
+        HelpEntry(command.name.removeprefix(prefix), command.summary)
+        for command in commands
+        if command.name.startswith(prefix)
+    ]
     usage = f"Usage: posir {group} COMMAND [ARGS]..."
     return _render(usage, GROUPS.get(group, ""), {"Commands": entries})
 

@@ -12,7 +12,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import count, pairwise
+from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -153,12 +153,11 @@ class Strip:
     @property
     def edges(self) -> list[float]:
         """Borders of all parts in [0, 1], including the truncated part: one more than the parts."""
-        share = (1 - self.truncated) / len(self.ndcg_by_part)
-        edges = [share * index for index in range(len(self.ndcg_by_part) + 1)]
-        if not self.truncated:
-            return edges
-        before = self.read_before
-        return [*edges[: before + 1], *(edge + self.truncated for edge in edges[before:])]
+        part_count = len(self.ndcg_by_part)
+        widths = [(1 - self.truncated) / part_count] * part_count
+        if self.truncated:
+            widths.insert(self.read_before, self.truncated)
+        return list(accumulate(widths, initial=0.0))
 
     @property
     def scores(self) -> list[tuple[Estimate | None, bool]]:

@@ -52,8 +52,6 @@ PROSE = 100
 FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
-#: Terminal styles of labels.
-TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", Tone.BEST: "bold", None: ""}
 
 
 class OutputFormat(StrEnum):
@@ -220,11 +218,9 @@ def build_columns(
     """Build columns from headings, right-aligned if in `right`, with drawn intervals if in
     `drawn`.
     """
-    columns = []
-    for name in headings:
-        align: Literal["left", "right"] = "right" if name in right else "left"
-        columns.append(Column(name, align, drawn=name in drawn))
-    return tuple(columns)
+    return tuple(
+        Column(name, "right" if name in right else "left", drawn=name in drawn) for name in headings
+    )
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
@@ -405,7 +401,8 @@ def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
                 padding = " " * (width - cell_len(text))
                 line.append(" " * GAP if column is not table.columns[0] else "")
                 line.append(padding if column.align == "right" else "")
-                line.append(text, TONE_STYLES[find_tone(cell)])
+                tone = find_tone(cell)
+                line.append(text, "dim" if tone is Tone.OPEN else tone)
                 line.append(padding if column.align == "left" else "")
             line.rstrip()
             yield line
