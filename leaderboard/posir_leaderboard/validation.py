@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import polars as pl
-from datasets import Dataset
 from mteb.models.model_implementations.bm25 import bm25_loader
 from mteb.results import TaskResult
 
@@ -484,6 +483,6 @@ def _posir_facts(repository: Repository, folder: str) -> SubsetFacts:
     kept, tolerated = tolerate_tables(tables)
     frame = kept.queries.frame
     evidence = build_evidence(frame)
-    texts = Dataset.from_polars(frame.select(pl.col("_id").alias("id"), "text"))
+    texts = frame.select(pl.col("_id").alias("id"), "text")
     digest = {"queries": digest_queries(texts, evidence)}
     return SubsetFacts(evidence, count_tolerated(tolerated), digest)

@@ -202,7 +202,7 @@ def _read_subsets(data: str) -> dict[tuple[str, str], Subset]:
 
 def _read_texts(subset: Subset) -> dict[str, str]:
     passages = (item for item in subset.read_texts() if isinstance(item, Passage))
-    return {item.id or item.place: item.text for item in passages}
+    return {item.id or item.location: item.text for item in passages}
 
 
 def _sample_documents(

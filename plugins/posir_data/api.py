@@ -1,6 +1,4 @@
-"""`posir.import_data` and `posir.validate`: data in any format becomes a domain in the PosIR
-layout, and is checked there.
-"""
+"""`posir.import_data` converts data to the PosIR layout; `posir.validate` checks it."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +11,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.base.public import public, to_list
 from posir_tasks.base.wording import pluralize, sanitize, suggest_name
 from posir_tasks.data.checks import MAX_EXAMPLES, DataProblem
-from posir_tasks.data.copies import count_repeated, describe_merged, find_copies
+from posir_tasks.data.copies import describe_merged, find_copies
 from posir_tasks.data.copies import merge_copies as merge_data_copies
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.catalog import FORMATS
@@ -37,7 +35,6 @@ from posir_tasks.data.posir import (
     Target,
     find_layout,
     inspect_domain,
-    resolve_folder,
     write_domain,
 )
 from posir_tasks.data.questions import ImportedData, collect_questions
@@ -50,14 +47,14 @@ from posir_tasks.text.languages import DOMAINS, UNKNOWN, check_code
 from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
-NOTHING_FOUND = "The audit of the judgments found nothing."
-#: Share of the questions that have an answer of which an import may leave out.
+NO_FINDINGS = "The audit of the judgments found nothing."
+#: Maximum share of answerable questions that an import may skip.
 MAX_LOSS = 0.2
-#: What is said of data without positions.
+#: Advice for data without evidence spans.
 ADVICE = (
-    "Where the evidence is becomes known by the columns `start` and `end` of BEIR's qrels, or by "
-    "an `answer` in the queries (docs/data.md). Without it, `posir score RUN --data DATA` and "
-    "`posir compare` say which differences are real."
+    "Add the columns `start` and `end` to BEIR's qrels, or an `answer` to the queries "
+    "(docs/data.md). Without spans, `posir score RUN --data DATA` and `posir compare` still show "
+    "which differences are significant."
 )
 
 
@@ -77,42 +74,38 @@ def import_data(
     allow_loss: bool = False,
     formats: bool = False,
 ) -> Result:
-    """Import questions with their evidence, in any format, as one domain of a language in the PosIR
-    layout.
+    """Import questions with their evidence, in any format, as a domain in the PosIR layout.
 
         posir import questions.json --domain letters --output data
 
-    Spans count Unicode code points of the document's text from 0; the end is exclusive. An answer
-    that is not where the file says is moved to its only match nearby, or its question is left out;
-    both are listed. Documents without a question stay in the corpus.
+    Spans count Unicode code points of the document's text from 0; the end is exclusive. A misplaced
+    answer is moved to its only match nearby; without one its question is skipped. The output lists
+    both. Documents without questions stay in the corpus.
 
     Args:
         sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets,
             the PosIR layout; also .gz.
-        language: Code of the language, such as jpn-Jpan; by default that which the data states.
+        language: Code of the language, such as jpn-Jpan; by default the data's declared language.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         column: Column or field with the text of a file.
-        split: Split of a folder of BEIR, or part of a published dataset; by default test, or else
-            the first.
-        repair: Move an answer that is not where its file says to its only match within 5
-            characters.
-        merge_copies: Make documents with the same text, white space aside, one document.
-        scope: Texts of which each question is asked; by default recognized by the format, and by
-            texts that repeat.
+        split: Split of a BEIR folder or a published dataset; by default test, or else the first.
+        repair: Move a misplaced answer to its only match within 5 characters.
+        merge_copies: Merge documents with the same text up to white space.
+        scope: Texts to search for an answer; by default recognized by the format and by repeated
+            questions.
         tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one
             token for every 4 bytes.
-        allow_loss: Import although more than a fifth of the questions that have an answer are left
-            out.
-        formats: Import nothing: list the forms of data, with their fields, what is read of each,
-            and how to convert those that are not read.
+        allow_loss: Import even if more than a fifth of the answerable questions are skipped.
+        formats: Import nothing; list the known formats with their fields and contents, and how to
+            convert formats that are not read.
 
     Returns:
-        What was imported, repaired and left out; a row for each question that was left out.
+        Counts of imported, repaired and skipped questions; a row for each skipped question.
 
     Raises:
-        PosirError: A source cannot be read, has no question with a usable answer, or loses more
-            than a fifth of its questions; nothing was written.
+        PosirError: A source cannot be read, has no usable question, or loses more than a fifth of
+            its questions. Nothing is written.
 
     Examples:
         >>> import posir
@@ -153,10 +146,8 @@ def import_data(
 
 
 def list_forms() -> Result:
-    """List the forms of data that are recognized."""
+    """List the known formats."""
     rows = list[dict[str, str]]()
-    read = list[tuple[str, ...]]()
-    refused = list[tuple[str, ...]]()
     for form in FORMATS:
         if not form.kinds:
             continue
@@ -167,32 +158,29 @@ def list_forms() -> Result:
         advice = form.advice if form.is_refused else ""
         rows.append({"form": form.title, "files": files, "fields": fields})
         rows[-1] |= {"read": form.holds, "advice": advice}
-        if form.is_refused:
-            refused.append((form.title, form.advice))
-        else:
-            read.append((form.title, files, form.holds, fields))
+    columns = ("form", "files", "read", "fields")
+    readable = [tuple(row[name] for name in columns) for row in rows if row["read"]]
+    unreadable = [(row["form"], row["advice"]) for row in rows if row["advice"]]
     tables = (
-        Table(build_columns(("Form", "Files", "What is read", "Fields")), tuple(read)),
-        Table(build_columns(("Not read", "How to convert it")), tuple(refused)),
+        Table(build_columns(("Form", "Files", "Content", "Fields")), tuple(readable)),
+        Table(build_columns(("Not read", "How to convert it")), tuple(unreadable)),
     )
     return Result(title="Forms of data", tables=tables, rows=rows)
 
 
 def require_language(sources: Iterable[Path]) -> str:
-    """Return the language that all sources state; raise PosirError without one, with that which is
-    recognized.
+    """Return the language that all sources declare; otherwise raise PosirError with the detected
+    language.
     """
-    opened = [open_data(source) for source in sources]
-    stated = {dataset.find_stated_language() for dataset in opened}
-    if len(stated) == 1 and "" not in stated:
-        return stated.pop()
-    codes = {subset.query_language for dataset in opened for subset in dataset.subsets}
+    datasets = [open_data(source) for source in sources]
+    declared = {dataset.find_declared_language() for dataset in datasets}
+    if len(declared) == 1 and "" not in declared:
+        return declared.pop()
+    codes = {subset.query_language for dataset in datasets for subset in dataset.subsets}
     codes.discard(UNKNOWN)
     hint = f"; the texts may be {' or '.join(sorted(codes))}" if codes else ""
-    names = ", ".join(dataset.location for dataset in opened)
-    raise PosirError(
-        f"{names}: states no language, or several{hint}. Give it with --language CODE."
-    )
+    names = ", ".join(dataset.location for dataset in datasets)
+    raise PosirError(f"{names}: no language declared, or several{hint}. Add --language CODE.")
 
 
 def read_sources(
@@ -202,35 +190,35 @@ def read_sources(
     scope: Scope | None = None,
     column: str | None = None,
 ) -> Items:
-    """Yield the passages of data in any format with their questions, unchecked; raise PosirError if
-    there is none.
+    """Yield the unchecked passages of all sources with their questions; raise PosirError if there
+    are no evidence spans.
     """
-    listed = [
+    datasets = [
         open_data(source, column=column, split=split, language=language, scope=scope)
         for source in sources
     ]
-    if listed and not any(opened.has_questions for opened in listed):
-        listed[0].with_questions("posir import")
-    judged = {form.title for form in FORMATS if form.holds == JUDGMENTS}
-    if listed and all(opened.kind in judged for opened in listed):
-        for subset in listed[0].subsets:
-            # What is malformed is named first.
+    if datasets and not any(dataset.has_questions for dataset in datasets):
+        datasets[0].with_questions("posir import")
+    judgment_kinds = {form.title for form in FORMATS if form.holds == JUDGMENTS}
+    if datasets and all(dataset.kind in judgment_kinds for dataset in datasets):
+        for subset in datasets[0].subsets:
+            # Reading raises the error of a malformed file first.
             subset.read()
-        where = listed[0].location
+        where = datasets[0].location
         raise PosirError(
-            f"{where} ({listed[0].kind}): has judgments without positions of evidence, which posir "
-            f"import needs. `posir score RUN --data {where}` scores a run. A golden set in a "
-            "folder with its documents has positions."
+            f"{where} ({datasets[0].kind}): has judgments without evidence spans, which posir "
+            f"import needs. Score a run with `posir score RUN --data {where}`, or put a golden set "
+            "into a folder with its documents."
         )
-    for opened in listed:
-        # Whether questions repeat is counted over all sources, when they are read.
-        replace(opened, count_repeated=None).require_corpus()
-        if not opened.has_texts:
+    for dataset in datasets:
+        # Repeated questions are counted later, over all sources.
+        replace(dataset, count_repeated=None).require_corpus()
+        if not dataset.has_texts:
             raise PosirError(
-                f"{opened.location} ({opened.kind}): has judgments and no texts. Give a BEIR "
+                f"{dataset.location} ({dataset.kind}): has judgments and no texts. Give a BEIR "
                 "folder with its corpus."
             )
-        for subset in opened.subsets:
+        for subset in dataset.subsets:
             yield from subset.read_passages()
 
 
@@ -244,15 +232,23 @@ def import_passages(
     is_merged: bool = False,
     needs_corpus: bool = False,
 ) -> ImportedData:
-    """Import what readers yield as one domain, all or nothing, and return what is used.
+    """Import passages as one domain, all or nothing.
+
+    Args:
+        passages: Items of the readers.
+        target: The domain to write.
+        count_tokens: Counts the tokens of a text.
+        repair: Repair spans and offsets.
+        max_loss: Maximum share of answerable questions that may be skipped.
+        is_merged: Merge copies.
+        needs_corpus: Reject questions that recur for several documents.
 
     Raises:
-        PosirError: It cannot be read or written, or more than `max_loss` of the questions that have
-            an answer are left out.
+        PosirError: The data is invalid or cannot be written, or loses too many questions.
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = ADVICE if imported.unsuited else "Correct what is named (docs/data.md)."
+    advice = ADVICE if imported.unsuited else "Correct them (docs/data.md)."
     imported.skipped += dict.fromkeys(imported.unsuited.values())
     for name in imported.unsuited:
         del imported.questions[name]
@@ -260,43 +256,44 @@ def import_passages(
     questions, texts = imported.divide_skipped()
     lost, total = _find_lost(imported)
     if not imported.questions:
-        nothing = "There is no question with a usable answer; nothing was written."
+        problem = "There is no question with a usable answer; nothing was written."
         causes = _list_causes(questions, len(questions))
-        lines = [nothing, *causes, describe_skipped(texts), advice]
+        lines = [problem, *causes, describe_skipped(texts), advice]
         raise DataError("\n".join(filter(None, lines)))
     if len(lost) > max_loss * total:
         share = f"{len(lost):,} of {pluralize(total, 'question')} would be left out"
-        allow = "Correct them, or import the others with --allow-loss."
+        allow = "Correct them, or skip them with --allow-loss."
         raise DataError(
             "\n".join([f"{share}; nothing was written.", *_list_causes(lost, total), allow])
         )
     data = imported.to_position_data("", count_tokens)
-    repeated = count_repeated(data)
+    repeated = data.repeated
     if needs_corpus and repeated.use is not Use.CORPUS:
         raise PosirError(
             f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
             "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
-            "DATA`), or give --scope corpus if each stands alone."
+            "DATA`), or give --scope corpus if each question stands alone."
         )
-    # What was repaired is listed apart.
+    # The first warning is about repairs, which have their own lines.
     notes = [*data.warnings[bool(imported.repaired) :]]
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
         notes += [describe_merged(originals)] if originals else []
     judgments = Judgments.from_positions(data)
-    documents = frozenset(data.corpus["id"][:])
+    documents = frozenset(data.documents["id"])
     notes += JudgmentAudit.from_judgments(judgments, documents).describe()
-    copies = find_copies(data.corpus, data.evidence.document_ids)
+    copies = find_copies(data.documents, data.evidence.document_ids)
     notes += [copies.describe()] if copies else []
     write_domain(data, target.folder)
-    return replace(imported.take(data), notes=tuple(notes))
+    if is_merged:
+        imported = imported.take(data)
+    return replace(imported, notes=tuple(notes))
 
 
 def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
-    queries = {place.query for place in imported.places.values()}
-    questions = len(imported.questions) - len(imported.places) + len(queries)
     documents = pluralize(len(imported.documents), "document")
-    yield f"{folder}: {documents}, {pluralize(questions, 'question')}"
+    yield f"{folder}: {documents}, {pluralize(imported.query_count, 'question')}"
+    queries = {place.query for place in imported.places.values()}
     if queries:
         yield (
             f"several places of evidence: {pluralize(len(queries), 'question')} with "
@@ -309,10 +306,10 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
         yield f"titles: {titled} in {articles}; spans count in the texts alone"
     yield from imported.notes
     yield from _format_repairs(imported)
-    unused, texts = imported.divide_skipped()
-    unanswered = [question for question in unused if question.cause is Cause.UNANSWERABLE]
+    skipped, texts = imported.divide_skipped()
+    unanswered = [question for question in skipped if question.cause is Cause.UNANSWERABLE]
     rules = EXPECTED - {Cause.UNANSWERABLE}
-    expected = [question for question in unused if question.cause in rules]
+    expected = [question for question in skipped if question.cause in rules]
     lost, total = _find_lost(imported)
     if unanswered:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
@@ -330,12 +327,12 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
     shifts = Counter[int]()
     lines = []
     for question, span in imported.repaired:
-        assert question.answer is not None, "what is moved has an answer"
+        assert question.answer is not None, "repaired questions have an answer"
         start = question.answer.start or 0
         shifts[span.start - start] += 1
         quotation = short_repr(question.answer.text)
-        moved = f"{quotation} from character {start} to {span.start}"
-        lines.append(f"  {question.file}: question {question.name}: {moved}")
+        move = f"{quotation} from character {start} to {span.start}"
+        lines.append(f"  {question.file}: question {question.name}: {move}")
     if lines:
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())
         yield f"repaired: {pluralize(len(lines), 'span')}, moved by characters {summary}; first:"
@@ -343,52 +340,48 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
 
 
 def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
-    """Return the questions that are left out although they have an answer, and the number of these
-    and of all imported.
-    """
-    queries = {place.query for place in imported.places.values()}
-    kept = len(imported.questions) - len(imported.places) + len(queries)
+    """Return the skipped questions with an answer, and their number plus the imported questions."""
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
         if item.cause and item.cause not in EXPECTED
     }
-    return [*lost.values()], kept + len(lost)
+    return [*lost.values()], imported.query_count + len(lost)
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
-    """Yield how many questions are left out for each cause, of a total, and the first of them."""
+    """Yield a line per cause with the number of skipped questions and the first of them."""
     by_cause: dict[Cause | None, list[SkippedText]] = defaultdict(list)
     for question in skipped:
         by_cause[question.cause].append(question)
-    for cause, alike in sorted(by_cause.items(), key=lambda row: -len(row[1])):
-        count = len(alike)
-        example = str(alike[0])
+    for cause, questions in sorted(by_cause.items(), key=lambda row: -len(row[1])):
+        count = len(questions)
+        example = str(questions[0])
         text = f"{cause}; first: {example}" if count > 1 else example
         yield f"  {count:,} of {total:,}: {text}"
 
 
 @public()
 def validate(data: str | Path, *, strict: bool = False) -> Result:
-    """Check data in the PosIR layout against everything that a run requires, and audit the
-    judgments of any data; exit 1 if there is a problem.
+    """Check data in the PosIR layout, and audit the judgments of any data; exit 1 if there is a
+    problem.
 
         posir validate questions.json
 
-    Each domain is checked with its own corpus and, if the English corpus of the domain exists, with
-    that. The audit counts what is valid and perhaps a mistake: copies, relevant documents that the
-    corpus lacks, contradictions, questions without a relevant document or left out, and others.
+    Each domain is checked with its own corpus and, if present, with the English corpus of the same
+    domain. The audit counts valid but suspicious items, such as copies, relevant documents missing
+    from the corpus, contradictory grades, and questions without a relevant document.
 
     Args:
-        data: Data in the PosIR layout: the folder of all languages, of one, or of one domain. Or
-            any other data with questions, which is audited.
-        strict: Exit 1 also for a warning or a finding of the audit.
+        data: Data in the PosIR layout: the folder of all languages, of one language, or of one
+            domain. Any other data with questions is audited only.
+        strict: Exit 1 also for warnings and findings of the audit.
 
     Returns:
-        The problems of each language and domain, a row for each, and the audit.
+        A row for each problem of a language and domain, and the audit.
 
     Raises:
-        PosirError: There is no such data.
+        PosirError: The data does not exist.
 
     Examples:
         >>> import posir
@@ -399,25 +392,26 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
         0
     """
     path = Path(data)
-    if not path.is_dir() or find_layout(path) is None:
+    layout = find_layout(path)
+    if layout is None:
         return _show_audit(audit_dataset(open_data(path)), f"Audit: {path}", strict=strict)
-    root, subsets = resolve_folder(path)
+    root, subsets = layout
     problems = dict[SubsetKey, list[DataProblem]]()
     warnings = [*find_warnings(subsets)]
-    listed = set[DataProblem]()
+    reported = set[DataProblem]()
     rows = []
     for subset in progress(subsets, "Checking"):
-        found, doubts = inspect_domain(LocalRepository(root), subset)
+        subset_problems, doubts = inspect_domain(LocalRepository(root), subset)
         warnings += doubts
-        # One that several subsets share is listed with the first of them.
-        problems[subset] = [problem for problem in found if problem not in listed]
-        listed.update(found)
+        # Report a problem of several subsets once, with the first subset.
+        problems[subset] = [problem for problem in subset_problems if problem not in reported]
+        reported.update(subset_problems)
         rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
-    # Data with a problem cannot be read.
+    # Only valid data can be audited.
     audit = JudgmentAudit() if rows else audit_dataset(open_data(path))
-    shown = _show_audit(audit, f"Validation: {root}", strict=strict)
+    result = _show_audit(audit, f"Validation: {root}", strict=strict)
     return replace(
-        shown,
+        result,
         rows=rows,
         values={
             "folder": str(root),
@@ -427,25 +421,25 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
             "audit": audit.list_rows(),
         },
         footer=tuple(_format_problems(root, problems, warnings)),
-        exit_status=int(bool(rows) or (strict and bool(warnings)) or shown.exit_status),
+        exit_status=int(bool(rows) or (strict and bool(warnings)) or result.exit_status),
     )
 
 
-def audit_dataset(opened: Dataset) -> JudgmentAudit:
-    """Audit the judgments of all subsets of data; raise PosirError if it has none."""
+def audit_dataset(dataset: Dataset) -> JudgmentAudit:
+    """Audit the judgments of all subsets; raise PosirError for data without judgments."""
     audit = JudgmentAudit()
-    if not any(subset.read_stated_judgments for subset in opened.subsets):
-        opened = opened.with_questions("posir validate", several_places=True)
-    for subset in opened.subsets:
+    if not any(subset.read_stated_judgments for subset in dataset.subsets):
+        dataset = dataset.with_questions("posir validate", several_places=True)
+    for subset in dataset.subsets:
         data = subset.read()
         judgments = subset.judgments
-        documents = frozenset(data.corpus["id"][:]) if opened.has_texts else None
+        documents = frozenset(data.documents["id"]) if dataset.has_texts else None
         audit += JudgmentAudit.from_judgments(judgments, documents).add_data(data, judgments)
     return audit
 
 
 def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
-    """Show the findings of an audit in a table."""
+    """Tabulate the findings of an audit."""
     rows = audit.list_rows()
     cells = []
     for row in rows:
@@ -458,13 +452,13 @@ def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
         tables=(table,) if cells else (),
         rows=rows,
         values={"audit": rows},
-        footer=() if cells else (NOTHING_FOUND,),
+        footer=() if cells else (NO_FINDINGS,),
         exit_status=int(strict and audit.has_findings),
     )
 
 
 def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
-    """Yield what is valid and perhaps a mistake: languages and domains that PosIR does not have."""
+    """Yield a warning for each language and domain that PosIR does not have."""
     for language in sorted({subset.language for subset in subsets}):
         try:
             check_code(language)
@@ -479,15 +473,15 @@ def _format_problems(
     root: Path, problems: Mapping[SubsetKey, Sequence[DataProblem]], warnings: Iterable[str]
 ) -> Iterator[str]:
     count = 0
-    for subset, found in problems.items():
-        if found:
+    for subset, subset_problems in problems.items():
+        if subset_problems:
             yield f"{subset}:"
-        yield from (f"  {problem}" for problem in found)
-        count += len(found)
+        yield from (f"  {problem}" for problem in subset_problems)
+        count += len(subset_problems)
     yield from (f"warning: {warning}" for warning in warnings)
     languages = pluralize(len({subset.language for subset in problems}), "language")
-    crossed = [key for key in problems if key.language != key.corpus_language]
-    domains = pluralize(len(problems) - len(crossed), "domain")
-    against = f" and {len(crossed)} against the English corpus" if crossed else ""
+    cross_lingual = [key for key in problems if key.language != key.corpus_language]
+    domains = pluralize(len(problems) - len(cross_lingual), "domain")
+    against = f" and {len(cross_lingual)} against the English corpus" if cross_lingual else ""
     outcome = pluralize(count, "problem") if count else "no problem"
     yield f"{root}: {languages}, {domains}{against} checked: {outcome}"

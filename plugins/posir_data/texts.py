@@ -1,6 +1,4 @@
-"""Texts of a user: files, folders, data in the PosIR layout, tasks. What cannot be used is named
-and skipped.
-"""
+"""Samples of a user's texts from files, folders and tasks, without unusable texts."""
 
 from __future__ import annotations
 
@@ -23,65 +21,62 @@ from posir_tasks.text.words import find_terms
 
 Item = TypeVar("Item")
 
-Draw = Callable[[Iterable[Passage | SkippedText]], tuple[int, list[Passage | SkippedText]]]
+Sampler = Callable[[Iterable[Passage | SkippedText]], tuple[int, list[Passage | SkippedText]]]
 
-#: Fewest words of a text.
+#: Minimum number of words of a text.
 MIN_WORDS = 10
-#: Confidence from which the language of half a text is taken as known.
-SURE = 0.8
+#: Minimum confidence in the language of half a text.
+MIN_CONFIDENCE = 0.8
 SEED = 14
 
 
 @dataclass(frozen=True)
 class CollectedText:
-    """A text."""
+    """A usable text."""
 
     name: str
-    """Origin of the text: a file, with the line or row in it, or the id of a document."""
+    """Origin of the text: a file with its line or row, or the id of a document."""
     text: str
     language: str
-    """Language by its ISO 639-1 code, or 639-3 if it has none."""
+    """ISO 639-1 code of the language, or ISO 639-3 without one."""
     id: str = ""
-    """Id of the document; its name if its file states none."""
+    """Id of the document; by default its name."""
 
 
 @dataclass(frozen=True)
 class TextCollection:
-    """Texts that can be inspected."""
+    """A sample of usable texts."""
 
     name: str
     texts: tuple[CollectedText, ...]
     skipped: tuple[SkippedText, ...]
-    """Unusable texts among those that were examined."""
+    """Unusable texts among the examined ones."""
     language: str
-    """The most frequent language, by its ISO 639-1 code, or 639-3 if it has none."""
+    """ISO 639-1 code of the most frequent language, or ISO 639-3 without one."""
     languages: Mapping[str, int]
+    """Number of texts by language, the most frequent first."""
     total: int
-    """Texts and other files that were found; more than those used and skipped if a sample was
-    drawn.
-    """
+    """Number of candidates, including those outside of the sample."""
 
 
 def read_texts(
     source: DataReference, *, column: str | None = None, limit: int = 1000
 ) -> TextCollection:
-    """Read at most `limit` documents of any data in which positions can be compared; raise
-    PosirError if there is none.
-    """
+    """Sample at most `limit` usable texts of any data; raise PosirError if there are none."""
     return draw_texts(open_data(source, column=column), limit)
 
 
-def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCollection:
-    """Return a sample of the documents of data in which positions can be compared.
+def draw_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> TextCollection:
+    """Sample usable texts of a dataset.
 
     Args:
-        opened: The data.
-        limit: Most texts; of more, a random sample with a fixed seed.
-        draw: Returns the number of candidates, and those that are examined, in this order, until
-            there are enough.
+        opened: The dataset.
+        limit: Maximum number of texts; larger datasets are sampled with a fixed seed.
+        draw: Returns the number of candidates, and the candidates to examine in order until there
+            are enough texts.
 
     Raises:
-        PosirError: There is none.
+        PosirError: There is no usable text.
     """
     if draw is None:
         number, candidates = sample_candidates(opened.read_texts(), 2 * limit)
@@ -89,17 +84,17 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
         number, candidates = draw(opened.read_texts())
     texts = list[CollectedText]()
     skipped = list[SkippedText]()
-    seen = set[bytes]()
+    digests = set[bytes]()
     for candidate in candidates:
         if len(texts) == limit:
             break
-        checked = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, seen)
-        if isinstance(checked, SkippedText):
-            skipped.append(checked)
+        item = candidate if isinstance(candidate, SkippedText) else _check_text(candidate, digests)
+        if isinstance(item, SkippedText):
+            skipped.append(item)
         else:
-            texts.append(checked)
+            texts.append(item)
     if not texts:
-        skips = describe_skipped(skipped) or "It is empty, or has a card (README.md) alone."
+        skips = describe_skipped(skipped) or "It is empty, or has only a card (README.md)."
         raise PosirError(f"{opened.location}: no text that can be used. {skips}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main = next(iter(languages))
@@ -107,8 +102,9 @@ def draw_texts(opened: Dataset, limit: int, draw: Draw | None = None) -> TextCol
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
-    """Return how many there are, and a random sample of at most `size` in random order, in one pass
-    (reservoir sampling).
+    """Return the number of candidates and a random sample of at most `size`, in random order.
+
+    Reservoir sampling in one pass with a fixed seed.
     """
     rng = random.Random(SEED)
     sample = list[Item]()
@@ -117,16 +113,16 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
         if len(sample) < size:
             sample.append(candidate)
             continue
-        place = rng.randrange(count)
-        if place < size:
-            sample[place] = candidate
+        index = rng.randrange(count)
+        if index < size:
+            sample[index] = candidate
     rng.shuffle(sample)
     return count, sample
 
 
-def _check_text(passage: Passage, seen: set[bytes]) -> CollectedText | SkippedText:
-    """Return a text with its language, or why it cannot be used; `seen` has the content of the
-    texts before it.
+def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | SkippedText:
+    """Return a text with its language, or a skipped item. `digests` collects the texts for the
+    detection of duplicates.
     """
     text = passage.text
     skip = partial(SkippedText, passage.name, file=passage.file)
@@ -137,18 +133,18 @@ def _check_text(passage: Passage, seen: set[bytes]) -> CollectedText | SkippedTe
     middle = len(text) // 2
     first, first_score = detect_language(text[:middle])
     second, second_score = detect_language(text[middle:])
-    if are_distinct(first, second) and min(first_score, second_score) >= SURE:
+    if are_distinct(first, second) and min(first_score, second_score) >= MIN_CONFIDENCE:
         return skip("in mixed languages", f"{first}, then {second}")
     language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
         return skip("of one sentence")
     content = digest_words(text)
-    if content in seen:
+    if content in digests:
         return skip("duplicate")
-    seen.add(content)
+    digests.add(content)
     return CollectedText(passage.name, text, language, passage.id or passage.name)
 
 
 def are_distinct(left: str, right: str) -> bool:
-    """Return whether two languages differ and the detector does not take them for one another."""
+    """Return True for different languages that the detector does not confuse."""
     return left != right and not any({left, right} <= group for group in CONFUSED)

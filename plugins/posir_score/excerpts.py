@@ -17,7 +17,6 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-import datasets
 import numpy as np
 
 from posir_significance.intervals import estimate_difference
@@ -25,7 +24,7 @@ from posir_significance.observations import Floats
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.copies import digest_words, find_copies, move_span
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, build_text_frame
 from posir_tasks.data.formats.passages import Passage, PassageQuestion, SkippedText, Use
 from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
@@ -352,7 +351,7 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
 
 def _warn_of_copies(data: EvidenceData) -> None:
     names = [*data.documents]
-    corpus = datasets.Dataset.from_dict({"id": names, "text": [*data.documents.values()]})
+    corpus = build_text_frame(names, [*data.documents.values()])
     relevant = {names[span.document] for _, evidence in data.questions for span in evidence}
     copies = find_copies(corpus, relevant)
     if copies:

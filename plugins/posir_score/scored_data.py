@@ -90,7 +90,7 @@ def open_scored_data(
     if is_merged:
         data = _merge_copies(data)
     for subset in data.subsets:
-        copies = find_copies(data.positions[subset.name].corpus, list_relevant(subset.judgments))
+        copies = find_copies(data.positions[subset.name].documents, list_relevant(subset.judgments))
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
@@ -228,9 +228,9 @@ def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
 
 
 def _build_subset(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
-    key = digest(digest_texts(data.corpus), judgments.digest()).hex()
+    key = digest(digest_texts(data.documents), judgments.digest()).hex()
     queries = {
         data.places[row_id].query if row_id in data.places else row_id
         for row_id in data.evidence.query_ids
     }
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"][:]), len(queries), key)
+    return SubsetQueries(name, judgments, frozenset(data.documents["id"]), len(queries), key)

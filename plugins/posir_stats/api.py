@@ -40,20 +40,20 @@ def stats(
         posir stats PosIR-Mini
 
     Args:
-        data: A task, such as PosIR-English; a dataset on the Hub; or any other data of questions
+        data: A task, such as PosIR-English; a dataset on the Hub; or a file or folder of questions
             with their evidence.
         tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a
             folder.
-        repair: Whether an answer that is not where its file says is moved to its only match nearby.
-        scope: Texts of which each question is asked; by default recognized by the format, and by
-            texts that repeat.
+        repair: Move a misplaced answer to its only match nearby.
+        scope: Texts to search for an answer; by default recognized by the format and by repeated
+            questions.
 
     Returns:
         A row for each language and domain and for their totals; lengths in words, characters and
         tokens, shares in [0, 1].
 
     Raises:
-        PosirError: There is no such data with evidence, or no such tokenizer.
+        PosirError: The data or the tokenizer does not exist, or the data has no evidence.
 
     Examples:
         >>> import posir
@@ -90,18 +90,19 @@ def stats(
 def compute_statistics(
     name: str, tokenizer: str | None = None, *, repair: bool = True, scope: Scope | None = None
 ) -> tables.DatasetStatistics:
-    """Compute a dataset's statistics, one subset at a time; raise PosirError if there is no such
-    valid dataset or tokenizer.
+    """Compute a dataset's statistics, one subset at a time; raise PosirError if the dataset or the
+    tokenizer is missing or invalid.
     """
     counter = load_tokenizer(tokenizer) if tokenizer else None
     dataset = open_data(name, repair=repair, scope=scope).with_questions("posir stats")
-    revisions, subsets = set(), []
+    revisions = set()
+    subsets = []
     for subset in progress(dataset.subsets, "Reading"):
         data = subset.read()
         revisions.add(data.revision)
-        if copies := find_copies(data.corpus, data.evidence.document_ids):
+        if copies := find_copies(data.documents, data.evidence.document_ids):
             logger.warning("%s, %s: %s", dataset.name, subset.name, copies.describe())
-        documents = frozenset(data.corpus["id"][:])
+        documents = frozenset(data.documents["id"])
         for sentence in JudgmentAudit.from_judgments(subset.judgments, documents).describe():
             logger.warning("%s, %s: %s", dataset.name, subset.name, sentence)
         subsets.append(Statistics.from_data(data, subset, dataset.scheme, counter))

@@ -1,4 +1,4 @@
-"""Histograms of evidence positions, the same for pictures and page."""
+"""Histograms of evidence positions for figures and the HTML page."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,7 +6,7 @@ import altair as alt
 
 from posir_report.charts import length_titles
 from posir_stats.tables import DatasetStatistics, describe_spread
-from posir_tasks.datasets.statistics import ALL, Statistics, group_by_language
+from posir_tasks.datasets.statistics import ALL, Statistics
 from posir_tasks.display.charts import (
     COLORS,
     INK,
@@ -24,18 +24,18 @@ WIDTH = 340
 GAP = 90
 SPREAD = (
     "Bars: queries in each twentieth of the relevant document, by the middle of the evidence "
-    "span. Dashed: where all bars would end if the evidence were spread evenly."
+    "span. Dashed line: a perfectly even spread."
 )
 BUCKETS = (
-    "Bars: queries in each of the dataset's own position buckets; a query in several is counted "
-    "in each of them."
+    "Bars: queries in each of the dataset's own position buckets; a query in several buckets "
+    "counts in each."
 )
 
 
 def build_figures(dataset: DatasetStatistics) -> list[Figure]:
-    """Draw the pooled domains of each language, and all languages if there are several."""
+    """Plot the pooled domains of each language, and all languages if there are several."""
     figures = []
-    for group in group_by_language(dataset.subsets):
+    for group in dataset.groups:
         total = group[-1]
         name = "all languages" if total.language == ALL else total.language
         source = (
@@ -43,7 +43,7 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             f"{dataset.source}."
         )
         counts = ", ".join(f"{count:,}" for count in total.histogram()[ALL])
-        framed = add_frame(
+        chart = add_frame(
             draw_histograms(total),
             describe_spread(total),
             f"{dataset.name}, {name}",
@@ -51,13 +51,13 @@ def build_figures(dataset: DatasetStatistics) -> list[Figure]:
             source,
             f"Queries from first to last bar: {counts}.",
         )
-        figures.append(Figure("positions", dataset.name, name, framed))
+        figures.append(Figure("positions", dataset.name, name, chart))
     return figures
 
 
 def draw_histograms(total: Statistics) -> alt.VConcatChart:
-    """Draw queries by position: all lengths in a wide panel, below it a panel for each length
-    bucket that has queries.
+    """Plot queries by position: a wide panel for all lengths, and a panel for each length bucket
+    with queries.
     """
     axes = total.positions.axes
     everything, *by_length = total.histogram().values()
@@ -73,8 +73,8 @@ def draw_histograms(total: Statistics) -> alt.VConcatChart:
 
 
 def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) -> alt.FacetChart:
-    """Draw histograms of queries per position bin, by title, two in a row, each `width` pixels
-    wide.
+    """Plot a histogram of queries per position bin for each title, two panels of `width` pixels in
+    a row.
     """
     bins = len(axes.positions)
     rows = []
@@ -87,7 +87,7 @@ def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) ->
         tickCount=4,
         labelExpr="datum.value % 1 ? '' : datum.label",
         format=",d",
-        # Pixels for the numbers, the same beside all panels, so that these are aligned.
+        # A fixed width of the labels aligns the panels.
         minExtent=40,
         labelFlush=True,
     )

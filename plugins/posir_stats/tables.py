@@ -1,9 +1,10 @@
-"""The tables of a dataset's statistics, and the records behind them."""
+"""Tables and records of a dataset's statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,31 +24,40 @@ from posir_tasks.display.numbers import format_count, format_number, format_perc
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
 
-#: Headings of the spread of lengths.
+#: Headings of length statistics.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
-#: Evidence is not spread evenly if a third of documents has this much more or less of it than its
-#: share of the bins.
+#: Evidence is unevenly spread if the share of a third of the documents deviates by more than this.
 UNEVEN = 0.05
 #: Characters of the longest bar.
 BAR = 8
 POSITIONS = "Queries by position of the evidence"
-#: Heading of a column, key of its value in a record, and the format of the number.
+#: Heading, record key and number format of each column.
 Columns = Sequence[tuple[str, str, str]]
 
 
 @dataclass(frozen=True)
 class DatasetStatistics:
-    """The statistics of a dataset and their source."""
+    """The statistics of a dataset."""
 
     name: str
     source: str
-    """Dataset or folder, and revision."""
+    """Location and revision of the data."""
     subsets: Sequence[Statistics]
-    """Ordered by language."""
+    """Subsets ordered by language."""
+
+    @cached_property
+    def groups(self) -> list[list[Statistics]]:
+        """Subsets and totals by language; the last item of the last group is the grand total."""
+        return group_by_language(self.subsets)
+
+    def title_group(self, group: Sequence[Statistics]) -> str:
+        """Return the title of a group: the dataset and the language."""
+        language = group[0].language
+        return f"{self.name} · {'all languages' if language == ALL else language}"
 
 
 def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
-    """Build everything for JSON: dataset, positions, and the records with their histograms."""
+    """Build the JSON document: dataset, positions, and records with histograms."""
     axes = statistics.subsets[0].positions.axes
     return {
         "dataset": statistics.name,
@@ -56,7 +66,7 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
         "positions": axes.positions,
         "rows": [
             {**build_record(subset), "histogram": subset.histogram()}
-            for group in group_by_language(statistics.subsets)
+            for group in statistics.groups
             for subset in group
         ],
     }
@@ -64,12 +74,11 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
     """Build a record per language, domain and total."""
-    groups = group_by_language(statistics.subsets)
-    return [build_record(subset) for group in groups for subset in group]
+    return [build_record(subset) for group in statistics.groups for subset in group]
 
 
 def build_record(subset: Statistics) -> dict[str, Any]:
-    """List the statistics by name, not rounded; shares in [0, 1], None where undefined."""
+    """Return the unrounded statistics by name; shares are in [0, 1], undefined values None."""
     lengths = summarize_lengths(subset.lengths)
     queries = subset.queries.texts
     record: dict[str, Any] = {
@@ -95,7 +104,7 @@ def build_record(subset: Statistics) -> dict[str, Any]:
 
 def describe_data(statistics: DatasetStatistics) -> str:
     """Describe the size of a dataset in a sentence."""
-    total = group_by_language(statistics.subsets)[-1][-1]
+    total = statistics.groups[-1][-1]
     median = format_number(summarize_lengths(total.lengths)["50"], ",.0f")
     return (
         f"{statistics.name}: {total.queries.texts:,} queries on "
@@ -105,8 +114,8 @@ def describe_data(statistics: DatasetStatistics) -> str:
 
 
 def describe_spread(total: Statistics) -> str:
-    """Describe where the evidence is, without a final stop: the shares of the thirds of documents,
-    or the largest bucket.
+    """Describe the spread of the evidence, without a final stop: the shares of the thirds of the
+    documents, or the largest bucket.
     """
     axes = total.positions.axes
     counts = np.array(total.histogram()[ALL])
@@ -129,8 +138,8 @@ def describe_spread(total: Statistics) -> str:
 def build_tables(statistics: DatasetStatistics) -> list[Table]:
     """Build the tables of each language, and of all languages pooled if there are several."""
     tables = []
-    for group in group_by_language(statistics.subsets):
-        title = _title_group(statistics, group)
+    for group in statistics.groups:
+        title = statistics.title_group(group)
         total = group[-1]
         records = [build_record(subset) for subset in group]
         units = [
@@ -170,14 +179,8 @@ def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
     several.
     """
     return [
-        _tabulate_positions(_title_group(statistics, group), group[-1])
-        for group in group_by_language(statistics.subsets)
+        _tabulate_positions(statistics.title_group(group), group[-1]) for group in statistics.groups
     ]
-
-
-def _title_group(statistics: DatasetStatistics, group: Sequence[Statistics]) -> str:
-    language = group[0].language
-    return f"{statistics.name} · {'all languages' if language == ALL else language}"
 
 
 def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns) -> Table:
@@ -190,7 +193,7 @@ def _tabulate(title: str, records: Sequence[Mapping[str, Any]], columns: Columns
 
 
 def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: str) -> Table:
-    """Tabulate the spread of the lengths of all documents and queries."""
+    """Tabulate the length statistics of all documents and queries."""
     rows = []
     for record in records:
         for name, texts in (("document", "documents"), ("query", "queries")):
@@ -202,9 +205,7 @@ def _tabulate_lengths(title: str, records: Sequence[Mapping[str, Any]], unit: st
 
 
 def _tabulate_positions(title: str, total: Statistics) -> Table:
-    """Tabulate the histogram of evidence positions, with a column per length bucket that has
-    queries.
-    """
+    """Tabulate the histogram of evidence positions, with a column per nonempty length bucket."""
     columns = {
         name: counts for name, counts in total.histogram().items() if name == ALL or any(counts)
     }
@@ -217,15 +218,15 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Write each count with a bar in eighths of a character, the longest for the largest; only a
-    count of 0 has none.
+    """Format each count with a bar in eighths of a character, relative to the largest count. A
+    count above 0 has at least one eighth.
     """
     largest = max(*counts, 1)
     width = len(f"{largest:,}")
     lines = []
     for count in counts:
-        whole, rest = divmod(max(round(count / largest * BAR * 8), int(count > 0)), 8)
-        bar = "█" * whole + " ▏▎▍▌▋▊▉"[rest]
+        blocks, eighths = divmod(max(round(count / largest * BAR * 8), int(count > 0)), 8)
+        bar = "█" * blocks + " ▏▎▍▌▋▊▉"[eighths]
         lines.append(f"{count:>{width},} {bar}".rstrip())
     return lines
 
@@ -234,11 +235,11 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     """Explain the tables."""
     unit = statistics.subsets[0].length_unit
     return (
-        "Lengths: of the distinct relevant documents, in "
-        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types, by a rule of "
-        "posir: question, if it ends in a question mark; keywords, if it does not and has at "
-        f"most {KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
-        "spaces); otherwise statement."
+        "Lengths are those of the distinct relevant documents, in "
+        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types follow a rule of "
+        "posir: a question ends in a question mark; other queries are keywords up to "
+        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
+        "spaces), and statements beyond."
     )
 
 
@@ -248,7 +249,7 @@ def describe_source(statistics: DatasetStatistics) -> str:
     profiles = [subset.positions for subset in statistics.subsets]
     if any(profile.counts.sum() != profile.queries for profile in profiles):
         note += (
-            " A query in several position buckets is counted in each of them; a query in none is "
-            "not shown."
+            " A query in several position buckets counts in each of them; a query without a bucket "
+            "is not shown."
         )
     return note

@@ -1,4 +1,4 @@
-"""Column-wise checks of data: every problem names file, field, rows and count."""
+"""Checks of tables by column. Every problem names file, field, rows and count."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import Any, TypeAlias
@@ -22,11 +23,11 @@ from posir_tasks.base.table_files import read_json_rows
 from posir_tasks.base.untrusted import GateError, require_distinct
 from posir_tasks.base.wording import pluralize
 
-#: How the names of files of JSON objects end.
+#: Suffixes of files with JSON objects.
 JSON = (".json", ".jsonl")
-#: Lines of JSON from which the columns follow.
+#: Lines of JSON that define the columns.
 SCHEMA_LINES = 1_000
-#: Types of columns by name.
+#: Column types by name.
 Schema: TypeAlias = Mapping[str, PolarsDataType]
 NO_COLUMNS: Schema = {}
 UNREADABLE = (
@@ -36,9 +37,9 @@ UNREADABLE = (
     OSError,
     ValueError,
 )
-#: How many rows of a problem are listed.
+#: Number of rows that a problem lists.
 MAX_EXAMPLES = 5
-#: Key of the number of documents without text in a result.
+#: Key of blank documents among the tolerated rows.
 DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 
 
@@ -48,12 +49,12 @@ class DataProblem:
 
     file: str
     field: str | None
-    """None if it concerns the complete file."""
+    """None for the complete file."""
     message: str
     count: int = 1
-    """Number of affected rows; 1 if it concerns no rows."""
+    """Number of affected rows; 1 without rows."""
     rows: tuple[int, ...] = ()
-    """The first affected rows, counted from 0."""
+    """Indices of the first affected rows, from 0."""
     examples: tuple[str, ...] = ()
 
     def __str__(self) -> str:
@@ -67,35 +68,35 @@ class DataProblem:
 
 
 class ProblemsError(DataError):
-    """Data is refused; `problems` has every error found."""
+    """Data is invalid. `problems` lists every error."""
 
     def __init__(self, problems: Iterable[DataProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[DataError], tuple[tuple[DataProblem, ...]]]:
-        """Pickle the problems: by default, an exception is created anew from its message."""
+        """Pickle the problems; by default, exceptions are pickled by their message."""
         return type(self), (self.problems,)
 
 
 def raise_problems(problems: Iterable[DataProblem]) -> None:
-    """Raise one ProblemsError for all problems, if there are any."""
-    if listed := [*problems]:
-        raise ProblemsError(listed)
+    """Raise a ProblemsError with all problems, if there are any."""
+    if errors := [*problems]:
+        raise ProblemsError(errors)
 
 
 @dataclass(frozen=True)
 class ToleratedRows:
-    """Rows that break a rule, with which a task goes on."""
+    """Rows that break a rule but do not stop a task."""
 
     key: str
-    """Key of their number in a result, such as `documents_without_text`."""
+    """Key of the count in results, such as `documents_without_text`."""
     count: int
     sentence: str
 
 
 def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
-    """Return the number of tolerated rows by key, sorted."""
+    """Return the number of tolerated rows by key, sorted by key."""
     counts = Counter[str]()
     for rows in tolerated:
         counts[rows.key] += rows.count
@@ -104,32 +105,26 @@ def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement on the rows of a table: an error of `posir validate`, and a counted warning of
-    a task.
-    """
+    """A requirement on table rows: an error of `posir validate`, a counted warning of a task."""
 
     field: str
     invalid: pl.Expr
-    """Whether a row breaks it; null counts as true."""
+    """True for rows that break the rule; null counts as true."""
     message: str
     key: str
-    """Key of the number of tolerated rows in a result."""
+    """Key of the tolerated rows in results."""
     description: str
-    """Tolerated rows in the plural, read after a number: `documents have no text`."""
+    """Plural phrase that follows the number of rows: `documents have no text`."""
     outcome: str = ""
-    """What a task does with the rows; it leaves them out if empty."""
+    """The treatment of the rows by a task; if empty, the task leaves them out."""
     left_out: pl.Expr | None = None
-    """The rows that a task leaves out, which alone it counts, if they are not all that break the
-    rule.
-    """
+    """The rows that a task leaves out and counts; by default all that break the rule."""
     is_problem: bool = True
-    """Whether `posir validate` refuses the rows; else it warns of them, as a task does."""
+    """If false, `posir validate` only warns of the rows."""
 
 
 def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
-    """Return the rules for the ids of documents or queries; of those with the same id, a task keeps
-    the first.
-    """
+    """Return the rules for the ids of documents or queries. A task keeps the first row of an id."""
     column = pl.col(field)
     present = column.is_not_null() & (column != "")
     return (
@@ -145,7 +140,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
             present & column.is_duplicated(),
             "is a duplicate; ids must be unique",
             f"{nouns}_with_repeated_id",
-            f"{nouns} have the id of an earlier one",
+            f"{nouns} repeat an earlier id",
             left_out=present & ~column.is_first_distinct(),
         ),
         Rule(
@@ -159,7 +154,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
 
 
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
-    """Return the rule that texts have content; a task keeps or leaves out the others."""
+    """Return the rule that texts have content. A task keeps blank texts, or leaves them out."""
     return Rule(
         field,
         pl.col(field).str.strip_chars() == "",
@@ -173,35 +168,37 @@ def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
 
 @dataclass(frozen=True)
 class CheckedTable:
-    """A table and the file that its problems name."""
+    """A table and its file."""
 
     file: str
     frame: pl.DataFrame
 
     def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
-        """Return a problem for each rule that any row breaks."""
+        """Return a problem for each broken rule."""
         problems = []
         for rule in self._find_broken(rules):
             problems += self.check_rows(rule.invalid, rule.field, rule.message)
         return problems
 
     def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
-        # One pass for all rules, most of which hold.
+        # Most rules hold, so all are evaluated in one pass.
         present = {*self.frame.columns}
-        applied = {
-            str(number): rule
-            for number, rule in enumerate(rules)
+        applicable = [
+            rule
+            for rule in rules
             if present.issuperset([rule.field, *rule.invalid.meta.root_names()])
-        }
-        if not applied:
+        ]
+        if not applicable:
             return []
-        broken = {name: rule.invalid.fill_null(True).any() for name, rule in applied.items()}
-        found = self.frame.select(**broken).row(0, named=True)
-        return [rule for name, rule in applied.items() if found[name]]
+        conditions = {
+            str(number): rule.invalid.fill_null(True).any()
+            for number, rule in enumerate(applicable)
+        }
+        return list(compress(applicable, self.frame.select(**conditions).row(0)))
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
-        """Return the table without the rows that cannot be used, and what breaks each rule; a row
-        left out counts once.
+        """Remove the unusable rows; also return the tolerated rows by rule. A removed row counts
+        once.
         """
         frame = self.frame
         tolerated = []
@@ -219,7 +216,7 @@ class CheckedTable:
         return CheckedTable(self.file, frame), tolerated
 
     def check_rows(self, invalid: pl.Expr, field: str, message: str) -> list[DataProblem]:
-        """Return a problem if a condition holds for any row; null counts as true."""
+        """Return a problem if the condition is true or null for any row."""
         rows = self.frame.with_row_index("row").filter(invalid.fill_null(True))
         if rows.is_empty():
             return []
@@ -229,8 +226,8 @@ class CheckedTable:
 
 
 def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> pl.DataFrame:
-    """Read columns of parquet or JSON and cast them; raise ProblemsError unless all but optional
-    ones are there and fit.
+    """Read and cast columns of Parquet or JSON; raise ProblemsError if a required column is missing
+    or any column does not fit.
     """
     frame, problems = read_valid_columns(file, columns, optional)
     raise_problems(problems)
@@ -240,8 +237,8 @@ def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> 
 def read_valid_columns(
     file: Path, columns: Schema, optional: Schema = NO_COLUMNS
 ) -> tuple[pl.DataFrame, list[DataProblem]]:
-    """Read and cast the columns of parquet or JSON that fit their types; also return every problem
-    with the others.
+    """Read and cast the valid columns of Parquet or JSON; also return the problems of the other
+    columns.
     """
     try:
         names = _read_schema(file).names
@@ -266,7 +263,7 @@ def read_valid_columns(
         except pl.exceptions.InvalidOperationError:
             cast = column.cast(required[name], strict=False).to_list()
             pairs = zip(column.to_list(), cast, strict=True)
-            lost = pl.lit(pl.Series([value != kept for value, kept in pairs]))
+            lost = pl.lit(pl.Series([value != converted for value, converted in pairs]))
             table = CheckedTable(str(file), frame)
             problems += table.check_rows(lost, name, f"does not fit {required[name]}")
             frame = frame.drop(name)
@@ -292,8 +289,10 @@ def _error_context(file: Path) -> Iterator[None]:
 def read_column_types(
     file: Path, columns: Iterable[str] | None = None
 ) -> dict[str, PolarsDataType]:
-    """Return the types of columns, or all, that a file has; raise ProblemsError if it is corrupt,
-    or a name is not unique.
+    """Return the types of the present columns among `columns`, by default of all.
+
+    Raises:
+        ProblemsError: The file is corrupt, or a column name is not unique.
     """
     schema = _read_schema(file)
     with _error_context(file):
@@ -314,26 +313,23 @@ def _read_schema(file: Path) -> pa.Schema:
             schema = pq.read_schema(file)
         else:
             schema = read_json_rows(file, SCHEMA_LINES).to_arrow().schema
-        # Arrow decodes the names on access.
+        # Arrow decodes names on access, which may fail.
         return schema if schema.names else pa.schema([])
 
 
 def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
-    """Return columns of a file as they are; raise ProblemsError if it is corrupt."""
+    """Read columns of a file without a cast; raise ProblemsError if it is corrupt."""
     with _error_context(file):
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
-        # For a corrupt file Arrow's reader raises an error; that of polars may panic, or exhaust
-        # the memory.
+        # For corrupt files Arrow raises an error; polars may panic or exhaust the memory.
         batches = list(iterate_batches(file, columns))
         table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
         return _to_polars(table, columns)
 
 
 def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
-    """Yield the rows of a Parquet file, of which a part is in memory; raise ProblemsError if it is
-    corrupt.
-    """
+    """Stream the rows of a Parquet file; raise ProblemsError if it is corrupt."""
     with _error_context(file):
         check_readable(file)
         require_distinct(pq.read_schema(file).names, file)
@@ -343,7 +339,7 @@ def iterate_rows(file: Path) -> Iterator[dict[str, Any]]:
 
 def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
     table = table.select(columns)
-    # At metadata that is not UTF-8, polars panics.
+    # polars panics if metadata is not UTF-8.
     schema = pa.schema([field.remove_metadata() for field in table.schema])
     table = pa.Table.from_arrays(table.columns, schema=schema)
     table.validate(full=True)
@@ -353,9 +349,7 @@ def _to_polars(table: pa.Table, columns: list[str]) -> pl.DataFrame:
 
 
 def _is_compatible(present: PolarsDataType, required: PolarsDataType) -> bool:
-    """Return whether one type represents another: integers of any size, lists or arrays of
-    compatible values, numbers, text.
-    """
+    """Return True if a column type can be cast to the required type without loss of meaning."""
     if isinstance(required, pl.Struct) and isinstance(present, pl.Struct):
         types = present.to_schema()
         return all(

@@ -1,5 +1,5 @@
-"""The return value of every reader, digests of its content, and judgments as an evaluation of runs
-takes them.
+"""The data of a subset: documents, questions, evidence and judgments, with digests of the
+content.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +18,7 @@ import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import SkippedText
+from posir_tasks.data.formats.passages import RepeatedTexts, SkippedText
 from posir_tasks.data.grades import Pair
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.spans import Span
@@ -28,63 +29,58 @@ from posir_tasks.values.judgments import DOCUMENT, TOPIC
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Bytes of the digest of a dataset's content, written as 16 hexadecimal digits.
+#: Bytes of a content digest (16 hexadecimal digits).
 CONTENT_BYTES = 8
-#: Places of queries that have one each.
 NO_PLACES: Mapping[str, Place] = {}
 NO_COLUMNS: Mapping[str, Any] = {}
-#: Rows whose texts are joined to be hashed.
+#: Rows that are hashed at once.
 BATCH_ROWS = 10_000
 
 
 def find_rows(ids: Iterable[str], names: Container[str]) -> list[int]:
-    """Find the rows whose id is among the names."""
+    """Return the indices of the ids that are in `names`."""
     return [row for row, name in enumerate(ids) if name in names]
 
 
 @dataclass(frozen=True)
 class Judgments:
-    """The judged queries of data, whether or not the evidence of each has one position."""
+    """The judged queries of a dataset, with or without evidence positions."""
 
     queries: Mapping[str, str]
-    """Query id to text; a judged query may lack its text."""
+    """Query id to text; judged queries may lack a text."""
     grades: Mapping[str, Mapping[str, float]]
-    """Query id to document id to grade, as `read_grade` reads it: the gain of the document. A grade
-    above 0 is relevant, and a document without a grade is not judged.
+    """Query id to document id to grade, the gain of the document. Grades above 0 are relevant;
+    documents without a grade are not judged.
     """
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Further fields of the queries: name of the field to query id to value."""
+    """Other fields of the queries: field name to query id to value."""
     contradictions: tuple[Pair, ...] = ()
-    """Pairs of query and document that the data judges several times, with different grades; the
-    highest counts.
-    """
+    """Pairs of query and document with different grades, of which the highest counts."""
     left_out: tuple[str, ...] = ()
-    """Judged queries that the owner of the data does not score, which are not in `grades`."""
+    """Judged queries that the owner of the data does not score. They are not in `grades`."""
     candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Query id to the documents that a reranker gets, which alone the owner of the data ranks;
-    empty if all are ranked.
-    """
+    """Query id to the documents to rerank; empty if the whole corpus is ranked."""
 
     def list_relevant(self) -> dict[str, list[str]]:
         """Return the relevant documents of each judged query."""
-        judged = self.grades.items()
         return {
-            query: [name for name, grade in grades.items() if grade > 0] for query, grades in judged
+            query: [name for name, grade in grades.items() if grade > 0]
+            for query, grades in self.grades.items()
         }
 
     def digest(self) -> str:
-        """Return a digest of the texts and grades, equal in any order."""
+        """Return a digest of texts and grades, independent of their order."""
         return digest(
             json.dumps([self.queries, self.grades], sort_keys=True), size=CONTENT_BYTES
         ).hex()
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
-        """Return the judgments of the relevant documents of data."""
+        """Return the relevant documents of a dataset as judgments."""
         texts = dict[str, str]()
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
-            data.queries["id"][:], data.queries["text"][:], data.evidence.document_ids, strict=True
+            data.questions["id"], data.questions["text"], data.evidence.document_ids, strict=True
         ):
             place = data.places.get(name, Place(name))
             texts[place.query] = text
@@ -95,11 +91,15 @@ class Judgments:
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
     """Return the cluster of each judged query.
 
-    Of a document: of those with the query's highest grade the one that most queries share.
-    Connected components would make one cluster of queries with many relevant documents.
+    By document, a query belongs to the document that most queries share, among the documents with
+    its highest grade. Connected components would merge all queries with many relevant documents.
+
+    Args:
+        judgments: The judged queries.
+        by: `document`, `topic`, or a column of the queries.
 
     Raises:
-        PosirError: `by` is no column of the queries, or a query lacks it.
+        PosirError: `by` is not a column of the queries, or a query lacks it.
     """
     column = judgments.columns.get(by, {})
     if by == TOPIC and not column:
@@ -126,54 +126,47 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ScoringRules:
-    """Rules by which the owner of data scores it: attributes of a task of mteb, or the usual
-    values.
-    """
+    """Scoring rules of a dataset's owner: attributes of an mteb task, or the defaults."""
 
     split: str = ""
-    """The split that is scored; empty if the data has one that nothing else names."""
+    """The scored split; empty for data with a single, unnamed split."""
     ignore_identical_ids: bool = False
-    """Whether a document with the id of the query is left out of its results: each query is a
-    document of the corpus.
-    """
+    """If true, drop the document with the id of the query: the queries are part of the corpus."""
     skip_first_result: bool = False
-    """Whether the best document of each query is left out, since it is the query itself."""
+    """If true, drop the best document of each query: it is the query itself."""
     main_score: str = "ndcg_at_10"
-    """The score that results are ranked by."""
+    """The score that ranks results."""
     k_values: tuple[int, ...] = ()
-    """Cut-offs of its scores."""
+    """Cut-offs of the scores."""
 
 
 @dataclass(frozen=True)
 class PositionData:
-    """One subset of a task: corpus, queries, and the evidence of each query."""
+    """One subset of a task: documents, questions, and the evidence of each question."""
 
-    corpus: Dataset
-    queries: Dataset
+    documents: pl.DataFrame
+    """The corpus, with the columns `id` and `text`."""
+    questions: pl.DataFrame
     """Columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
-    """The revision of the data: a commit of the Hub, or `local-` and a digest."""
+    """A commit of the Hub, or `local-` and a digest."""
     tolerated: Mapping[str, int] = field(default_factory=dict)
-    """Numbers of rows that break a rule and are evaluated or left out all the same, by the rule's
-    key; they add.
-    """
+    """Number of rows that break a rule but do not stop the evaluation, by the key of the rule."""
     warnings: tuple[str, ...] = ()
-    """A sentence for each kind of tolerated rows, and warnings of possible mistakes."""
+    """Sentences on tolerated rows and possible mistakes."""
     skipped: tuple[SkippedText, ...] = ()
-    """Texts, files, rows and questions that cannot be used."""
+    """Files, rows, texts and questions that cannot be used."""
     moved: Sequence[str] = ()
-    """Names of questions whose answer is not where the file says, and was moved to its only match
-    nearby.
-    """
+    """Names of questions with a repaired span."""
     unverified: Sequence[str] = ()
-    """Names of questions whose span is stated without the text of the answer."""
+    """Names of questions with a span but no answer text to verify it."""
     unsuited: Mapping[str, str] = field(default_factory=dict)
-    """Ids of queries that cannot be evaluated by position, and the reason: not every place of their
-    evidence is known.
-    """
+    """Ids of questions without a position, and the reason: an evidence span is unknown."""
     places: Mapping[str, Place] = field(default_factory=dict)
-    """The query of each row of queries and evidence that is one of several places of it."""
+    """Question id to query, for queries with several evidence spans."""
+    repeated: RepeatedTexts = field(default_factory=RepeatedTexts)
+    """Number of questions that recur for several documents, before any selection."""
 
     @classmethod
     def from_questions(
@@ -188,15 +181,12 @@ class PositionData:
         """Build data from texts.
 
         Args:
-            documents: Text by id.
-            questions: Text, id of the relevant document, and span of the evidence in it, by id of
-                the question.
+            documents: Document id to text.
+            questions: Question id to text, id of the relevant document, and evidence span.
             revision: Revision of the texts.
-            titles: Title of the article that a document is part of, by id of the document.
-            tokens: Tokens of each relevant document by id; estimated by default.
+            titles: Document id to the title of its article.
+            tokens: Document id to token count, for relevant documents; estimated by default.
         """
-        from datasets import Dataset
-
         relevant = [document for _, document, _ in questions.values()]
         lengths = tokens or {}
         if tokens is None:
@@ -212,20 +202,35 @@ class PositionData:
             tokens=np.array([lengths[name] for name in relevant], np.int64),
             clusters=tuple(titles.get(name, "") for name in relevant) if titles else (),
         )
-        corpus = Dataset.from_dict({"id": [*documents], "text": [*documents.values()]})
         texts = [text for text, _, _ in rows]
-        queries = Dataset.from_dict({"id": [*questions], "text": texts})
-        return cls(corpus, queries, evidence, revision)
+        return cls(
+            build_text_frame([*documents], [*documents.values()]),
+            build_text_frame([*questions], texts),
+            evidence,
+            revision,
+        )
+
+    @cached_property
+    def corpus(self) -> Dataset:
+        """The documents as mteb takes them."""
+        from datasets import Dataset
+
+        return Dataset.from_polars(self.documents)
+
+    @cached_property
+    def queries(self) -> Dataset:
+        """The questions as mteb takes them."""
+        from datasets import Dataset
+
+        return Dataset.from_polars(self.questions)
 
     @property
     def has_spans(self) -> bool:
-        """Whether the evidence of the queries is known by its characters."""
+        """True if the evidence has character spans."""
         return bool(len(self.evidence.starts) and len(self.evidence.ends))
 
     def drop_unsuited(self) -> PositionData:
-        """Return the data without the queries that cannot be evaluated, which are then among what
-        is skipped.
-        """
+        """Move the questions without a position to the skipped items."""
         skipped = [
             SkippedText(name, "questions without a known position", reason)
             for name, reason in self.unsuited.items()
@@ -233,9 +238,7 @@ class PositionData:
         return replace(self._drop(self.unsuited, skipped), unsuited={})
 
     def drop_places(self) -> PositionData:
-        """Return the data without the queries that have several places of evidence, which are then
-        among what is skipped.
-        """
+        """Move the queries with several evidence spans to the skipped items."""
         queries = dict.fromkeys(place.query for place in self.places.values())
         skipped = [
             SkippedText(name, "questions with several places of evidence") for name in queries
@@ -249,99 +252,97 @@ class PositionData:
         return replace(self.select(rows), skipped=(*self.skipped, *skipped))
 
     def divide_places(self) -> tuple[PositionData, PositionData]:
-        """Return the data with the queries that have one place of evidence, and with a row for each
-        place of the others.
+        """Divide the data into queries with one evidence span, and a row per span of the other
+        queries.
         """
         single = replace(self._drop(self.places, ()), places={})
         return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
     def select(self, rows: list[int]) -> PositionData:
-        """Return the data with these queries only, and the complete corpus."""
-        return replace(self, queries=self.queries.select(rows), evidence=self.evidence.select(rows))
+        """Select rows of questions; the corpus stays complete."""
+        return replace(self, questions=self.questions[rows], evidence=self.evidence.select(rows))
 
     def place_spans(self) -> list[Span]:
-        """Return where in its document's text the evidence of each query is; empty if the data has
-        no spans.
+        """Return the evidence span of each question in its document's text; empty without spans.
 
-        Where the text has another length than the data states, as a translation beside the spans of
-        its original has, a place in it is the same share of the length. A span is not empty, unless
-        the text is.
+        If the length of the text differs from the declared length, as in a translation, the span is
+        scaled. Spans in nonempty texts have at least one character.
         """
         if not self.has_spans:
             return []
-        texts = self.corpus.to_polars()
-        assert isinstance(texts, pl.DataFrame)
-        lengths = dict(zip(texts["id"], texts["text"].str.len_chars(), strict=True))
+        sizes = self.documents["text"].str.len_chars()
+        lengths = dict(zip(self.documents["id"], sizes, strict=True))
         evidence = self.evidence
         characters = [lengths[name] for name in evidence.document_ids]
-        counted = evidence.characters.tolist() or characters
+        declared = evidence.characters.tolist() or characters
         spans = list[Span]()
         bounds = zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
-        for span, length, size in zip(starmap(Span, bounds), counted, characters, strict=True):
+        for span, length, size in zip(starmap(Span, bounds), declared, characters, strict=True):
             if span == NO_SPAN:
                 spans.append(NO_SPAN)
                 continue
             start, end = span
             if length != size:
-                start, end = (round(place / (length or 1) * size) for place in span)
+                start, end = (round(bound / (length or 1) * size) for bound in span)
             start = min(max(start, 0), max(size - 1, 0))
             spans.append(Span(start, min(max(end, start + 1), size)))
         return spans
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
-        """Yield id and text of each query, the id of its document, and where in it the evidence is;
-        None if that is unknown.
-        """
-        unknown: list[Span | None] = [None] * len(self.evidence)
-        spans = self.place_spans() or unknown
+        """Yield id and text of each question, document id, and evidence span (None if unknown)."""
+        no_spans: list[Span | None] = [None] * len(self.evidence)
+        spans = self.place_spans() or no_spans
         ids = self.evidence.query_ids
-        texts = self.queries["text"][:]
-        return zip(ids, texts, self.evidence.document_ids, spans, strict=True)
+        return zip(ids, self.questions["text"], self.evidence.document_ids, spans, strict=True)
 
 
-def list_texts(rows: Dataset) -> dict[str, str]:
+def build_text_frame(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
+    """Build the rows of documents or questions."""
+    return pl.DataFrame({"id": ids, "text": texts}, schema={"id": pl.String, "text": pl.String})
+
+
+def list_texts(rows: Dataset | pl.DataFrame) -> dict[str, str]:
     """Return the texts of queries or documents by id."""
     return dict(zip(rows["id"][:], rows["text"][:], strict=True))
 
 
 def digest_data(data: PositionData) -> dict[str, str]:
-    """Return digests of the content of data, `corpus` and `queries`; those of the queries include
-    their evidence and its places.
+    """Return the content digests `corpus` and `queries`, the latter including the evidence.
 
-    They are equal for the same content from any source, with the rows in any order. The texts are
-    read once, without a copy of all of them; `benchmarks/data_digest.py` measures it.
+    Digests do not depend on the source of the data or the order of rows. Texts are hashed in
+    batches; `benchmarks/data_digest.py` measures time and memory.
     """
-    queries = digest_queries(data.queries, data.evidence, data.places)
-    return {"corpus": digest_texts(data.corpus), "queries": queries}
+    queries = digest_queries(data.questions, data.evidence, data.places)
+    return {"corpus": digest_texts(data.documents), "queries": queries}
 
 
 def digest_queries(
-    queries: Dataset, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
+    queries: pl.DataFrame, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
 ) -> str:
-    """Return the digest of queries with their evidence, which is in the same order."""
+    """Return the digest of queries with their evidence, in the same order."""
     columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
     if places:
-        of_rows = [places.get(name, Place("", 0)) for name in evidence.query_ids]
-        grades = np.array([place.grade for place in of_rows])
-        # Texts and whole numbers are hashed: of fractions, the bits of each.
+        row_places = [places.get(name, Place("", 0)) for name in evidence.query_ids]
+        grades = np.array([place.grade for place in row_places])
+        # Only strings and integers are hashed: of fractions, the bits.
         whole = grades.view(np.int64) if grades.dtype == np.float64 else grades
-        columns |= {"query": [place.query for place in of_rows], "grade": whole}
+        columns |= {"query": [place.query for place in row_places], "grade": whole}
     return digest_texts(queries, columns)
 
 
-def digest_texts(texts: Dataset, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
-    """Return a digest of the columns `id` and `text`, and others beside them, equal for the same
-    rows in any order.
+def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
+    """Return a digest of the columns `id` and `text` and of further columns, independent of the
+    order of rows.
     """
-    frame = texts.to_polars()
+    frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
-    others = [pl.Series(name, values) for name, values in columns.items() if len(values)]
-    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(others)
+    further = [pl.Series(name, values) for name, values in columns.items() if len(values)]
+    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(further)
     content = hashlib.blake2b(digest_size=CONTENT_BYTES)
     for column in frame.sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())
         is_text = column.dtype == pl.String
-        # Texts after their lengths, so that no other texts give the same bytes.
+        # Lengths come first, so that different texts never hash the same bytes.
         integers = (column.str.len_bytes() if is_text else column).cast(pl.Int64)
         content.update(integers.to_numpy().astype("<i8").tobytes())
         for batch in column.to_frame().iter_slices(BATCH_ROWS) if is_text else ():

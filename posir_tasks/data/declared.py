@@ -1,8 +1,7 @@
-"""The tasks as far as they are known without mteb, whose import takes seconds: names, data,
-languages and published sizes.
+"""Declarations of the tasks: names, data, languages and published sizes.
 
-Task classes are built from these declarations. Sizes of PosIR are those of Zeng et al. 2026 (arXiv
-2601.08363), of PosQ those of Zeng et al. 2025 (arXiv 2505.13950).
+They need no import of mteb, which takes seconds. Task classes are built from them. Sizes of PosIR:
+Zeng et al. 2026 (arXiv 2601.08363); sizes of PosQ: Zeng et al. 2025 (arXiv 2505.13950).
 """
 
 from __future__ import annotations
@@ -13,23 +12,20 @@ from typing import Any
 
 from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 
-#: The Hub dataset of PosIR.
+#: PosIR on the Hub.
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
-#: The end of the names of samples of PosIR; questions of all domains, and documents that are
-#: selected for each beside its own.
+#: Name suffix of samples of PosIR, their number of questions, and distractors per question.
 SUFFIX = "-Nano"
 QUESTIONS = 1_500
 DISTRACTORS = 12
-#: Documents and queries of English, and on average over the ten languages: 55,900 and 1,360 in each
-#: of 31 domains.
+#: Documents and queries of English, then the averages of the ten languages.
 ENGLISH_DOCUMENTS = 1_719_701
 ENGLISH_QUERIES = 42_015
 DOCUMENTS = "about 1.7 M"
 QUERIES = "about 42,000"
 ABOUT_QUERIES = 42_000
-#: In place of the revision of a source whose commit is not known; a result has the digest of the
-#: data that was read.
+#: Revision of a dataset without a pinned commit; results have the digest of its content.
 NOT_PINNED = "not pinned"
 ENGLISH = (PIVOT.code,)
 POSIR = """@misc{zeng2026posir,
@@ -52,25 +48,24 @@ POSQ = """@inproceedings{zeng2025posq,
 
 @dataclass(frozen=True)
 class DeclaredTask:
-    """A task, without its class."""
+    """A task, independent of its class."""
 
     name: str
     repository: str
     revision: str
     languages: Sequence[str] | Mapping[str, Sequence[str]] = ENGLISH
-    """Codes of queries and documents, by subset if there are several."""
+    """Codes of queries and documents; by subset for several subsets."""
     documents: int | str | None = None
-    """The number of documents, as published; text says that it is not exact; None if it is not
-    known.
-    """
+    """Published number of documents; a string if approximate, None if unknown."""
     questions: int | str | None = None
+    """Published number of questions; a string if approximate, None if unknown."""
     benchmark: str = ""
-    """The benchmark of mteb that it is part of."""
+    """Name of mteb's benchmark with the task."""
     about_questions: int = 0
-    """The number that `questions` has as text; 0 if it is exact or not known."""
+    """Number for an approximate `questions`; else 0."""
 
     def fields(self) -> dict[str, Any]:
-        """Return its part of the metadata of mteb's task."""
+        """Return the corresponding fields of mteb's task metadata."""
         return {
             "name": self.name,
             "dataset": self.repository,
@@ -80,14 +75,12 @@ class DeclaredTask:
 
 
 def format_size(size: int | str | None) -> str:
-    """Return a number of documents or questions for a reader; empty if it is not known."""
+    """Format a number of documents or questions; unknown numbers are empty."""
     return f"{size:,}" if isinstance(size, int) else size or ""
 
 
 def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
-    """Return the task of one language of PosIR, or of one language against the corpus of
-    another.
-    """
+    """Declare the task of one language of PosIR, possibly with the corpus of another language."""
     spoken = dict.fromkeys((language, corpus_language))
     codes = tuple(part.code for part in spoken)
     name = "-".join(["PosIR", *(part.name for part in spoken)])
@@ -107,16 +100,16 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
 
 
 def declare_nano(language: Language) -> DeclaredTask:
-    """Return the sample of one language of PosIR."""
+    """Declare the sample of one language of PosIR."""
     full = declare_posir(language, language)
-    most = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
+    max_questions = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
     return replace(
         full,
         name=full.name + SUFFIX,
         benchmark=full.benchmark and "PosIR(nano)",
-        documents=f"up to {most * (1 + DISTRACTORS):,}",
-        questions=f"up to {most:,}",
-        about_questions=most,
+        documents=f"up to {max_questions * (1 + DISTRACTORS):,}",
+        questions=f"up to {max_questions:,}",
+        about_questions=max_questions,
     )
 
 
@@ -126,12 +119,12 @@ def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class DeclaredBenchmark:
-    """A benchmark of mteb, without its tasks."""
+    """A benchmark of mteb, independent of its tasks."""
 
     name: str
     description: str
     arxiv: str
-    """Id of the paper."""
+    """arXiv id of the paper."""
     citation: str
     """BibTeX."""
 
@@ -152,8 +145,8 @@ BENCHMARKS = (
     ),
     DeclaredBenchmark(
         "PosIR(nano)",
-        "Samples of PosIR in ten languages, of minutes each: start to end as of the complete "
-        "tasks, and not their scores.",
+        "Samples of PosIR in ten languages that run in minutes. Start minus end is comparable to "
+        "the complete tasks; scores are not.",
         "2601.08363",
         POSIR,
     ),
@@ -200,7 +193,7 @@ FINEWEB_RAW = replace(
 FINEWEB_RAW_TINY = replace(
     FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900", about_questions=9_900
 )
-#: TyDi QA's names of its languages.
+#: TyDi QA's language names to codes.
 TYDI_LANGUAGES = {
     "arabic": "ara-Arab",
     "bengali": "ben-Beng",
@@ -234,7 +227,7 @@ MIRACL_LANGUAGES = (
     "tha-Thai",
     "yor-Latn",
 )
-#: Parts of Natural Questions, by the type of the long answer.
+#: Subsets of Natural Questions by the type of the long answer.
 PARAGRAPHS = "paragraph"
 OTHERS = "other"
 TYDI = DeclaredTask(
@@ -256,7 +249,7 @@ NATURAL_QUESTIONS = DeclaredTask(
     NOT_PINNED,
     dict.fromkeys((PARAGRAPHS, OTHERS), ENGLISH),
 )
-#: The datasets of PosQ, complete and as samples.
+#: The datasets of PosQ and their samples.
 POSQ_DATASETS = (SQUAD, SQUAD_TINY, FINEWEB, FINEWEB_TINY, FINEWEB_RAW, FINEWEB_RAW_TINY)
 BUILTIN = (
     *(declare_posir(language, language) for language in LANGUAGES),

@@ -1,4 +1,4 @@
-"""Grades of relevance: one rule for every file, table and task that states them."""
+"""Reading and collection of relevance grades."""
 
 from __future__ import annotations
 
@@ -14,19 +14,17 @@ from posir_tasks.data.formats.passages import SkippedText
 #: Id of a query and id of a document.
 Pair: TypeAlias = tuple[str, str]
 
-#: The largest distance of a grade from 0: up to it, every whole number is exact in double
-#: precision.
+#: Maximum absolute value of a grade; smaller whole numbers are exact in double precision.
 MAX_GRADE = 2**53
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-#: What a grade must be, after its name in a message.
+#: The rule of a grade in messages.
 GRADE_RULE = "must be a number, such as 1 or 0.5, of at most 2^53"
-#: Reason of a judgment that does not count, after a number.
+#: The reason of a skipped judgment, to be read after a number.
 CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which counts"
 
 
 def read_grade(value: object) -> float:
-    """Read a grade as a file states it: a number, or the text of one; it is the gain of its
-    document.
+    """Return a grade, the gain of its document, from a number or its text.
 
     Raises:
         ValueError: The value is not a finite number of at most `MAX_GRADE`.
@@ -42,22 +40,23 @@ def read_grade(value: object) -> float:
 
 @dataclass(frozen=True)
 class CollectedGrades:
-    """Grades of documents by query, each pair once."""
+    """Grades by query and document."""
 
     by_query: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Query id to document id to the highest grade that is stated of the pair."""
+    """Query id to document id to the highest grade of the pair."""
     contradictions: tuple[Pair, ...] = ()
-    """Pairs with different grades, in the order of their queries and documents."""
+    """Pairs with different grades, sorted."""
 
     def skip_contradictions(self, file: str) -> Iterator[SkippedText]:
-        """Yield the judgments that do not count, one for each pair."""
+        """Yield each contradictory pair as skipped."""
         for query, document in self.contradictions:
             yield SkippedText(f"query {query}, document {document}", CONTRADICTED, file=file)
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
-    """Collect rows of query, document and grade, whole numbers as integers; of a pair with several
-    grades the highest counts, in any order of rows.
+    """Collect rows of query, document and grade; whole grades become integers.
+
+    The highest grade of a pair counts, in any order of rows.
     """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
     contradictions = set[Pair]()

@@ -1,4 +1,4 @@
-"""Misfits in the judgments of data: counts, and the sentences on them."""
+"""Audit of judgments: counts of suspicious items, and sentences about them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ if TYPE_CHECKING:
 
 
 class AuditKind(NamedTuple):
-    """A kind of misfits, as tables and sentences have it."""
+    """A kind of suspicious items."""
 
     label: str
     of: str
-    """The field with the number of items that there are; empty if that is not counted."""
+    """Field of `JudgmentAudit` with the total number of items; empty without a total."""
     sentence: str = ""
-    """Empty if it is described elsewhere."""
+    """Template of the sentence; empty if another module writes it."""
 
 
-#: Each kind by its field. Copies and spans have sentences of their own, and questions that are left
-#: out are listed by cause.
+#: Kinds by field of `JudgmentAudit`.
 KINDS = {
     "missing_documents": AuditKind(
         "Relevant documents missing from the corpus",
@@ -54,8 +53,8 @@ KINDS = {
     "without_text": AuditKind(
         "Judged queries without a text",
         "queries",
-        "{count} of {queries} {has} no text in the data (first {first}), so that no retriever can "
-        "be asked.",
+        "{count} of {queries} {has} no text in the data (first {first}), so no retriever can "
+        "search for them.",
     ),
     "left_out": AuditKind(
         "Queries without text or judgment",
@@ -72,8 +71,8 @@ KINDS = {
     "sentinels": AuditKind(
         "Grades below 0",
         "",
-        "{count} of the grades {is_} below 0 (first {first}), as for what was not judged or is "
-        "spam: not relevant.",
+        "{count} of the grades {is_} below 0 (first {first}), a mark of unjudged or spam "
+        "documents: not relevant.",
     ),
     "repeated_questions": AuditKind(
         "Queries with the text of an earlier query",
@@ -97,19 +96,17 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Misfits:
-    """The number of items of one kind that do not fit, and the first of them; those of subsets
-    add.
-    """
+    """Number of suspicious items of one kind, and the first of them. Additive."""
 
     count: int = 0
     first: str = ""
-    """Empty if there are none."""
+    """Name of the first item; empty without items."""
 
     @classmethod
     def from_names(cls, names: Iterable[str]) -> Misfits:
         """Count names."""
-        listed = [*names]
-        return cls(len(listed), listed[0] if listed else "")
+        items = [*names]
+        return cls(len(items), items[0] if items else "")
 
     @classmethod
     def from_pairs(cls, pairs: Iterable[Pair]) -> Misfits:
@@ -122,65 +119,71 @@ class Misfits:
 
 @dataclass(frozen=True)
 class JudgmentAudit:
-    """Counts of what does not fit in judgments; those of subsets add."""
+    """Counts of suspicious items in judgments. Additive."""
 
     queries: int = 0
     """Judged queries."""
     relevant: int = 0
     """Pairs of a query and a document with a grade above 0."""
     missing_documents: Misfits = Misfits()
-    """Relevant pairs whose document is not in the corpus."""
+    """Relevant pairs whose document is missing from the corpus."""
     unanswerable: Misfits = Misfits()
-    """Queries with relevant documents, none of which is in the corpus."""
+    """Queries whose relevant documents are all missing from the corpus."""
     contradictions: Misfits = Misfits()
-    """Pairs that are judged several times, with different grades."""
+    """Pairs with different grades."""
     without_relevant: Misfits = Misfits()
-    """Queries without any relevant document."""
+    """Queries without a relevant document."""
     without_text: Misfits = Misfits()
-    """Judged queries whose text is not in the data."""
+    """Judged queries without a text."""
     left_out: Misfits = Misfits()
-    """Queries that the owner of the data does not score, since they have no text or no judgment."""
+    """Queries that the owner of the data does not score: they lack a text or a judgment."""
     fractional: Misfits = Misfits()
-    """Pairs whose grade is not a whole number."""
+    """Pairs with a fractional grade."""
     sentinels: Misfits = Misfits()
-    """Pairs whose grade is below 0."""
+    """Pairs with a grade below 0."""
     repeated_questions: Misfits = Misfits()
-    """Queries with the text of an earlier one, white space aside."""
+    """Queries with the text of an earlier query, up to white space."""
     self_hits: Misfits = Misfits()
-    """Queries whose text is that of a document, white space aside."""
+    """Queries with the text of a document, up to white space."""
     moved: Misfits = Misfits()
-    """Questions whose answer was moved."""
+    """Questions with a repaired span."""
     unverified: Misfits = Misfits()
-    """Questions whose span is stated without the text of the answer."""
+    """Questions with a span but no answer text to verify it."""
     copies: Misfits = Misfits()
-    """Relevant documents with the text of another document, white space aside."""
+    """Relevant documents with the text of another document, up to white space."""
     relevant_documents: int = 0
-    """Relevant documents, each once, where copies were looked for."""
+    """Distinct relevant documents, if copies were counted."""
     lost: tuple[tuple[str, Misfits], ...] = ()
-    """Questions that are left out, by cause; a cause may occur several times."""
+    """Skipped questions by cause; causes may repeat."""
     unjudged: int = 0
-    """Questions that are left out and not among the judged queries."""
+    """Skipped questions that are not among the judged queries."""
 
     @classmethod
     def from_judgments(
         cls, judgments: Judgments, documents: Collection[str] | None
     ) -> JudgmentAudit:
-        """Compare judgments with the ids of the corpus; None if the data has no texts, neither of
-        documents nor of queries.
+        """Audit judgments.
+
+        Args:
+            judgments: The judgments.
+            documents: Ids of the corpus; None for qrels without any texts.
         """
         relevant = judgments.list_relevant()
         pairs = [(query, name) for query, names in relevant.items() for name in names]
         missing = [pair for pair in pairs if documents is not None and pair[1] not in documents]
-        found = {query for query, _ in {*pairs} - {*missing}}
+        answerable = {query for query, _ in {*pairs} - {*missing}}
         texts = relevant if documents is None else judgments.queries
-        stated = judgments.grades.items()
-        grades = [(query, name, grade) for query, of in stated for name, grade in of.items()]
+        grades = [
+            (query, name, grade)
+            for query, row in judgments.grades.items()
+            for name, grade in row.items()
+        ]
         return cls(
             queries=len(relevant),
             relevant=len(pairs),
             missing_documents=Misfits.from_pairs(missing),
             unanswerable=Misfits.from_names(
-                dict.fromkeys(query for query, _ in missing if query not in found)
+                dict.fromkeys(query for query, _ in missing if query not in answerable)
             ),
             contradictions=Misfits.from_pairs(judgments.contradictions),
             without_relevant=Misfits.from_names(
@@ -198,28 +201,28 @@ class JudgmentAudit:
         )
 
     def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
-        """Add what the texts of the data show, in two passes over the corpus, and the questions
-        that were left out.
+        """Add copies, queries that equal documents, span repairs and skipped questions.
+
+        Passes over the corpus twice.
         """
         from posir_tasks.data.copies import find_copies, find_texts, list_relevant
 
         relevant = list_relevant(judgments)
-        copies = find_copies(data.corpus, relevant)
-        copied = [name for group in copies.groups for name in group if name in relevant]
+        copies = find_copies(data.documents, relevant)
+        relevant_copies = [name for group in copies.groups for name in group if name in relevant]
         by_cause: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
-        # Of judgments alone, no question has a position that it could lose.
+        # Qrels without spans have no positions to lose.
         for item in data.skipped if len(data.evidence) else ():
             if item.cause:
-                # A question with several documents may be listed several times.
+                # A question with several documents may be skipped several times.
                 by_cause[str(item.cause)][item.file, item.name] = item.name
         lost = [(cause, Misfits.from_names(names.values())) for cause, names in by_cause.items()]
         unjudged = {key for names in by_cause.values() for key in names}
-        known = find_texts(data.corpus, judgments.queries)
         return self + JudgmentAudit(
-            self_hits=Misfits.from_names(known),
+            self_hits=Misfits.from_names(find_texts(data.documents, judgments.queries)),
             moved=Misfits.from_names(data.moved),
             unverified=Misfits.from_names(data.unverified),
-            copies=Misfits.from_names(copied),
+            copies=Misfits.from_names(relevant_copies),
             relevant_documents=len(relevant),
             lost=tuple(lost),
             unjudged=sum(name not in judgments.grades for _, name in unjudged),
@@ -231,11 +234,11 @@ class JudgmentAudit:
 
     @property
     def has_findings(self) -> bool:
-        """Whether anything does not fit."""
+        """True if there is any suspicious item."""
         return bool(self.lost) or any(getattr(self, kind).count for kind in KINDS)
 
     def describe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of misfit."""
+        """Yield a sentence for each kind with suspicious items."""
         for field, kind in KINDS.items():
             misfits = getattr(self, field)
             is_single = misfits.count == 1
@@ -250,8 +253,9 @@ class JudgmentAudit:
                 )
 
     def list_rows(self) -> list[dict[str, str | int]]:
-        """List a row for each kind of misfit, also those that there are none of, and for each cause
-        of questions left out, with keys `finding`, `count`, `of`, `first`.
+        """List a row per kind, including kinds without items, and per cause of skipped questions.
+
+        Keys are `finding`, `count`, `of` and `first`.
         """
         rows = []
         for field, kind in KINDS.items():
@@ -269,12 +273,12 @@ class JudgmentAudit:
 
 
 def _list_repeated(judgments: Judgments) -> list[str]:
-    """List the judged queries with the text of an earlier one, white space aside."""
-    first: set[str] = set()
+    """List the judged queries with the text of an earlier query, up to white space."""
+    texts: set[str] = set()
     repeated = []
     for query in judgments.grades:
         text = " ".join((judgments.queries.get(query) or "").split())
-        if text and text in first:
+        if text and text in texts:
             repeated.append(query)
-        first.add(text)
+        texts.add(text)
     return repeated

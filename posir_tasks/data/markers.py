@@ -1,4 +1,4 @@
-"""Marks of questions without an answer: texts that datasets state in place of an answer, and flags.
+"""Markers of unanswerable questions: texts that datasets use instead of an answer, and flags.
 
 `CANNOTANSWER` is appended to the contexts of QuAC (arXiv 1808.07036) and DoQA, `unknown` to those
 of CoQA in SQuAD's form (arXiv 1808.07042), `[CLS]` is put before a context by readers of SQuAD 2.0;
@@ -6,17 +6,18 @@ MS MARCO has `No Answer Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unan
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
 
-from posir_tasks.data.formats.passages import StatedAnswer
+from posir_tasks.data.formats.passages import Answer
 
-#: No word of a text.
+#: Markers that never occur as words.
 TOKEN = re.compile(
     r"[\[<{(]*(CANNOT_?ANSWER|NO_?ANSWER|NOT_ANSWERABLE)[\]>})]*|[\[<](no[_ "
     r"]?answer|unanswerable)[\]>]"
 )
-#: Texts of answers, in lower case, that may also be words of a text: they are marks at its end, as
-#: a sentence of their own.
+#: Lower-case markers that may also be words. They count at the end of a text, as a sentence of
+#: their own.
 WORDS = frozenset(
     (
         "unanswerable",
@@ -30,45 +31,44 @@ WORDS = frozenset(
         "na",
     )
 )
-#: Marks before a text.
+#: Markers before a text.
 PREFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
-#: What a sentence before a mark ends with.
+#: End of the sentence before a marker.
 SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
-#: Fields that say that a question has no answer if they are true, or if they are false.
-NEGATIVE = (
-    "is_impossible",
-    "impossible",
-    "unanswerable",
-    "is_unanswerable",
-    "no_answer",
-    "isAnswerAbsent",
-    "answer_absent",
-)
-POSITIVE = ("answerable", "is_answerable", "isAnswerable", "has_answer")
 TRUE = frozenset({"true", "1", "1.0", "yes"})
 FALSE = frozenset({"false", "0", "0.0", "no"})
+#: Flags of a question, with the values that mean that it has no answer.
+NO_ANSWER_FLAGS = {
+    "is_impossible": TRUE,
+    "impossible": TRUE,
+    "unanswerable": TRUE,
+    "is_unanswerable": TRUE,
+    "no_answer": TRUE,
+    "isAnswerAbsent": TRUE,
+    "answer_absent": TRUE,
+    "answerable": FALSE,
+    "is_answerable": FALSE,
+    "isAnswerable": FALSE,
+    "has_answer": FALSE,
+}
 
 
 def states_no_answer(fields: Mapping[str, object]) -> bool:
-    """Return whether the fields of a question say that it has no answer."""
-    for names, marks in ((NEGATIVE, TRUE), (POSITIVE, FALSE)):
-        stated = [fields[name] for name in names if name in fields]
-        if any(str(value).strip().lower() in marks for value in stated):
-            return True
-    return False
+    """Return True if a flag of a question marks it as unanswerable."""
+    flags = NO_ANSWER_FLAGS.keys() & fields.keys()
+    return any(str(fields[name]).strip().lower() in NO_ANSWER_FLAGS[name] for name in flags)
 
 
+@lru_cache
 def is_token(text: str | None) -> bool:
-    """Return whether the text of an answer is blank, or no word of any text, and so says that there
-    is no answer.
-    """
+    """Return True for a blank answer or an unambiguous marker of a missing answer."""
     return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
 
 
-def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
-    """Return whether an answer says that its document has none.
+def marks_no_answer(answer: Answer, document: str) -> bool:
+    """Return True if an answer is the marker of a missing answer.
 
-    A word that a text may have does so if the document lacks it, or if it follows the text as a
+    An ambiguous word is a marker if it is missing from the document, or follows its text as a
     sentence of its own.
     """
     if answer.text is None or is_token(answer.text):
@@ -78,7 +78,7 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     if not is_prefix and bare.lower().rstrip(".") not in WORDS:
         return False
     count = document.count(bare)
-    # The only place is the one that counts.
+    # Without a start, only a single occurrence counts.
     start = document.find(bare) if answer.start is None else max(0, answer.start)
     if count == 0:
         return True
@@ -91,13 +91,17 @@ def marks_no_answer(answer: StatedAnswer, document: str) -> bool:
     return not after.strip() and SENTENCE_END.search(before) is not None
 
 
-def is_unanswered(answers: Sequence[StatedAnswer], document: str) -> bool:
-    """Return whether no listed answer is one, or half of them or more are marks that no text has,
-    as in QuAC's evaluation.
+def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
+    """Return the answers without markers; none if at least as many are unambiguous markers, as in
+    QuAC's evaluation.
 
-    Blank answers and words that the document lacks have no vote: another answer counts in their
-    place.
+    Blank answers and words that are missing from the document have no vote.
     """
-    votes = sum(bool((answer.text or "").strip()) and is_token(answer.text) for answer in answers)
-    answered = sum(not marks_no_answer(answer, document) for answer in answers)
-    return votes >= answered
+    selection = list[Answer]()
+    votes = 0
+    for answer in answers:
+        if not marks_no_answer(answer, document):
+            selection.append(answer)
+        elif (answer.text or "").strip() and is_token(answer.text):
+            votes += 1
+    return selection if votes < len(selection) else []

@@ -1,8 +1,7 @@
-"""Reader of PosIR-Mini, the English set that ships inside the package. Its texts are in
-`posir_tasks/mini/texts`.
+"""Reader of PosIR-Mini, the English dataset in `posir_tasks/mini/texts`.
 
-Each text file is a domain. A line `=== name` begins a document; in its text `{evidence}[question]`
-marks the evidence of a question in place, so that span and text always agree.
+Each text file is a domain. A line `=== name` starts a document. `{evidence}[question]` marks the
+evidence of a question within the text, so that span and text always agree.
 """
 
 import re
@@ -18,7 +17,7 @@ HEADING = re.compile(r"^=== ([a-z0-9-]+)\n", re.MULTILINE)
 MARK = re.compile(r"\{([^{}]+)\}\[([^\[\]]+)\]")
 NAME = MINI.name
 REVISION = MINI.revision
-#: Name of the data in results.
+#: Name of the dataset in results.
 REPO_ID = MINI.repository
 
 
@@ -32,27 +31,27 @@ class MarkedDocument:
     spans: tuple[Span, ...]
 
 
-def parse_document(document_id: str, marked: str) -> MarkedDocument:
-    """Remove the marks from a text, and return it with the spans of the evidence."""
-    text, *parts = MARK.split(marked)
+def parse_document(document_id: str, markup: str) -> MarkedDocument:
+    """Parse a marked text into plain text, questions and evidence spans."""
+    text, *parts = MARK.split(markup)
     spans = list[Span]()
-    for evidence, rest in zip(parts[::3], parts[2::3], strict=True):
+    for evidence, following in zip(parts[::3], parts[2::3], strict=True):
         spans.append(Span(len(text), len(text) + len(evidence)))
-        text += evidence + rest
+        text += evidence + following
     return MarkedDocument(document_id, text, tuple(parts[1::3]), tuple(spans))
 
 
 def read_documents() -> Iterator[MarkedDocument]:
-    """Yield the documents of PosIR-Mini, by domain and in the order of the files."""
+    """Yield the documents of PosIR-Mini, sorted by domain."""
     folder = files("posir_tasks") / "mini" / "texts"
     for file in sorted(folder.iterdir(), key=lambda entry: entry.name):
         parts = HEADING.split(file.read_text(encoding="utf-8"))
-        for name, marked in zip(parts[1::2], parts[2::2], strict=True):
-            yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", marked.strip())
+        for name, markup in zip(parts[1::2], parts[2::2], strict=True):
+            yield parse_document(f"{file.name.removesuffix('.txt')}/{name}", markup.strip())
 
 
 def read_mini() -> PositionData:
-    """Read PosIR-Mini: all domains are one corpus."""
+    """Read PosIR-Mini with all domains in one corpus."""
     texts = dict[str, str]()
     questions = dict[str, tuple[str, str, Span]]()
     for document in read_documents():

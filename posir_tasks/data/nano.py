@@ -1,9 +1,8 @@
-"""Samples of PosIR: which questions and documents of a domain a run of minutes needs, and the lists
-of their ids.
+"""Samples of PosIR for short runs, stored as lists of question and document ids.
 
-The questions are balanced over thirds of their documents, each third with the lengths that it has
-in the full set. The corpus is their documents and, for each question, those that BM25 ranks highest
-for it in the full corpus, so that easy documents do not hide the position of the evidence.
+Questions are balanced over the thirds of their documents; within a third, lengths are distributed
+as in the full data. The corpus has the relevant documents and, for each question, the documents
+that BM25 ranks highest in the full corpus, so that the sample stays difficult.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,20 +25,21 @@ SEED = 42
 
 
 def share_questions(domain: str, domains: Sequence[str]) -> int:
-    """Return how many questions a domain has: of PosIR's the same for each, whichever are there;
-    custom ones share as many.
+    """Return the number of questions of a domain.
+
+    PosIR's 31 domains have equal shares, even if some are missing. Custom domains share the same
+    total.
     """
-    sharing = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
-    return round(QUESTIONS / len(sharing))
+    group = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
+    return round(QUESTIONS / len(group))
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
-    """Return the rows of `count` questions: as many of each third of the document, each third with
-    the lengths that it has.
+    """Return the rows of `count` questions, balanced over the thirds of the document.
 
-    The questions of a third, from the shortest document to the longest, are divided into as many
-    equal stretches as it shall have questions. One of each is drawn, which follows from the ids
-    alone. Questions that a third lacks are of the others.
+    The questions of a third are sorted by document length and divided into equal stretches. From
+    each stretch one question is sampled, by a digest of its id. If a third has too few questions,
+    the other thirds fill the gap.
     """
     columns = {
         "order": [digest(SEED, name).hex() for name in evidence.query_ids],
@@ -48,14 +48,14 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
         "id": evidence.query_ids,
     }
     questions = pl.DataFrame(columns).with_row_index("row").sort("tokens", "order", "id")
-    place = pl.int_range(pl.len()).over("third")
-    questions = questions.with_columns(place=place, size=pl.len().over("third"))
-    turns = questions.sort("place", "third").with_row_index("turn")
+    rank = pl.int_range(pl.len()).over("third")
+    questions = questions.with_columns(rank=rank, size=pl.len().over("third"))
+    turns = questions.sort("rank", "third").with_row_index("turn")
     share = (pl.col("turn") < count).sum().over("third")
-    stretches = turns.with_columns(stretch=pl.col("place") * share // pl.col("size"))
-    chosen = stretches.filter(share > 0).sort("order", "id")
-    chosen = chosen.unique(["third", "stretch"], keep="first")
-    return sorted(chosen["row"].to_list())
+    stretches = turns.with_columns(stretch=pl.col("rank") * share // pl.col("size"))
+    candidates = stretches.filter(share > 0).sort("order", "id")
+    sample = candidates.unique(["third", "stretch"], keep="first")
+    return sorted(sample["row"].to_list())
 
 
 class DomainSample(BaseModel):
@@ -64,9 +64,9 @@ class DomainSample(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     share: int
-    """Questions that were asked for; the domain may have fewer."""
+    """Requested number of questions; the domain may have fewer."""
     data: dict[str, str]
-    """Digests of the content of the domain: its `corpus` and `queries`."""
+    """Content digests of the full domain, `corpus` and `queries`."""
     questions: list[str]
     documents: list[str]
 
@@ -78,29 +78,32 @@ class DomainSample(BaseModel):
         candidates: Mapping[str, Sequence[str]],
         share: int,
     ) -> "DomainSample":
-        """Return the sample with chosen questions of a domain, from the documents found for each,
-        best first.
+        """Build the sample of a domain.
+
+        Args:
+            data: The full domain.
+            chosen: Evidence of the sampled questions.
+            candidates: Documents for each question, best first.
+            share: Requested number of questions.
         """
         documents = {*chosen.document_ids}
         for question, document in chosen.positives().items():
-            others = [name for name in candidates[question] if name != document]
-            documents.update(others[:DISTRACTORS])
+            distractors = [name for name in candidates[question] if name != document]
+            documents.update(distractors[:DISTRACTORS])
         digests = digest_data(data)
         return cls(
             share=share, data=digests, questions=chosen.query_ids, documents=sorted(documents)
         )
 
     def apply(self, data: PositionData) -> PositionData:
-        """Return the questions and documents of the sample, in the order of the domain's data."""
+        """Select the questions and documents of the sample, in the order of the full data."""
         rows = find_rows(data.evidence.query_ids, {*self.questions})
-        corpus = data.corpus.select(find_rows(data.corpus["id"][:], {*self.documents}))
-        return replace(data.select(rows), corpus=corpus, places={})
+        documents = data.documents.filter(pl.col("id").is_in(self.documents))
+        return replace(data.select(rows), documents=documents, places={})
 
 
 def find_lists(task: str, domain: str) -> list[Path]:
-    """Return where the list of a task's domain may be: selected on this machine, and part of the
-    package.
-    """
+    """Return the possible files of a sample: in the cache, and in the package."""
     return [
         folder / "nano" / task / f"{domain}.json"
         for folder in (cache_folder(), Path(__file__).parent.parent)
@@ -108,8 +111,10 @@ def find_lists(task: str, domain: str) -> list[Path]:
 
 
 def read_sample(task: str, domain: str, data: PositionData, share: int) -> DomainSample | None:
-    """Return the list of a domain; None if there is none. Raise DataError if one is unreadable or
-    all are of other data.
+    """Return the sample of a domain, or None without a file.
+
+    Raises:
+        DataError: A file is malformed, or every file is a sample of other data.
     """
     files = [file for file in find_lists(task, domain) if file.is_file()]
     digests = digest_data(data) if files else {}

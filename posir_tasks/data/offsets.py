@@ -1,9 +1,8 @@
-"""Ways in which files count the offsets of answers: recognized by the texts of answers, converted
-to code points from 0.
+"""Recognition of the offset units of a file, and conversion to code points from 0.
 
-Java, JavaScript and C# count UTF-16 code units, tools that read bytes count those of UTF-8. Both
-are code points where a text is ASCII, so that only the answers of other texts show it. A file has
-one way of counting, which is decided for all of it.
+Java, JavaScript and C# count UTF-16 code units; byte-oriented tools count bytes of UTF-8. In ASCII
+texts both equal code points, so only answers in other texts reveal the unit. Each file has one
+unit.
 """
 
 from __future__ import annotations
@@ -15,17 +14,14 @@ from functools import lru_cache, partial
 from itertools import product
 
 from posir_tasks.base.wording import pluralize
-from posir_tasks.data.formats.passages import Item, Passage, PassageQuestion, StatedAnswer
+from posir_tasks.data.formats.passages import Answer, Item, Passage, PassageQuestion
 
-#: Share of the answers of a file that another way of counting finds where the file says, from which
-#: the file counts so.
+#: Minimum share of a file's answers that a unit must locate exactly.
 MIN_EXACT = 0.95
-#: Fewer answers do not show that a file counts from 1 or to the last character: a single answer may
-#: be off by one.
+#: Minimum number of answers to recognize offsets from 1 or inclusive ends; a single answer may be
+#: off by one.
 MIN_SHIFTED = 3
-
-
-#: Characters that tools drop at the beginning of a text.
+#: Characters that tools strip from the beginning of a text.
 LEADING_SPACE = " \t\r\n\v\f\u00a0\u3000\ufeff"
 
 
@@ -35,36 +31,41 @@ class Counting:
 
     title: str
     to_characters: Callable[[str, int], int]
-    """Returns the code point at an offset of a text; raises ValueError if there is none."""
+    """Converts an offset in a text to code points; raises ValueError beyond the text."""
     first: int = 0
-    """The offset of the first unit of a text."""
+    """Offset of the first unit: 0 or 1."""
     included: int = 0
-    """1 if the end of a span is its last unit, 0 if it is the next one."""
+    """1 if ends are inclusive, else 0."""
 
-    def convert(self, answer: StatedAnswer, document: str) -> StatedAnswer:
-        """Return an answer with its span in code points from 0; as it is if the document has no
-        such span, or if the reader found it.
+    def convert(self, answer: Answer, document: str) -> Answer:
+        """Convert the span of an answer to code points from 0.
+
+        Exact spans and spans beyond the document are returned unchanged.
         """
+        bounds = self._locate(answer, document)
+        return replace(answer, start=bounds[0], end=bounds[1]) if bounds else answer
+
+    def is_exact(self, answer: Answer, document: str) -> bool:
+        """Return True if the span of an answer contains its text."""
+        assert answer.text is not None
+        bounds = self._locate(answer, document)
+        if not bounds or bounds[0] < 0:
+            return False
+        start, end = bounds
+        return document.startswith(answer.text, start) and end in (None, start + len(answer.text))
+
+    def _locate(self, answer: Answer, document: str) -> tuple[int, int | None] | None:
+        """Return start and end in code points, or None if they cannot be converted."""
         if answer.start is None or answer.is_located:
-            return answer
+            return None
         end = answer.end
         try:
             start = self.to_characters(document, answer.start - self.first)
             if end is not None:
                 end = self.to_characters(document, end - self.first + self.included)
         except ValueError:
-            return answer
-        return replace(answer, start=start, end=end)
-
-    def is_exact(self, answer: StatedAnswer, document: str) -> bool:
-        """Return whether the text of an answer is where its span says."""
-        assert answer.text is not None
-        converted = self.convert(answer, document)
-        start = converted.start
-        if converted is answer or start is None or start < 0:
-            return False
-        is_there = document.startswith(answer.text, start)
-        return is_there and converted.end in (None, start + len(answer.text))
+            return None
+        return start, end
 
 
 @lru_cache(maxsize=2)
@@ -82,15 +83,13 @@ def _from_units(document: str, offset: int, *, encoding: str, size: int) -> int:
 
 
 def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
-    """Return the character at an offset that counts each line end of a text as `length`
-    characters.
-    """
-    place = 0
+    """Convert an offset that counts each line end as `length` characters."""
+    start = 0
     for line in document.split(end):
         if 0 <= offset <= len(line):
-            return place + offset
+            return start + offset
         offset -= len(line) + length
-        place += len(line) + len(end)
+        start += len(line) + len(end)
     raise ValueError("is outside the text")
 
 
@@ -99,7 +98,7 @@ def _from_visible(document: str, offset: int) -> int:
 
 
 CHARACTERS = Counting("Unicode code points", lambda _, offset: offset)
-#: Units that languages and libraries count, and texts that were changed after offsets were counted.
+#: Units of programming languages, and offsets into texts before their white space was changed.
 UNITS = (
     CHARACTERS,
     Counting("UTF-16 code units", partial(_from_units, encoding="utf-16-le", size=2)),
@@ -112,7 +111,7 @@ UNITS = (
 
 def _list_countings() -> Iterator[Counting]:
     for first, included, unit in product((0, 1), (0, 1), UNITS):
-        title = unit.title + " from 1" * first + ", to the last one" * included
+        title = unit.title + " from 1" * first + ", with inclusive ends" * included
         is_plain = first == included == 0
         yield unit if is_plain else replace(unit, title=title, first=first, included=included)
 
@@ -121,15 +120,14 @@ def _list_countings() -> Iterator[Counting]:
 COUNTINGS = tuple(_list_countings())
 
 
-def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Counting, int, int]:
-    """Return the way in which the offsets of answers in documents count, given all of a file with
-    text and start.
+def recognize_counting(answers: Sequence[tuple[Answer, str]]) -> tuple[Counting, int, int]:
+    """Recognize the counting of a file from all of its answers with text and start.
 
-    It is code points from 0 unless another way finds more answers where they are stated, and nearly
-    all of them.
+    The result is code points from 0, unless another counting locates more answers exactly, and at
+    least `MIN_EXACT` of them.
 
     Returns:
-        The way, how many answers are exact in it, and how many are if offsets are code points.
+        The counting, the number of exact answers, and their number in code points.
     """
     characters = sum(CHARACTERS.is_exact(*row) for row in answers)
     best = CHARACTERS
@@ -137,26 +135,26 @@ def recognize_counting(answers: Sequence[tuple[StatedAnswer, str]]) -> tuple[Cou
     for counting in COUNTINGS[1:] if characters < len(answers) else ():
         if len(answers) < MIN_SHIFTED and (counting.first or counting.included):
             break
-        allowed = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
-        missed = 0
+        max_misses = len(answers) - max(exact + 1, MIN_EXACT * len(answers))
+        misses = 0
         for row in answers:
-            missed += not counting.is_exact(*row)
-            if missed > allowed:
+            misses += not counting.is_exact(*row)
+            if misses > max_misses:
                 break
         else:
             best = counting
-            exact = len(answers) - missed
+            exact = len(answers) - misses
     return best, exact, characters
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Return what readers yield with offsets in code points from 0, and a sentence for each file
-    that counts otherwise.
+    """Convert the offsets of all items to code points from 0; return them with a sentence for each
+    converted file.
     """
-    by_file: dict[str, list[tuple[StatedAnswer, str]]] = defaultdict(list)
+    by_file: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
         answer = question.answer
-        # Of an answer that is not in its document, no offset is exact.
+        # An answer that is missing from its document is exact in no unit.
         if answer is None or answer.start is None or not (answer.text or "").strip():
             continue
         if str(answer.text) in text:
@@ -168,9 +166,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
         if counting is not CHARACTERS:
             countings[file] = counting
             notes.append(
-                f"{file}: offsets are {counting.title}, converted to code points: so {exact:,} "
-                f"of {pluralize(len(answers), 'answer')} are where the file says, else "
-                f"{characters:,}. --no-repair takes offsets as they are."
+                f"{file}: offsets are {counting.title}, converted to code points: {exact:,} "
+                f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
+                "without the conversion. --no-repair keeps the offsets."
             )
     if not countings:
         return [*items], notes
@@ -190,15 +188,15 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
     for question in passage.questions:
         counting = countings.get(question.file, CHARACTERS)
         answer = question.answer and counting.convert(question.answer, passage.text)
-        others = tuple(counting.convert(other, passage.text) for other in question.others)
-        questions.append(replace(question, answer=answer, others=others))
+        alternatives = tuple(
+            counting.convert(alternative, passage.text) for alternative in question.alternatives
+        )
+        questions.append(replace(question, answer=answer, alternatives=alternatives))
     return replace(passage, questions=questions)
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
-    """Return how many spans are stated without the text of the answer, which alone could show a
-    mistake; empty if none is.
-    """
+    """Return a warning with the number of spans without an answer text, or an empty string."""
     answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
     unchecked = sum(
         answer.text is None and answer.start is not None and not answer.is_located
@@ -208,7 +206,6 @@ def describe_unchecked(items: Iterable[Item]) -> str:
         return ""
     spans = pluralize(len(answers), "span")
     return (
-        f"{unchecked:,} of {spans} {'is' if unchecked == 1 else 'are'} stated without the text of "
-        "the answer and cannot be verified: they are read as Unicode code points from 0, with an "
-        "exclusive end."
+        f"{unchecked:,} of {spans} {'has' if unchecked == 1 else 'have'} no answer text and cannot "
+        "be verified: they are read as Unicode code points from 0, with an exclusive end."
     )

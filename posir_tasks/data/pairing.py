@@ -1,8 +1,7 @@
-"""A cheap check that documents of two languages that share an id are translations of each other.
+"""A cheap check that documents with the same id in two languages are translations.
 
-Ids pair the queries of one language with the corpus of another. If they are wrong, as are numbers
-in the order of two files of which one lacks a document, every cross-lingual score is wrong and
-nothing else shows it.
+Cross-lingual retrieval pairs the queries of one language with the corpus of another by id. Wrong
+ids, such as line numbers in files of which one lacks a document, silently invalidate every score.
 """
 
 import math
@@ -15,26 +14,23 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-#: Largest number of documents whose texts are compared: at even distances in the order of the
-#: queries.
+#: Maximum number of documents whose texts are compared, evenly spaced in the order of the queries.
 MAX_COMPARED = 250
-#: Fewer texts that can be compared decide nothing.
+#: Minimum number of comparable texts for a decision.
 MIN_COMPARED = 6
-#: As many consecutive mismatches are a warning. Of XQuAD's translations into six languages, none
-#: has more than one.
+#: Consecutive mismatches that cause a warning. XQuAD's translations into six languages have at most
+#: one.
 LONG_RUN = 6
-#: Fewer lengths, or lengths that vary less (standard deviation of their logarithms), decide
-#: nothing.
+#: Minimum number of lengths, and minimum standard deviation of their logarithms, for a decision.
 MIN_LENGTHS = 30
 MIN_SPREAD = 0.2
-#: Correlation of the logarithms of lengths that translations exceed. XQuAD's have 0.93 (Chinese) to
-#: 0.99.
+#: Correlation of log lengths that translations exceed: 0.93 (Chinese) to 0.99 in XQuAD.
 MIN_CORRELATION = 0.5
-#: Standard errors of a correlation, after Fisher's transformation, by which it must fall short.
+#: Standard errors, after Fisher's transformation, by which a correlation must fall short.
 CERTAINTY = 3.1
 
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-#: Numbers, and words of three or more letters A to Z: what translations share, in particular names.
+#: Numbers, and words of at least three letters A to Z, such as names, which translations share.
 SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (
@@ -46,20 +42,20 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """Agreement of documents with the same id, over the relevant documents of one language."""
+    """Agreement of relevant documents in two languages with the same id."""
 
     matches: tuple[tuple[str, bool], ...]
-    """Document id, and whether no other document shares more; those that share nothing with any are
-    left out.
+    """Document id, and True if the document with the same id shares the most tokens. Documents
+    without shared tokens are left out.
     """
     length_correlation: float | None
-    """Correlation of the logarithms of lengths in characters; None if too few or too similar."""
+    """Correlation of log lengths in characters; None for too few or too similar lengths."""
     lengths: int
-    """Number of lengths that are compared."""
+    """Number of compared lengths."""
 
     @property
     def is_mispaired(self) -> bool:
-        """Whether documents with one id are certainly not translations of each other."""
+        """True if documents with the same id are certainly not translations."""
         if len(self.matches) >= MIN_COMPARED:
             return 2 * self._matched < len(self.matches)
         if self.length_correlation is None:
@@ -69,7 +65,7 @@ class PairAgreement:
 
     @property
     def mismatched_run(self) -> list[str]:
-        """Ids of the longest run of consecutive documents that share more with another."""
+        """Ids of the longest run of consecutive mismatches."""
         longest = list[str]()
         for is_match, run in groupby(self.matches, lambda match: match[1]):
             names = [name for name, _ in run]
@@ -85,19 +81,19 @@ class PairAgreement:
         parts = []
         if self.matches:
             parts.append(
-                f"for {self._matched:,} of {len(self.matches):,} documents, the one of the same id "
-                "is that which shares most numbers and names"
+                f"for {self._matched:,} of {len(self.matches):,} documents, the document with the "
+                "same id shares the most numbers and names"
             )
         if self.length_correlation is not None:
             parts.append(
-                f"lengths correlate by {self.length_correlation:.2f}, those of translations by "
+                f"lengths correlate by {self.length_correlation:.2f}, lengths of translations by "
                 "more than 0.9"
             )
         return "; ".join(parts)
 
 
 def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
-    """Compare documents of two languages that share an id.
+    """Compare documents with the same id in two languages.
 
     Args:
         pairs: A row for each id: `id`, `text` and `characters` of the document, and `other_text` in
@@ -108,15 +104,13 @@ def compare_documents(pairs: pl.DataFrame) -> PairAgreement:
     distance = max(1, -(-len(pairs) // MAX_COMPARED))
     sample = pairs.drop_nulls("text").gather_every(distance)
     matches = match_texts(sample["text"].to_list(), sample["other_text"].to_list())
-    compared = zip(sample["id"], matches, strict=True)
-    found = tuple((name, is_match) for name, is_match in compared if is_match is not None)
-    return PairAgreement(found, correlation, len(pairs))
+    rows = zip(sample["id"], matches, strict=True)
+    clear_matches = tuple((name, is_match) for name, is_match in rows if is_match is not None)
+    return PairAgreement(clear_matches, correlation, len(pairs))
 
 
 def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
-    """Return the correlation of the logarithms of lengths, None if they are too few or vary too
-    little.
-    """
+    """Return the correlation of log lengths, or None if they are too few or too similar."""
     logarithms = np.log([lengths, others])
     if len(lengths) < MIN_LENGTHS or logarithms.std(axis=1).min() < MIN_SPREAD:
         return None
@@ -124,37 +118,42 @@ def correlate_lengths(lengths: np.ndarray, others: np.ndarray) -> float | None:
 
 
 def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None]:
-    """Return for each text whether the one at its place shares most with it, of all others; None if
-    none shares anything.
+    """Compare each text with all texts in the other language.
 
-    Shared tokens count by how rare they are in both languages; those in more than a tenth of the
-    texts do not.
+    Shared tokens are weighted by their rarity in both languages. Tokens in more than a tenth of the
+    texts are ignored.
+
+    Returns:
+        For each text, True if no text shares more with it than the text with the same index; None
+        if no text shares anything.
     """
     limit = max(2, len(texts) // 10)
-    sides = [[find_tokens(text) for text in texts], [find_tokens(text) for text in others]]
-    places: list[dict[str, list[int]]] = []
-    for side in sides:
-        found = defaultdict(list)
-        for place, tokens in enumerate(side):
-            for token in tokens:
-                found[token].append(place)
-        places.append({token: rows for token, rows in found.items() if len(rows) <= limit})
+    tokens_by_row = [find_tokens(text) for text in texts]
+    index = _index_rows(tokens_by_row, limit)
+    other_index = _index_rows([find_tokens(text) for text in others], limit)
     matches: list[bool | None] = []
-    for place, tokens in enumerate(sides[0]):
+    for row, tokens in enumerate(tokens_by_row):
         shared: dict[int, float] = defaultdict(float)
-        for token in tokens & places[0].keys() & places[1].keys():
-            rows = places[1][token]
-            weight = 1 / (len(places[0][token]) * len(rows))
+        for token in tokens & index.keys() & other_index.keys():
+            rows = other_index[token]
+            weight = 1 / (len(index[token]) * len(rows))
             for other in rows:
                 shared[other] += weight
         best = max(shared.values(), default=0.0)
-        matches.append(shared[place] >= best - 1e-9 if best else None)
+        matches.append(shared[row] >= best - 1e-9 if best else None)
     return matches
 
 
+def _index_rows(tokens_by_row: Sequence[set[str]], limit: int) -> dict[str, list[int]]:
+    """Return the rows of each token that is in at most `limit` rows."""
+    index = defaultdict(list)
+    for row, tokens in enumerate(tokens_by_row):
+        for token in tokens:
+            index[token].append(row)
+    return {token: rows for token, rows in index.items() if len(rows) <= limit}
+
+
 def find_tokens(text: str) -> set[str]:
-    """Return the numbers and Latin words of a text; numbers in any script's digits, words without
-    case.
-    """
+    """Return the numbers (in any script) and case-folded Latin words of a text."""
     tokens = SHARED_TOKEN.findall(text)
     return {str(int(token)) if token.isdecimal() else token.casefold() for token in tokens}

@@ -1,4 +1,4 @@
-"""Places of evidence of one query that overlap."""
+"""Merging of overlapping evidence spans."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from posir_tasks.text.spans import Span
 
 @dataclass(frozen=True)
 class PlacedEvidence:
-    """One place of a query's evidence."""
+    """One of the evidence spans of a query."""
 
     name: str
-    """Id of its row."""
+    """Id of the span's row."""
     query: str
     document: str
     span: Span
@@ -22,11 +22,11 @@ class PlacedEvidence:
 
 
 def merge_places(places: Iterable[PlacedEvidence]) -> dict[str, list[PlacedEvidence]]:
-    """Merge the places of one query that overlap in a document.
+    """Merge overlapping spans of a query in a document.
 
     Returns:
-        The places by query, in the order of documents and spans. One that is merged has the name of
-        the first; all of one document have the highest grade that is stated of it.
+        Spans by query, sorted by document and span. A merged span has the name of its first span.
+        All spans of a document have the document's highest grade.
     """
     by_query: dict[str, list[PlacedEvidence]] = defaultdict(list)
     grades: dict[tuple[str, str], float] = {}

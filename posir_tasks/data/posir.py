@@ -1,20 +1,19 @@
-"""The PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and `qrels/test.parquet`, read
-from any folder and written.
+"""Reader and writer of the PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and
+`qrels/test.parquet`.
 
-Layout and fields: the dataset infgrad/PosIR-Benchmark-v1, described in Zeng et al. 2026 (arXiv
+Layout and fields follow the dataset infgrad/PosIR-Benchmark-v1 (Zeng et al. 2026, arXiv
 2601.08363).
 """
 
 import os
 import re
 import tempfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import polars as pl
-from datasets import Dataset
 
 from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import PART_STEM, PART_SUFFIX, follow_links, remove_stale_parts
@@ -45,7 +44,7 @@ from posir_tasks.data.posir_rules import (
     check_not_empty,
     check_places,
     check_tables,
-    find_doubts,
+    list_warnings,
     tolerate_tables,
 )
 from posir_tasks.data.repository import LocalRepository, Repository, folder_name
@@ -55,23 +54,21 @@ from posir_tasks.values.evidence import Evidence, Place
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
-#: The file of those queries that have several places of evidence, if there are any; the others know
-#: nothing of them.
+#: The optional file of queries with several evidence spans.
 PLACES_FILE = "places.parquet"
-#: The optional column of queries.
+#: Optional columns of the queries.
 TITLES: Schema = {TITLE: pl.String}
-#: Spans are clipped to this many characters, beyond any document, so that their sums do not
-#: overflow.
-MAX_PLACE = 2**40
-#: File systems allow names of 255 bytes, of which temporary names take some.
+#: Span bounds are clipped to this many characters, so that their sums do not overflow.
+MAX_BOUND = 2**40
+#: File systems allow names of 255 bytes, including the affixes of temporary names.
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
 
 
 @dataclass(frozen=True, order=True)
 class SubsetKey:
-    """Languages and domain of data that is loaded together; a cross-lingual corpus has another
-    language than the queries.
+    """Languages and domain of a subset. A cross-lingual corpus has another language than the
+    queries.
     """
 
     language: str
@@ -80,13 +77,13 @@ class SubsetKey:
 
     @property
     def files(self) -> list[str]:
-        """The paths of corpus, qrels and queries."""
+        """Paths of corpus, qrels and queries."""
         languages = (self.corpus_language, self.language, self.language)
         return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
     @property
     def places(self) -> str:
-        """The path of the places of queries that have several."""
+        """Path of the queries with several evidence spans."""
         return f"{self.language}/{self.domain}/{PLACES_FILE}"
 
     def __str__(self) -> str:
@@ -94,9 +91,7 @@ class SubsetKey:
 
 
 def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
-    """List the paths of the files of domains, which are read together, and in a folder of those of
-    places that are there.
-    """
+    """List the files of domains, including the optional ones of a local folder."""
     paths = []
     for key in keys:
         paths += key.files
@@ -106,86 +101,74 @@ def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> lis
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language, sorted; hidden folders are unfinished imports and
-    ignored.
-    """
+    """Return the sorted domains of a language. Hidden folders are unfinished imports."""
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
-    """Return the problems of a domain, which `posir validate` refuses, and warnings; DataError
-    without the Hub.
-    """
-    tables, places, problems = _read_tables(repository, key)
+    """Return the problems of a domain, and warnings; raise DataError if the Hub is unreachable."""
+    tables, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
         tables = replace(tables, originals=originals if originals.height else None)
-    problems += check_not_empty(tables, places)
     problems += check_tables(tables)
-    problems += check_places(places, tables)
     if not problems and not tables.same_language:
         return _inspect_pairing(tables, repository, key)
-    doubts = find_doubts(tables)
-    if tables.complete and "corpus-id" in places.frame.columns:
-        documents = Dataset.from_polars(tables.corpus.frame.select("text", id="_id"))
-        relevant = [*tables.positives["corpus-id"], *places.frame["corpus-id"]]
+    warnings = list_warnings(tables)
+    if tables.complete and "corpus-id" in tables.places.frame.columns:
+        documents = tables.corpus.frame.select("text", id="_id")
+        relevant = [*tables.positives["corpus-id"], *tables.places.frame["corpus-id"]]
         pairs = _join_positives(tables).drop_nulls("text").select("text", "corpus-id")
         repeated = count_repeated_texts(pairs.iter_rows(), documents).warning
         copies = find_copies(documents, relevant)
-        doubts += [copies.describe()] if copies else []
-        doubts += [repeated] if repeated else []
-    return problems, [f"{key}: {sentence}" for sentence in doubts]
+        warnings += [copies.describe()] if copies else []
+        warnings += [repeated] if repeated else []
+    return problems, [f"{key}: {sentence}" for sentence in warnings]
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
-    """Return a row for each pair of query and relevant document, with the columns of the query."""
+    """Join the queries with their relevant documents."""
     return tables.queries.frame.join(
         tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
     )
 
 
-def _read_tables(
-    repository: Repository, key: SubsetKey
-) -> tuple[PosirTables, CheckedTable, list[DataProblem]]:
-    """Return the tables of a domain, the places of queries that have several, no rows if there is
-    no such file, and what is wrong with the columns.
-    """
+def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
+    """Return the tables of a domain, and the problems of their columns."""
+    problems = list[DataProblem]()
+
+    def read(path: str, columns: Schema, optional: Schema = NO_COLUMNS) -> CheckedTable:
+        try:
+            file = repository.fetch(path)
+        except ProblemsError as error:
+            problems.extend(error.problems)
+            return CheckedTable(error.problems[0].file, pl.DataFrame())
+        frame, column_problems = read_valid_columns(file, columns, optional)
+        problems.extend(column_problems)
+        return CheckedTable(str(file), frame)
+
     corpus_file, qrels_file, queries_file = key.files
-    corpus, problems = _read_table(repository, corpus_file, CORPUS)
-    queries, queries_problems = _read_table(repository, queries_file, QUERIES, TITLES)
-    qrels, qrels_problems = _read_table(repository, qrels_file, QRELS)
-    problems = [*problems, *queries_problems, *qrels_problems]
-    places = CheckedTable(key.places, pl.DataFrame(schema=PLACES))
+    tables = PosirTables(
+        corpus=read(corpus_file, CORPUS),
+        queries=read(queries_file, QUERIES, TITLES),
+        qrels=read(qrels_file, QRELS),
+        same_language=key.language == key.corpus_language,
+    )
     if key.places in repository.paths(key.places.rpartition("/")[0]):
-        places, place_problems = _read_table(repository, key.places, PLACES, TITLES)
-        problems += place_problems
-    same_language = key.language == key.corpus_language
-    return PosirTables(corpus, queries, qrels, same_language=same_language), places, problems
-
-
-def _read_table(
-    repository: Repository, path: str, columns: Schema, optional: Schema = NO_COLUMNS
-) -> tuple[CheckedTable, Sequence[DataProblem]]:
-    try:
-        file = repository.fetch(path)
-    except ProblemsError as error:
-        return CheckedTable(error.problems[0].file, pl.DataFrame()), error.problems
-    frame, problems = read_valid_columns(file, columns, optional)
-    return CheckedTable(str(file), frame), problems
+        tables = replace(tables, places=read(key.places, PLACES, TITLES))
+    return tables, problems
 
 
 def _inspect_pairing(
     tables: PosirTables, repository: Repository, key: SubsetKey
 ) -> tuple[list[DataProblem], list[str]]:
-    """Check that documents of two languages with one id are translations; texts that are on the Hub
-    are not downloaded.
-    """
+    """Check that documents with the same id are translations. Only local texts are compared."""
     corpus = _read_local(repository, f"{key.language}/{key.domain}/{FILES[0]}", CORPUS)
     documents = _join_positives(tables).group_by(id="corpus-id", maintain_order=True)
     pairs = documents.agg(characters=pl.col("pos_char_length").first())
-    others = tables.corpus.frame.select(id="_id", other_text="text")
-    pairs = pairs.join(others, on="id", maintain_order="left")
+    translations = tables.corpus.frame.select(id="_id", other_text="text")
+    pairs = pairs.join(translations, on="id", maintain_order="left")
     texts = corpus.unique("_id", keep="first").select("text", id="_id")
     agreement = compare_documents(pairs.join(texts, on="id", how="left", maintain_order="left"))
     height = tables.corpus.frame.height
@@ -197,7 +180,7 @@ def _inspect_pairing(
         )
     if agreement.is_mispaired:
         message = (
-            "names documents that are not translations of those of the same id in "
+            "names documents that are not translations of the documents with the same id in "
             f"{tables.corpus.file}: {agreement}. {ADVICE}"
         )
         return [DataProblem(tables.qrels.file, "corpus-id", message)], warnings
@@ -205,15 +188,13 @@ def _inspect_pairing(
     if len(run) >= LONG_RUN:
         warnings.append(
             f"{key}: {len(run)} consecutive documents, from {run[0]} to {run[-1]}, may not be "
-            f"translations of those of the same id; {agreement}. {ADVICE}."
+            f"translations of the documents with the same id; {agreement}. {ADVICE}."
         )
     return [], warnings
 
 
 def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFrame:
-    """Return the rows of a file with valid columns on this machine, and no rows in place of any
-    other.
-    """
+    """Return the rows of a valid local file, else an empty frame."""
     if isinstance(repository, LocalRepository) and repository.locate(path).is_file():
         frame, problems = read_valid_columns(repository.locate(path), columns)
         if not problems:
@@ -224,55 +205,56 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
 def read_domain(
     repository: Repository, language: str, corpus_language: str, domain: str
 ) -> PositionData:
-    """Read one domain as the authors' code does, with every row that can be evaluated.
+    """Read all usable rows of a domain, as the authors' code does.
 
     Args:
         repository: Data in the PosIR layout.
         language: Language of queries, qrels and spans, such as `deu-Latn`.
-        corpus_language: Language of the corpus; another one for cross-lingual retrieval, with the
-            same document ids.
+        corpus_language: Language of the corpus. In cross-lingual retrieval it differs from
+            `language`, with the same document ids.
         domain: Name of the domain's folder.
 
     Raises:
-        DataError: A file or column is missing or unreadable, documents of two languages are not
-            translations of each other, or no query can be evaluated.
+        DataError: A file or column is missing or unreadable, documents with the same id are not
+            translations, or no query can be evaluated.
     """
     key = SubsetKey(language, corpus_language, domain)
-    tables, places, problems = _read_tables(repository, key)
-    # The column is optional: of another type, it is not that of the layout.
+    tables, problems = _read_tables(repository, key)
+    places = tables.places.frame
+    # An optional column of another type is ignored.
     problems = [problem for problem in problems if problem.field != TITLE]
-    raise_problems([*problems, *check_not_empty(tables, places), *check_places(places, tables)])
-    kept, tolerated = tolerate_tables(tables)
+    raise_problems([*problems, *check_not_empty(tables), *check_places(tables)])
+    usable, tolerated = tolerate_tables(tables)
     warnings = [f"{key}: {rows.sentence}" for rows in tolerated]
-    has_queries = kept.queries.frame.height or places.frame.height
-    if not has_queries or kept.corpus.frame.is_empty():
+    has_queries = usable.queries.frame.height or places.height
+    if not has_queries or usable.corpus.frame.is_empty():
         lines = [f"{tables.queries.file}: no query can be evaluated.", *warnings]
-        raise DataError("\n".join(lines if kept.same_language else [*lines, f"{ADVICE}."]))
-    if not kept.same_language:
-        mispaired, doubts = _inspect_pairing(kept, repository, key)
-        raise_problems(mispaired)
+        raise DataError("\n".join(lines if usable.same_language else [*lines, f"{ADVICE}."]))
+    if not usable.same_language:
+        pairing_problems, doubts = _inspect_pairing(usable, repository, key)
+        raise_problems(pairing_problems)
         warnings += doubts
-    queries = kept.queries.frame
-    if places.frame.height:
-        rows = places.frame.with_columns(document="corpus-id")
+    queries = usable.queries.frame
+    if places.height:
+        rows = places.with_columns(document="corpus-id")
         queries = pl.concat([queries, rows], how="diagonal")
-    columns = places.frame.select("_id", "query-id", "score").iter_rows()
+    columns = places.select("_id", "query-id", "score").iter_rows()
     data = PositionData(
-        corpus=Dataset.from_polars(kept.corpus.frame.rename({"_id": "id"})),
-        queries=Dataset.from_polars(queries.select("text", id="_id").select("id", "text")),
+        documents=usable.corpus.frame.select(pl.col("_id").alias("id"), "text"),
+        questions=queries.select(pl.col("_id").alias("id"), "text"),
         evidence=build_evidence(queries),
         revision=repository.revision(list_present_files(repository, [key])),
         tolerated=count_tolerated(tolerated),
         places={name: Place(query, read_grade(grade)) for name, query, grade in columns},
     )
-    repeated = count_repeated(data).warning
-    if repeated:
-        warnings.append(f"{key}: {repeated}")
-    return replace(data, warnings=tuple(warnings))
+    repeated = count_repeated(data)
+    if repeated.warning:
+        warnings.append(f"{key}: {repeated.warning}")
+    return replace(data, warnings=tuple(warnings), repeated=repeated)
 
 
 def build_evidence(queries: pl.DataFrame) -> Evidence:
-    """Return the evidence of queries in tolerated tables."""
+    """Return the evidence of the queries in usable tables."""
     spans = queries["pos_char_span"].list.sort().list
     titles: tuple[str, ...] = ()
     if TITLE in queries.columns:
@@ -281,8 +263,8 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
     return Evidence(
         query_ids=queries["_id"].to_list(),
         document_ids=queries["document"].to_list(),
-        starts=spans.get(0).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
-        ends=spans.get(1).clip(-MAX_PLACE, MAX_PLACE).to_numpy(),
+        starts=spans.get(0).clip(-MAX_BOUND, MAX_BOUND).to_numpy(),
+        ends=spans.get(1).clip(-MAX_BOUND, MAX_BOUND).to_numpy(),
         characters=queries["pos_char_length"].to_numpy(),
         tokens=queries["pos_token_length"].to_numpy(),
         clusters=titles,
@@ -290,8 +272,8 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
 
 
 def open_folder(folder: Path, language: str) -> LocalRepository:
-    """Open a folder in the PosIR layout, or of a language or domain in it; raise DataError if it
-    holds another one.
+    """Open a folder in the PosIR layout, or the folder of one language or domain; raise DataError
+    if it has another language.
     """
     root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
@@ -300,22 +282,20 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
         )
     if any((root / file).exists() for file in FILES):
         prefix = f"{language}/{root.name}"
-        held = root.parent.name
+        code = root.parent.name
     elif any(root.glob("*/queries.parquet")):
         prefix = language
-        held = root.name
+        code = root.name
     else:
         prefix = ""
-        held = language
-    if CODE.fullmatch(held) and held != language:
-        raise DataError(f"{root}: holds the language {held}, not {language}.")
+        code = language
+    if CODE.fullmatch(code) and code != language:
+        raise DataError(f"{root}: holds the language {code}, not {language}.")
     return LocalRepository(root, prefix)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
-    """Return the domains of a language in a repository in the PosIR layout; raise DataError if
-    there are none.
-    """
+    """Return the domains of a language; raise DataError if there are none."""
     domains = list_domains(repository, language)
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
@@ -326,36 +306,21 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     return domains
 
 
-def resolve_folder(path: Path) -> tuple[Path, list[SubsetKey]]:
-    """Return what `find_layout` does; raise PosirError if there is no such folder, or it has no
-    data in the PosIR layout.
-    """
-    layout = find_layout(path) if path.is_dir() else None
-    if layout is None:
-        problem = "has no data" if path.exists() else "no such folder. Give one with data"
-        raise PosirError(
-            f"{path}: {problem} in the PosIR layout, {LAYOUT}. Give the folder of all languages, "
-            "of one language or of one domain; `posir import` converts other formats."
-        )
-    return layout
-
-
 def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
-    """Return the root of a folder that is the data, the parent folder as in `POSIR_DATA`, one
+    """Find data in the PosIR layout: the data itself, its parent folder (as in `POSIR_DATA`), one
     language, or one domain.
 
     Returns:
-        The folder that holds `<language>/<domain>/`, and each domain with its own corpus, then with
-        the English corpus if the domain has one. None if the folder has no data in the PosIR
-        layout.
+        The root folder, which has `<language>/<domain>/`, and the subsets: each domain with its own
+        corpus, then with the English corpus if there is one. None for other data.
 
     Raises:
         DataError: There is no domain.
     """
-    held = _locate_layout(Path(os.path.abspath(path)))  # noqa: PTH100 (a link keeps its name)
-    if held is None:
+    layout = _locate_layout(Path(os.path.abspath(path)))  # noqa: PTH100 (a link keeps its name)
+    if layout is None:
         return None
-    root, language, domain = held
+    root, language, domain = layout
     repository = LocalRepository(root)
     folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
     languages = [name for name in folders if not name.startswith(".")]
@@ -368,17 +333,17 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
     if not keys:
         raise DataError(f"{root}: no domain; expected {LAYOUT}.")
     english = list_domains(repository, PIVOT.code)
-    crossed = [
+    cross_lingual = [
         replace(key, corpus_language=PIVOT.code)
         for key in keys
         if key.language != PIVOT.code and key.domain in english
     ]
-    return root, [*keys, *crossed]
+    return root, [*keys, *cross_lingual]
 
 
 def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
-    """Return the root of the data of a folder, and its only language and domain if it is in
-    those; None if it is not in the layout.
+    """Return the root of the data, and the language and domain of the folder itself (empty for the
+    root); None for other data.
     """
     data = folder / folder_name(REPO_ID)
     language = folder.parent
@@ -395,15 +360,13 @@ def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
 
 
 def _is_of_layout(file: Path) -> bool:
-    """Return whether a file is what its name says in the PosIR layout: AutoRAG has a
-    `corpus.parquet`, with other columns.
-    """
+    """Return True unless a file is AutoRAG's `corpus.parquet`, which has other columns."""
     if file.name != FILES[0] or any((file.parent / name).exists() for name in FILES[1:]):
         return True
     try:
         columns = read_column_types(file)
     except DataError:
-        # The error is raised where the data is read.
+        # Reading the data raises the error.
         return True
     return "_id" in columns or "text" in columns
 
@@ -422,7 +385,7 @@ class Target:
         return self.output / self.language / self.domain
 
     def check(self) -> None:
-        """Raise PosirError if language or domain are not allowed, or the domain exists."""
+        """Raise PosirError for an invalid language or domain, or if the domain already exists."""
         check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
@@ -439,7 +402,7 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
     evidence = data.evidence
     pairs = pl.Series(np.stack([evidence.starts, evidence.ends], axis=1))
     spans = pairs.cast(QUERIES["pos_char_span"])
-    texts = data.queries["text"][:]
+    texts = data.questions["text"]
     columns = (evidence.query_ids, texts, spans, evidence.characters, evidence.tokens)
     queries = pl.DataFrame(dict(zip(QUERIES, columns, strict=True)), schema=QUERIES)
     titles = [title or None for title in evidence.clusters]
@@ -447,39 +410,50 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
 
 
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
-    """Return the tables of a domain by their file; raise ProblemsError if they are invalid."""
+    """Return the tables of a domain by file name; raise ProblemsError if they are invalid."""
     single, several = data.divide_places()
-    texts = {"_id": data.corpus["id"][:], "text": data.corpus["text"][:]}
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
-    corpus = pl.DataFrame(texts, schema=CORPUS)
+    corpus = data.documents.rename({"id": "_id"})
     qrels = pl.DataFrame({**pairs, "score": [1.0] * len(single.evidence)}, schema=QRELS)
     queries = _tabulate_queries(single)
-    tables = dict(zip(FILES, (corpus, qrels, queries), strict=True))
-    checked = [CheckedTable(str(folder / file), table) for file, table in tables.items()]
-    written = PosirTables(checked[0], checked[2], checked[1], same_language=True)
     rows = [data.places[name] for name in several.evidence.query_ids]
     places = _tabulate_queries(several).with_columns(
         pl.Series("query-id", [place.query for place in rows], pl.String),
         pl.Series("corpus-id", several.evidence.document_ids, pl.String),
         pl.Series("score", [place.grade for place in rows], pl.Float64),
     )
-    place_table = CheckedTable(str(folder / PLACES_FILE), places)
-    problems = [*check_not_empty(written, place_table), *check_tables(written)]
-    raise_problems([*problems, *check_places(place_table, written)])
-    tables[FILES[1]] = qrels.cast({"score": pl.Int64})
+    corpus_file, qrels_file, queries_file = FILES
+    tables = PosirTables(
+        corpus=CheckedTable(str(folder / corpus_file), corpus),
+        queries=CheckedTable(str(folder / queries_file), queries),
+        qrels=CheckedTable(str(folder / qrels_file), qrels),
+        same_language=True,
+        places=CheckedTable(str(folder / PLACES_FILE), places),
+    )
+    raise_problems(check_tables(tables))
+    frames = {corpus_file: corpus, qrels_file: qrels.cast({"score": pl.Int64})}
+    frames[queries_file] = queries
     if rows:
         is_whole = all(isinstance(place.grade, int) for place in rows)
-        tables[PLACES_FILE] = places.cast({"score": pl.Int64 if is_whole else pl.Float64})
-    return tables
+        frames[PLACES_FILE] = places.cast({"score": pl.Int64 if is_whole else pl.Float64})
+    return frames
 
 
 def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | None = None) -> None:
-    """Write a domain into a new folder, all or nothing; raise DataError if it is invalid,
-    PosirError if not writable.
+    """Write a domain into a new folder, all or nothing.
+
+    Args:
+        data: The data of the domain.
+        folder: The folder to create.
+        others: Further files: name to text.
+
+    Raises:
+        DataError: The data is invalid.
+        PosirError: The folder cannot be written.
     """
     tables = _tabulate(data, folder)
     try:
-        # A link to a folder stays a link.
+        # Symbolic links to folders are kept.
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)

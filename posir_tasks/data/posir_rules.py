@@ -1,9 +1,9 @@
-"""Rules for data in the PosIR layout, and how a task goes on with rows that break them.
+"""Rules for data in the PosIR layout, and how a task handles rows that break them.
 
-`posir validate` refuses what breaks a rule. A task evaluates it as the authors' code does, which
-reads positions from the columns of the queries alone and compares them with no text (Zeng et al.
-2026, arXiv 2601.08363, evaluation scripts), or leaves the row out if it has no position, no text to
-search with, or no document to find.
+`posir validate` reports every broken rule. A task is tolerant like the authors' code (Zeng et al.
+2026, arXiv 2601.08363, evaluation scripts), which reads positions from the columns of the queries
+and never compares them with the texts. Rows without a position, a query text or a relevant document
+are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
 from posir_tasks.data.pairing import ADVICE
 
-#: Upper limit of a length in characters or tokens; sums of larger ones could overflow.
+#: Maximum length in characters or tokens; larger lengths could overflow sums.
 MAX_LENGTH = 2**31 - 1
 
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
@@ -40,32 +40,29 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
-#: The file of queries with several places of evidence has a row for each place, with an id of its
-#: own.
+#: Queries with several evidence spans: a row for each span, with its own id.
 PLACES: Schema = {**QUERIES, **QRELS}
-#: Column with the length of the English document of the same id.
+NO_PLACES = CheckedTable("", pl.DataFrame(schema=PLACES))
+#: Column with the length of the English document with the same id.
 ORIGINAL = "original_characters"
-#: Optional column of the queries: the title of the article that the relevant document is part of.
+#: Optional column of the queries: the title of the relevant document's article.
 TITLE = "pos_title"
 
 
 @dataclass(frozen=True)
 class PosirTables:
-    """The three tables of one language and domain (the corpus possibly of another language), as
-    read.
-
-    A column that is missing in its file or has an incompatible type is absent.
-    """
+    """The three tables of a subset. Missing and incompatible columns are absent."""
 
     corpus: CheckedTable
     queries: CheckedTable
     qrels: CheckedTable
     same_language: bool
-    """Whether queries and corpus are in one language, so that spans refer to the texts of the
-    corpus.
+    """True if queries and corpus share a language, so that spans refer to the texts of the corpus.
     """
+    places: CheckedTable = NO_PLACES
+    """Queries with several evidence spans."""
     originals: pl.DataFrame | None = None
-    """The English corpus of translated data, if it is there."""
+    """The English corpus of translated data, if present."""
 
     @cached_property
     def positives(self) -> pl.DataFrame:
@@ -76,12 +73,12 @@ class PosirTables:
 
     @property
     def has_qrels(self) -> bool:
-        """Whether queries and qrels have every column."""
+        """True if queries and qrels have all columns."""
         return _has_columns(self.queries, QUERIES) and _has_columns(self.qrels, QRELS)
 
     @property
     def complete(self) -> bool:
-        """Whether every column is present."""
+        """True if all tables have all columns."""
         return self.has_qrels and _has_columns(self.corpus, CORPUS)
 
 
@@ -91,18 +88,16 @@ def _has_columns(table: CheckedTable, columns: Schema) -> bool:
 
 @dataclass(frozen=True)
 class Step:
-    """Rules for one table, checked in order; those of an earlier step come first."""
+    """Rules for one table. Steps and rules are checked in order."""
 
     table: str
     """Name of a field of `PosirTables`."""
     rules: Sequence[Rule]
     annotate: Callable[[PosirTables], pl.DataFrame] | None = None
-    """Returns the table with the columns that the rules need next to its own; those that cannot be
-    known are absent.
-    """
+    """Adds the columns that the rules need, where they can be computed."""
 
     def run(self, tables: PosirTables) -> CheckedTable:
-        """Return the annotated table."""
+        """Return the table with the additional columns."""
         table: CheckedTable = getattr(tables, self.table)
         return replace(table, frame=self.annotate(tables)) if self.annotate else table
 
@@ -120,11 +115,9 @@ def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
 
 
 def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
-    """Return the queries with their number of relevant documents, `relevant`, and the first one,
-    `document`.
+    """Add to the queries the number of relevant documents (`relevant`) and the first (`document`).
 
-    With the corpus, they also have that one's length, `characters`, if it is in the queries'
-    language.
+    With a corpus in the same language, also add its length (`characters`) and `translated`.
     """
     queries = tables.queries.frame
     if not tables.has_qrels:
@@ -139,11 +132,10 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     if tables.originals is None:
         return queries
     # A document without text is not a translation.
-    written = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
-    originals = tables.originals.join(written, on="_id", how="semi")
+    nonblank = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
+    originals = tables.originals.join(nonblank, on="_id", how="semi")
     queries = _join_lengths(queries, originals, ORIGINAL)
-    # The columns are those of the English document of the same id, of which this one is a
-    # translation.
+    # Translated data may have kept the columns of the English document.
     original = pl.col(ORIGINAL)
     translated = (pl.col("pos_char_length") == original) & (pl.col("characters") != original)
     return queries.with_columns(
@@ -153,7 +145,7 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
 
 
 def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Return queries with the length in characters of their document in a corpus."""
+    """Add the length in characters of the relevant document to the queries."""
     length = pl.col("text").str.len_chars().cast(pl.Int64).alias(column)
     lengths = corpus.unique("_id", keep="first").select(length, document="_id")
     return queries.join(lengths, on="document", how="left", maintain_order="left")
@@ -166,8 +158,8 @@ def _require_length(field: str, key: str) -> Rule:
 
 
 def _require_spans() -> list[Rule]:
-    """List the rules for the spans; a task bins the midpoint of every span of two integers,
-    clipped to the document.
+    """Return the rules for spans. A task bins the midpoint of any two integers, clipped to the
+    document.
     """
     field = "pos_char_span"
     span = pl.col(field)
@@ -175,7 +167,7 @@ def _require_spans() -> list[Rule]:
     end = span.list.get(1, null_on_oob=True)
     two = (span.list.len() == 2).fill_null(False) & start.is_not_null() & end.is_not_null()
     outside = (start < 0) | (end > pl.col("pos_char_length")).fill_null(False)
-    kept = "evaluated by the midpoint"
+    outcome = "evaluated by the midpoint"
     return [
         Rule(
             field,
@@ -190,7 +182,7 @@ def _require_spans() -> list[Rule]:
             "is empty; end must be after start",
             "queries_with_empty_span",
             "queries have an empty pos_char_span",
-            kept,
+            outcome,
         ),
         Rule(
             field,
@@ -198,7 +190,7 @@ def _require_spans() -> list[Rule]:
             "is reversed; end must be after start",
             "queries_with_reversed_span",
             "queries have a pos_char_span whose end is before its start",
-            kept,
+            outcome,
         ),
         Rule(
             field,
@@ -206,13 +198,13 @@ def _require_spans() -> list[Rule]:
             "is outside its document; 0 <= start < end <= pos_char_length",
             "queries_with_outside_span",
             "queries have a pos_char_span that is not within pos_char_length",
-            f"{kept}, clipped to the document",
+            f"{outcome}, clipped to the document",
         ),
     ]
 
 
 def _require_judgments() -> list[Rule]:
-    """List the rules for the qrels, in which queries that the data lacks are allowed."""
+    """Return the rules for qrels, which may have queries that the data lacks."""
     key = "judgments_with_missing_values"
     rules = [
         Rule(name, pl.col(name).is_null(), "is missing", key, f"judgments have no {name}")
@@ -240,7 +232,7 @@ def _require_judgments() -> list[Rule]:
 
 
 def _require_pairs() -> list[Rule]:
-    """List the rules for the relevant documents of queries."""
+    """Return the rules for the relevant documents of queries."""
     relevant = pl.col("relevant")
     titles = pl.col(TITLE).fill_null("").n_unique().over("document")
     length = pl.col("pos_char_length")
@@ -264,7 +256,7 @@ def _require_pairs() -> list[Rule]:
             (titles > 1) & pl.col("document").is_not_null(),
             "differs between the queries of one document; a document is part of one article",
             "queries_with_another_title",
-            "queries have another pos_title than others of their document",
+            "queries have a different pos_title than other queries of their document",
             "the first title counts",
         ),
         Rule(
@@ -273,17 +265,15 @@ def _require_pairs() -> list[Rule]:
             "is not the length in characters of the relevant document in {corpus}",
             "queries_with_another_length",
             "queries have a pos_char_length that is not the length of their document's text",
-            "positions are read from the columns; where in the text the evidence is follows from "
-            "its share of the length",
+            "positions are read from the columns, and spans are scaled to the text",
         ),
         Rule(
             "pos_char_length",
             pl.col("translated"),
             "",
             "translated_queries",
-            "queries have the pos_char_length of the English document of the same id, and not of "
-            "their own",
-            "a run takes positions from the columns, and places in the text from their share of it",
+            "queries have the pos_char_length of the English document with the same id",
+            "positions are read from the columns, and spans are scaled to the text",
             is_problem=False,
         ),
     ]
@@ -305,7 +295,7 @@ STEPS = (
 )
 
 
-#: Keys of the numbers in a result whose rules need the corpus.
+#: Keys of the rules that need the corpus.
 CORPUS_KEYS = frozenset(
     rule.key
     for step in STEPS
@@ -317,6 +307,11 @@ CORPUS_KEYS = frozenset(
 
 def check_tables(tables: PosirTables) -> list[DataProblem]:
     """Return every problem with the content of the tables."""
+    return [*check_not_empty(tables), *_check_rules(tables), *check_places(tables)]
+
+
+def _check_rules(tables: PosirTables) -> list[DataProblem]:
+    """Return every broken rule of corpus, queries and qrels."""
     names = {
         "corpus": tables.corpus.file,
         "qrels": tables.qrels.file,
@@ -329,40 +324,40 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
     return [replace(problem, message=problem.message.format(**names)) for problem in problems]
 
 
-def find_doubts(tables: PosirTables) -> list[str]:
-    """Return a sentence for each kind of rows that a task uses as they are, and that may be
-    mistakes.
-    """
+def list_warnings(tables: PosirTables) -> list[str]:
+    """Return a warning for each kind of valid rows that may be mistakes."""
     if not (tables.complete and tables.same_language):
-        # A corpus in another language is checked with the queries in that language.
+        # The corpus is checked with the queries in its own language.
         return []
-    doubts = []
+    sentences = []
     for step in STEPS:
         rules = [rule for rule in step.rules if not rule.is_problem]
         tolerated = step.run(tables).tolerate(rules)[1]
-        doubts += [rows.sentence for rows in tolerated]
+        sentences += [rows.sentence for rows in tolerated]
     grades = _collect_judgments(tables)
     texts = dict(tables.queries.frame.select("_id", "text").iter_rows())
     judgments = Judgments(texts, grades.by_query, contradictions=grades.contradictions)
     audit = JudgmentAudit.from_judgments(judgments, frozenset(tables.corpus.frame["_id"]))
-    return [*doubts, *audit.describe()]
+    return [*sentences, *audit.describe()]
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
-    """Collect the grades of qrels that have every column, without malformed rows."""
+    """Collect the grades of complete qrels without malformed rows."""
     rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
     return collect_grades(rows.iter_rows())
 
 
-def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]:
-    """Return every problem with the places of queries that have several: a place is checked as a
-    query that has one.
+def check_places(tables: PosirTables) -> list[DataProblem]:
+    """Return every problem with the queries that have several evidence spans.
+
+    Each span is first checked like a query with one span.
     """
+    places = tables.places
     if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
         return []
     pairs = places.frame.select("corpus-id", "score", **{"query-id": "_id"})
     qrels = CheckedTable(places.file, pairs)
-    problems = check_tables(replace(tables, queries=places, qrels=qrels))
+    problems = _check_rules(replace(tables, queries=places, qrels=qrels))
     problems = [problem for problem in problems if problem.file == places.file]
     file = tables.queries.file
     ids = tables.queries.frame["_id"].implode()
@@ -371,7 +366,7 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
     several_texts = pl.col("text").n_unique().over("query-id") > 1
     several_scores = score.n_unique().over("query-id", "corpus-id") > 1
     for field, invalid, message in (
-        ("_id", pl.col("_id").is_in(ids), f"is an id in {file}, too"),
+        ("_id", pl.col("_id").is_in(ids), f"is also an id in {file}"),
         ("query-id", query.is_null(), "is missing"),
         ("query-id", query.is_in(ids), f"is an id in {file}, where queries have one place"),
         (
@@ -391,25 +386,26 @@ def check_places(places: CheckedTable, tables: PosirTables) -> list[DataProblem]
     return problems
 
 
-def check_not_empty(tables: PosirTables, places: CheckedTable) -> list[DataProblem]:
-    """Return a problem for a corpus or queries without rows, which no task can evaluate."""
-    needed = [(tables.corpus, CORPUS)]
-    if places.frame.is_empty():
-        needed.append((tables.queries, QUERIES))
+def check_not_empty(tables: PosirTables) -> list[DataProblem]:
+    """Return a problem for each empty table: the corpus, or the queries unless there are places."""
+    required = [(tables.corpus, CORPUS)]
+    if tables.places.frame.is_empty():
+        required.append((tables.queries, QUERIES))
     return [
         DataProblem(table.file, None, "has no rows; at least one is needed")
-        for table, columns in needed
+        for table, columns in required
         if table.frame.is_empty() and _has_columns(table, columns)
     ]
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
-    """Return the tables without unusable rows, queries with what `_annotate_queries` adds, and what
-    is tolerated.
+    """Remove the unusable rows; also return the tolerated rows by rule.
+
+    The queries gain the columns of `_annotate_queries`.
     """
     ids = tables.queries.frame["_id"].implode()
-    removed = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
-    count = removed.drop_nulls().n_unique()
+    missing_queries = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
+    count = missing_queries.drop_nulls().n_unique()
     tolerated = []
     if count:
         sentence = f"{count:,} queries are in the qrels but not in the data"

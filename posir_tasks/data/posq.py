@@ -1,6 +1,4 @@
-"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950), as the authors' code reads
-them.
-"""
+"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950) after the authors' code."""
 
 import random
 from collections.abc import Iterable
@@ -10,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
-from datasets import Dataset
 from polars._typing import PolarsDataType
 
 from posir_tasks.base.errors import DataError
@@ -35,19 +32,18 @@ SQUAD: dict[str, PolarsDataType] = {
     "question": pl.String,
     "answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)}),
 }
-#: Number of queries of SQuAD-PosQ-Tiny, of each class of the FineWeb samples, and the seed of the
-#: shuffle before.
+#: Queries of SQuAD-PosQ-Tiny, queries per class of the FineWeb samples, and the seed.
 TINY_SQUAD_QUERIES = 10_000
 TINY_FINEWEB_CLASS = 1_000
 TINY_RAW_CLASS = 3_300
 TINY_SEED = 42
-#: Title of the article, which older copies of the data lack.
+#: Title of the article; older copies of the data lack the column.
 TITLE = {"title": pl.String}
-#: Rows of FineWeb-PosQ with a question; the others are only passages.
+#: Rows of FineWeb-PosQ with a question; other rows are passages only.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
-#: Names of labels in the first release.
+#: Labels of the first release to current labels.
 FIRST_NAMES = {"before": "beginning", "after": "end"}
-#: JSON files of a dataset on the Hub that are no data.
+#: JSON files of a Hub dataset without data.
 NO_DATA = ("dataset_infos.json", "dataset_dict.json", "state.json")
 NO_CLASS = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
     "|".join(POSITIONS)
@@ -66,9 +62,7 @@ FINEWEB_RULES = (
 
 
 def _fetch_split(repository: Repository, split: str) -> list[Path]:
-    """Fetch the files of a split, `<split>-00000-of-00001.parquet`, from any folder; raise
-    DataError if there is none.
-    """
+    """Fetch the files of a split, `<split>-00000-of-00001.parquet`; raise DataError without any."""
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
         raise DataError(
@@ -78,14 +72,14 @@ def _fetch_split(repository: Repository, split: str) -> list[Path]:
 
 
 def read_squad(repository: Repository) -> PositionData:
-    """Read SQuAD-PosQ: every distinct context of SQuAD 2.0, train first, and its answerable
+    """Read SQuAD-PosQ: the distinct contexts of SQuAD 2.0, train first, and the answerable
     questions.
 
-    A question text that occurs with several contexts is assigned to the last of them, as in the
-    authors' code; its position is still that of the answer in its own row.
+    As in the authors' code, a question text with several contexts belongs to the last context, but
+    keeps the position in its own row.
     """
     frames = []
-    answered = pl.col("answer_start").list.len() > 0
+    has_answer = pl.col("answer_start").list.len() > 0
     start = pl.col("answer_start").list.get(0, null_on_oob=True)
     is_inside = start.is_between(0, pl.col("context").str.len_chars(), closed="left")
     message = "is outside its context; 0 <= answer_start < characters of the context"
@@ -94,7 +88,9 @@ def read_squad(repository: Repository) -> PositionData:
     for file in chain.from_iterable(files):
         frame = read_columns(file, SQUAD, TITLE).unnest("answers")
         table = CheckedTable(str(file), frame)
-        outside = table.check_rows(answered.fill_null(False) & ~is_inside, "answer_start", message)
+        outside = table.check_rows(
+            has_answer.fill_null(False) & ~is_inside, "answer_start", message
+        )
         raise_problems([*table.check(texts), *outside])
         frames.append(frame)
     rows = pl.concat(frames, how="diagonal")
@@ -104,7 +100,7 @@ def read_squad(repository: Repository) -> PositionData:
     contexts = rows.select("context", article=title)
     contexts = contexts.unique("context", keep="first", maintain_order=True).with_row_index("row")
     contexts = contexts.select("context", "article", document=pl.format("c{}", "row"))
-    queries = _assign_last(rows.filter(answered), contexts, "context")
+    queries = _assign_last(rows.filter(has_answer), contexts, "context")
     starts = queries["answer_start"].list.get(0).to_numpy()
     revision = repository.revision(repository.paths())
     articles = tuple(queries["article"].to_list()) if has_titles else ()
@@ -112,9 +108,7 @@ def read_squad(repository: Repository) -> PositionData:
 
 
 def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) -> pl.DataFrame:
-    """Return questions with the document whose text is the last one of a question with the same
-    words.
-    """
+    """Join each question with the document of the last question with the same text."""
     last = questions.with_columns(pl.col(text).last().over("question"))
     return last.join(documents, on=text, how="left", maintain_order="left")
 
@@ -138,11 +132,12 @@ def list_raw_files(repository: Repository) -> list[str]:
 
 
 def read_fineweb(repository: Repository) -> PositionData:
-    """Read FineWeb-PosQ: every passage, and each question with the last of its passages; raise
-    DataError without files.
+    """Read FineWeb-PosQ: all passages, and each question with its last passage.
 
-    It is the split `train` in Parquet, or else all files of JSON objects, which `datasets` reads as
-    well.
+    The data is the split `train` in Parquet, or else all files of JSON objects.
+
+    Raises:
+        DataError: There are no files, or no question can be evaluated.
     """
     paths = repository.paths()
     if not paths:
@@ -151,11 +146,10 @@ def read_fineweb(repository: Repository) -> PositionData:
 
 
 def read_fineweb_raw(repository: Repository) -> PositionData:
-    """Read all files of a release of FineWeb-PosQ, of which the first one has JSON objects with the
-    same fields.
+    """Read all files of a FineWeb-PosQ release, in Parquet or JSON.
 
-    Its labels are lists, or texts that name one or two parts: `before`, `middle` and `after`, as
-    the code of the first version calls them, here `beginning`, `middle` and `end`.
+    Labels are lists, or strings with one or two of `before`, `middle` and `after`, the names of the
+    first release for `beginning`, `middle` and `end`.
     """
     paths = list_raw_files(repository)
     if not paths:
@@ -190,7 +184,7 @@ def _build_fineweb(
 
 
 def _read_fineweb_rows(file: Path) -> pl.DataFrame:
-    """Read questions, passages and labels, which become texts with the names of today's release."""
+    """Read questions, passages and labels; labels become strings with the current names."""
     dtype = read_column_types(file, ["span_class"]).get("span_class")
     labels = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String
     frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
@@ -201,20 +195,21 @@ def _read_fineweb_rows(file: Path) -> pl.DataFrame:
 
 
 def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
-    """Sample a Tiny set: shuffle with seed 42, take the first questions of each class, each
-    question text once.
+    """Sample a Tiny set: shuffle with seed 42, then take the first `per_class` questions of each
+    class, each text once.
 
-    Questions with two labels are in the samples of both. The paper's counts follow: 1,000 a class;
-    of the first release 3,300, of which 6,620 questions are left, 5,098 of them about the middle.
+    A question with two labels is a candidate of both classes. This reproduces the paper's counts:
+    1,000 per class, and for the first release 3,300 per class (6,620 questions, 5,098 of them about
+    the middle).
     """
     order = _shuffle(len(data.evidence))
-    chosen: dict[str, int] = {}
-    texts = data.queries["text"][:]
+    rows: dict[str, int] = {}
+    texts = data.questions["text"]
     for name in POSITIONS:
         in_class = [row for row in order if name in data.evidence.labels[row]]
         for row in in_class[:per_class]:
-            chosen.setdefault(texts[row], row)
-    return data.select(list(chosen.values()))
+            rows.setdefault(texts[row], row)
+    return data.select([*rows.values()])
 
 
 def _shuffle(count: int) -> list[int]:
@@ -227,7 +222,9 @@ def _build_data(
     documents: pl.DataFrame, text: str, queries: pl.DataFrame, revision: str, **columns: Any
 ) -> PositionData:
     evidence = Evidence(queries["id"].to_list(), queries["document"].to_list(), **columns)
-    corpus = Dataset.from_polars(documents.select(id="document", text=text))
     return PositionData(
-        corpus, Dataset.from_polars(queries.select("id", text="question")), evidence, revision
+        documents.select(id="document", text=text),
+        queries.select("id", text="question"),
+        evidence,
+        revision,
     )

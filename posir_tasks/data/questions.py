@@ -1,6 +1,4 @@
-"""Questions of any format with ids, documents and spans; a span is repaired only where that is no
-guess.
-"""
+"""Checks of questions in any format: ids, documents, and spans, which are repaired if unique."""
 
 from __future__ import annotations
 
@@ -20,17 +18,17 @@ from posir_tasks.data.checks import DOCUMENTS_WITHOUT_TEXT, MAX_EXAMPLES
 from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import PositionData, list_texts
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Item,
     Passage,
     PassageQuestion,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     derive_document_ids,
     skip_question,
 )
-from posir_tasks.data.markers import is_unanswered, marks_no_answer
+from posir_tasks.data.markers import select_answers
 from posir_tasks.data.offsets import convert_offsets, describe_unchecked
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
@@ -41,23 +39,22 @@ from posir_tasks.values.evidence import Place
 
 logger = logging.getLogger(__name__)
 
-#: How far a repair may move a span, in characters. Data that is off by trimmed white space, a
-#: byte-order mark or a stray title line is off by a few. If the correct start of every answer were
-#: lost, another match this near would be mistaken for it in 0.08% of JaQuAD's questions and at most
-#: 0.34% of an XQuAD language's (Chinese); within 32 characters it would be 6%.
+#: Maximum distance in characters of a repair. Trimmed white space, byte-order marks and stray title
+#: lines shift spans by a few characters. Within 5 characters, a wrong match would be mistaken for
+#: the answer in 0.08% of JaQuAD's questions and at most 0.34% of an XQuAD language's (Chinese);
+#: within 32 characters in 6%.
 REPAIR_DISTANCE = 5
 OTHER_FORM = (
     "; its document has it in another Unicode form (NFC, NFD): normalize both to the same form"
 )
 NON_JOINER = "\u200c"
-#: Characters that texts of one language use for each other: Arabic for Persian letters and digits,
-#: cedillas for commas below.
+#: Interchangeable characters: Arabic and Persian letters and digits, cedilla and comma below.
 SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "\u06cc\u06cc\u06a9șțȘȚ۰۱۲۳۴۵۶۷۸۹")
 
 
-def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Span, bool]:
-    """Return the span of an answer, and whether it was moved if asked for; raise ValueError if the
-    document lacks it.
+def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, bool]:
+    """Return the span of an answer and True if it was repaired; raise UnusableError if the document
+    lacks the answer.
     """
     try:
         return resolve_span(answer, document), False
@@ -69,40 +66,39 @@ def find_span(answer: StatedAnswer, document: str, *, repair: bool) -> tuple[Spa
 
 @dataclass(frozen=True)
 class FoundAnswer:
-    """An answer of a question that is in its document."""
+    """The answer of a question, located in its document."""
 
-    answer: StatedAnswer
+    answer: Answer
     span: Span
     is_moved: bool = False
-    """Whether it is not where its file says, but nearby."""
-    is_other: bool = False
-    """Whether answers that are listed before it are not in the document."""
+    """If true, the span was repaired."""
+    is_alternative: bool = False
+    """If true, the document lacks the answers before this one."""
 
 
 def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> FoundAnswer:
-    """Find the first answer of a question, of those that its file lists, that is in the document.
+    """Find the first answer of a question that occurs in the document.
 
     Raises:
-        ValueError: None is, with the reason for the first one.
+        UnusableError: The document lacks all answers; the message is about the first.
     """
-    listed = [answer for answer in (question.answer, *question.others) if answer]
-    if is_unanswered(listed, document):
+    candidates = filter(None, (question.answer, *question.alternatives))
+    answers = select_answers(candidates, document)
+    if not answers:
         raise UnusableError(Cause.UNANSWERABLE)
     problems = list[ValueError]()
-    for answer in listed:
-        if marks_no_answer(answer, document):
-            continue
+    for answer in answers:
         try:
             span, is_moved = find_span(answer, document, repair=repair)
-            return FoundAnswer(answer, span, is_moved, is_other=bool(problems))
+            return FoundAnswer(answer, span, is_moved, is_alternative=bool(problems))
         except ValueError as error:
             problems.append(error)
     raise problems[0]
 
 
-def resolve_span(answer: StatedAnswer, document: str) -> Span:
-    """Return the span of a stated answer, or of its only occurrence; raise UnusableError if there
-    is none.
+def resolve_span(answer: Answer, document: str) -> Span:
+    """Return the declared span of an answer, or its only occurrence; raise UnusableError if the
+    span is wrong or the answer is not unique.
     """
     text = answer.text
     start = answer.start
@@ -138,57 +134,54 @@ def resolve_span(answer: StatedAnswer, document: str) -> Span:
 
 
 def repair_span(answer: str, start: int, document: str) -> Span:
-    """Return the only match of an answer, which is not blank, within `REPAIR_DISTANCE` characters
-    of its stated start.
+    """Return the only match of a nonblank answer within `REPAIR_DISTANCE` characters of its start.
 
-    If the text as it is has no match, the text without leading and trailing white space is tried,
-    then its spelling in the document: letters of `SAME_LETTERS`, the kind of white space and
-    invisible characters, such as the zero-width non-joiner of Persian, may differ. Nothing else
-    may: no case, no punctuation, no Unicode form. Without a match, or with several, raise
-    ValueError.
+    Three spellings are tried in turn: the exact text; the text without surrounding white space; and
+    the text up to `SAME_LETTERS`, the kind of white space, and invisible characters such as the
+    zero-width non-joiner of Persian. Case, punctuation and Unicode form must match.
+
+    Raises:
+        UnusableError: There is no match, or more than one.
     """
     bare = answer.strip()
-    for text, place in ((answer, start), (bare, start + answer.index(bare))):
+    for text, first in ((answer, start), (bare, start + answer.index(bare))):
         starts = find_occurrences(
-            text, document, max(0, place - REPAIR_DISTANCE), place + REPAIR_DISTANCE
+            text, document, max(0, first - REPAIR_DISTANCE), first + REPAIR_DISTANCE
         )
         if len(starts) > 1:
             raise UnusableError(
                 Cause.AMBIGUOUS,
-                f"its answer {short_repr(text)} occurs {len(starts)} times near character {place}",
+                f"its answer {short_repr(text)} occurs {len(starts)} times near character {first}",
             )
         if starts:
             return Span(starts[0], starts[0] + len(text))
-    spelled = _find_spellings(answer, start, document)
-    if len(spelled) != 1:
+    spans = _find_spellings(answer, start, document)
+    if len(spans) != 1:
         raise _describe_mismatch(answer, start, document)
-    return spelled[0]
+    return spans[0]
 
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
-    """Return every span within `REPAIR_DISTANCE` of a start that differs from an answer in its
-    spelling alone.
-    """
+    """Return the spans near a start that are other spellings of an answer."""
     first = max(0, start - REPAIR_DISTANCE)
-    # A document may have an invisible character after every letter.
+    # Invisible characters may double the length.
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
     spans = set()
     for joiner in ("", " "):
         spell = partial(_spell, joiner=joiner)
         letters = Spelling.build(part, spell)
         bare = "".join(map(spell, answer))
-        for place in find_occurrences(bare, letters.text) if bare else ():
-            span = letters.restore(Span(place, place + len(bare)))
+        for match in find_occurrences(bare, letters.text) if bare else ():
+            span = letters.restore(Span(match, match + len(bare)))
             spans.add(Span(first + span.start, first + span.end))
     return [span for span in spans if abs(span.start - start) <= REPAIR_DISTANCE]
 
 
 def _spell(character: str, joiner: str) -> str:
-    """Return the letter of a visible character; those of `SAME_LETTERS`, and all white space, are
-    one letter.
+    """Normalize a character: `SAME_LETTERS` and white space fold, invisible characters vanish.
 
-    A `joiner` stands for the zero-width non-joiner, for which Persian texts have a space or
-    nothing, too.
+    `joiner` replaces the zero-width non-joiner, for which Persian texts also write a space or
+    nothing.
     """
     if character.isspace():
         letter = " "
@@ -200,10 +193,8 @@ def _spell(character: str, joiner: str) -> str:
 def find_occurrences(
     text: str, document: str, first: int = 0, last: int | None = None
 ) -> list[int]:
-    """Return every start of a text in a document from `first` to `last`, both included; occurrences
-    may overlap.
-    """
-    # `find` counts a negative end from the back.
+    """Return the starts of all occurrences from `first` to `last` inclusive; they may overlap."""
+    # `str.find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
     starts = []
     start = document.find(text, first, end)
@@ -219,7 +210,7 @@ def _differs_in_form(text: str, document: str) -> bool:
 
 def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
     starts = find_occurrences(text, document)
-    nearest = min(starts, key=lambda place: abs(place - start), default=None)
+    nearest = min(starts, key=lambda match: abs(match - start), default=None)
     if nearest is not None:
         elsewhere = f"; the nearest match is at {nearest}"
     elif _differs_in_form(text, document):
@@ -232,35 +223,38 @@ def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
 
 @dataclass
 class ImportedData:
-    """Documents and questions that were read from files, and what was skipped or repaired."""
+    """Checked documents and questions, with the skipped and the repaired ones."""
 
     documents: dict[str, str] = field(default_factory=dict)
     """Document id to text."""
     questions: dict[str, tuple[str, str, Span]] = field(default_factory=dict)
-    """Query id to text, id of the relevant document, and span, `NO_SPAN` if none is stated."""
+    """Question id to text, id of the relevant document, and span (`NO_SPAN` if unknown)."""
     places: dict[str, Place] = field(default_factory=dict)
-    """The query of each question here that is one of several places of its evidence."""
+    """Question id to query, for queries with several evidence spans."""
     unsuited: dict[str, SkippedText] = field(default_factory=dict)
-    """Ids of queries that cannot be evaluated by position, and why: there is no span, or not all
-    places are known.
-    """
+    """Questions with an unknown evidence span, which have no position."""
     skipped: list[SkippedText] = field(default_factory=list)
-    """Texts and questions, in the order of the files."""
+    """Skipped texts and questions in the order of the files."""
     repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
-    """Questions whose span was repaired, and where it is."""
+    """Repaired questions with their new spans."""
     unverified: list[str] = field(default_factory=list)
-    """Names of questions whose span is stated without the text of the answer."""
+    """Names of questions with a span but no answer text to verify it."""
     titles: dict[str, str] = field(default_factory=dict)
-    """Document id to the title of the article that it is part of."""
-
-    others: int = 0
-    """Questions whose first listed answer is not in the document, and another one is."""
+    """Document id to the title of its article."""
+    alternatives: int = 0
+    """Number of questions with an alternative answer instead of the first."""
     notes: tuple[str, ...] = ()
-    """A sentence for each thing that is said of the data as a whole."""
+    """Sentences about the data as a whole."""
+
+    @property
+    def query_count(self) -> int:
+        """Number of queries; several evidence spans of a query count once."""
+        queries = {place.query for place in self.places.values()}
+        return len(self.questions) - len(self.places) + len(queries)
 
     def take(self, data: PositionData) -> ImportedData:
-        """Return this with the documents, questions and places of data that were made from it."""
-        corpus = list_texts(data.corpus)
+        """Replace documents, questions and spans by their merged versions in `data`."""
+        corpus = list_texts(data.documents)
         rows = data.list_questions()
         questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
         titles = {name: title for name, title in self.titles.items() if name in corpus}
@@ -269,14 +263,14 @@ class ImportedData:
         )
 
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
-        """Return the skipped questions, and the skipped texts."""
+        """Divide the skipped items into questions and texts."""
         questions = [skipped for skipped in self.skipped if skipped.cause]
         return questions, [skipped for skipped in self.skipped if not skipped.cause]
 
     def to_position_data(
         self, revision: str, count_tokens: Callable[[str], int] = estimate_tokens
     ) -> PositionData:
-        """Return questions with their documents as every command takes them."""
+        """Return the data of a subset, with warnings."""
         relevant = dict.fromkeys(document for _, document, _ in self.questions.values())
         tokens = {
             document: max(1, count_tokens(self.documents[document]))
@@ -305,16 +299,17 @@ class ImportedData:
             lacking = pluralize(len(blank), "document has", "documents have")
             warnings.append(f"{lacking} no text (first {sanitize(blank[0])}): kept in the corpus.")
             data = replace(data, tolerated={DOCUMENTS_WITHOUT_TEXT: len(blank)})
-        warnings += [*self.notes, count_repeated(data).warning]
-        # The notes of an import have some of them.
-        return replace(data, warnings=tuple(dict.fromkeys(filter(None, warnings))))
+        repeated = count_repeated(data)
+        warnings += [*self.notes, repeated.warning]
+        # Notes may repeat a warning.
+        sentences = tuple(dict.fromkeys(filter(None, warnings)))
+        return replace(data, warnings=sentences, repeated=repeated)
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Give passages and questions ids, and questions spans; raise DataError if an id is not unique.
+    """Assign ids and spans to the questions of all items; raise DataError for ambiguous ids.
 
-    A document without text stays in the corpus, as in the PosIR layout, and its questions are left
-    out.
+    Blank documents stay in the corpus, as in the PosIR layout; their questions are skipped.
     """
     imported = ImportedData()
     by_id = dict[str, PassageQuestion]()
@@ -333,38 +328,37 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
                 "unique."
             )
         if passage.title.strip():
-            # A text that several articles have is part of the first.
+            # A text that occurs in several articles belongs to the first.
             imported.titles.setdefault(document, passage.title.strip())
         for question in passage.questions:
             try:
-                renamed = replace(question, id=None) if question.id in repeated else question
-                by_id[_add_question(imported, renamed, document, repair=repair)] = renamed
+                candidate = replace(question, id=None) if question.id in repeated else question
+                by_id[_add_question(imported, candidate, document, repair=repair)] = candidate
             except ValueError as error:
                 imported.skipped.append(skip_question(question.file, question.name, error))
     _join_places(imported, by_id)
-    if imported.others:
+    if imported.alternatives:
+        questions = pluralize(imported.alternatives, "question")
         notes.append(
-            f"{pluralize(imported.others, 'question')} of {len(imported.questions):,}: the first "
-            "listed answer is not in the "
-            "document where the file says, and the next one that is counts."
+            f"{questions} of {len(imported.questions):,}: the first answer is not where the file "
+            "says, and the next answer that is counts."
         )
     return replace(imported, notes=tuple(notes))
 
 
 def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
-    """Return what readers yield with offsets in code points, and what is said of them; without
-    `repair`, none is converted.
+    """Return the items with offsets in code points, and notes on the offsets. Only `repair`
+    converts offsets.
     """
-    read = [*items]
-    converted, notes = convert_offsets(read) if repair else (read, [])
-    return converted, [*notes, *filter(None, [describe_unchecked(read)])]
+    originals = [*items]
+    converted, notes = convert_offsets(originals) if repair else (originals, [])
+    return converted, [*notes, *filter(None, [describe_unchecked(originals)])]
 
 
 def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -> None:
-    """Group questions that are places of one query, given all by id: places that overlap become
-    one.
+    """Merge overlapping evidence spans of each query.
 
-    A query of which one place was skipped or is not known cannot be evaluated by position.
+    A query with a skipped or unknown span has no position.
     """
     lost = {
         (item.file, item.name) for item in imported.skipped if item.cause is not Cause.DUPLICATE
@@ -390,7 +384,7 @@ def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
 
 
 def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]) -> None:
-    """Merge the places of a query, given the grade of each by its id."""
+    """Merge the evidence spans of a query, given the grades by question id."""
     text = ""
     places = []
     for name, grade in grades.items():
@@ -408,9 +402,9 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
-    """Return ids that several questions have, as files of two languages may, with a warning."""
+    """Return the ids of several different questions, such as translations, and log a warning."""
     counts = Counter(question.id for passage in passages for question in passage.questions)
-    contents: dict[str, set[tuple[str, str, StatedAnswer | None]]] = defaultdict(set)
+    contents: dict[str, set[tuple[str, str, Answer | None]]] = defaultdict(set)
     for passage in passages:
         for question in passage.questions:
             if question.id and counts[question.id] > 1:
@@ -420,9 +414,8 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     repeated = {name for name, variants in contents.items() if len(variants) > 1}
     if repeated:
         logger.warning(
-            "%s of several questions (first %s): the ids of these questions are derived from "
-            "their content",
-            pluralize(len(repeated), "id is that", "ids are those"),
+            "%s several questions (first %s): these questions get ids derived from their content",
+            pluralize(len(repeated), "id belongs to", "ids belong to"),
             ", ".join(sorted(repeated)[:MAX_EXAMPLES]),
         )
     return repeated
@@ -431,8 +424,11 @@ def _find_repeated_ids(passages: list[Passage]) -> set[str]:
 def _add_question(
     imported: ImportedData, question: PassageQuestion, document: str, *, repair: bool
 ) -> str:
-    """Add a question and return its id; raise ValueError with the reason if it is skipped,
-    DataError if the id is another's.
+    """Add a question and return its id.
+
+    Raises:
+        UnusableError: The question is skipped.
+        DataError: Another question has its id.
     """
     if not question.text.strip():
         raise UnusableError(Cause.NO_TEXT, "its text is empty")
@@ -457,5 +453,5 @@ def _add_question(
     answer = match.answer if match else None
     if answer and answer.text is None and not answer.is_located:
         imported.unverified.append(question.name)
-    imported.others += match is not None and match.is_other
+    imported.alternatives += match is not None and match.is_alternative
     return name

@@ -1,6 +1,4 @@
-"""Files of a dataset: on the Hub, or below the local folder `POSIR_DATA`, in the layout of the
-Hub.
-"""
+"""Access to the files of a dataset on the Hub or below the local folder `POSIR_DATA`."""
 
 import os
 import re
@@ -16,33 +14,31 @@ from posir_tasks.base.errors import DataError, PosirError, summarize_error
 from posir_tasks.base.files import find_files
 from posir_tasks.base.progress import BRIEF_SECONDS, track
 
-#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`; if set, it is read instead of
-#: the Hub.
+#: Folder with a subfolder per dataset, such as `PosIR-Benchmark-v1/`, to read instead of the Hub.
 DATA_VARIABLE = "POSIR_DATA"
-#: Revisions to read instead of the pinned ones, separated by spaces:
-#: `infgrad/PosIR-Benchmark-v1@<commit>`.
+#: Revisions that override the pinned ones, separated by spaces: `owner/name@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
-#: Timeout of a request to the Hub; after it the cache is used.
+#: Timeout of a request to the Hub, after which the cache is used.
 HUB_TIMEOUT_SECONDS = 20
-#: How the names of data files end: those of all tasks but one, and of all.
+#: Suffixes of data files: of most tasks, and of all.
 PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
 #: Prefix of the revisions of local data.
 LOCAL = "local"
-#: How many hexadecimal digits of the revision a subset's name carries.
+#: Hexadecimal digits of the revision in the name of a subset.
 REVISION_DIGITS = 8
 REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
-    """The relation of the data that a task reads now to the data of a saved result on a subset."""
+    """Comparison of a subset's current data with the data of a saved result."""
 
     SAME = "same"
     CHANGED = "changed"
-    """The subset's data is there, and it is other data."""
+    """The subset has different data."""
     ABSENT = "absent"
-    """The local folder does not have the subset."""
+    """The local folder lacks the subset."""
 
 
 def check_repository_name(repo_id: str) -> None:
@@ -54,9 +50,7 @@ def check_repository_name(repo_id: str) -> None:
 
 
 def is_hub_name(reference: str) -> bool:
-    """Return whether a reference is `owner/name`, perhaps with `:configuration`, and not a file or
-    a path.
-    """
+    """Return True for `owner/name` or `owner/name:configuration`, unless it looks like a path."""
     return (
         REPOSITORY_NAME.fullmatch(reference.partition(":")[0]) is not None
         and not Path(reference).suffix
@@ -70,9 +64,7 @@ class LocalRepository:
 
     root: Path
     prefix: str = ""
-    """The part of a path in the repository that the folder itself stands for, such as
-    `<language>/<domain>`.
-    """
+    """Path of the folder within the repository, such as `<language>/<domain>`."""
 
     @property
     def location(self) -> str:
@@ -80,18 +72,14 @@ class LocalRepository:
         return f"folder {self.root}"
 
     def revision(self, paths: Iterable[str]) -> str:
-        """Return `local-` and a digest of the paths and contents of files; missing ones are
-        ignored.
-        """
+        """Return `local-` and a digest of paths and contents; missing files are ignored."""
         located = {path: self.locate(path) for path in paths}
         files = {path: file for path, file in located.items() if file.is_file()}
         with track("Reading", delay=BRIEF_SECONDS):
             return f"{LOCAL}-{digest_files(files)}"
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted, with `/`, relative
-        to the repository.
-        """
+        """Return the sorted POSIX paths of files below a folder, relative to the repository."""
         head = f"{self.prefix}/" if self.prefix else ""
         below = self.root if self.prefix else self.root / folder
         files = find_files(below, suffixes)
@@ -99,18 +87,18 @@ class LocalRepository:
         return [path for path in paths if not folder or path.startswith(f"{folder}/")]
 
     def locate(self, path: str) -> Path:
-        """Return where a file is, or would be."""
+        """Return the local path of a file, whether or not it exists."""
         return self.root / (path.removeprefix(f"{self.prefix}/") if self.prefix else path)
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file; raise ProblemsError if there is no such file."""
+        """Return the local path of a file; raise ProblemsError if it does not exist."""
         file = self.locate(path)
         if not file.is_file():
             fix = (
                 f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read "
                 "from the Hub instead."
             )
-            # It imports polars, which reading results should not cost.
+            # Avoids the import of polars for commands that only read results.
             from posir_tasks.data.checks import DataProblem, raise_problems
 
             raise_problems([DataProblem(str(file), None, f"missing. {fix}")])
@@ -119,9 +107,9 @@ class LocalRepository:
 
 @dataclass(frozen=True)
 class HubRepository:
-    """A dataset repository on the Hugging Face Hub; its files are cached by huggingface_hub.
+    """A dataset repository on the Hugging Face Hub, cached by huggingface_hub.
 
-    Its methods raise DataError if it cannot be reached and nothing of it is in the cache.
+    Methods raise DataError if the repository is neither reachable nor in the cache.
     """
 
     repo_id: str
@@ -138,9 +126,7 @@ class HubRepository:
         return find_snapshot(self)[0]
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the paths of the files of some formats below a folder, sorted; without a network
-        those in the cache.
-        """
+        """Return the sorted paths of files below a folder; without a network, of cached files."""
         prefix = folder.rstrip("/") + "/" if folder else ""
         return [
             path
@@ -149,15 +135,12 @@ class HubRepository:
         ]
 
     def fetch(self, path: str) -> Path:
-        """Return the local path of a file, downloaded unless it is in the cache; raise DataError if
-        that fails.
-        """
+        """Return the path of a cached or downloaded file; raise DataError on failure."""
         from huggingface_hub import hf_hub_download
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # Requested by its name, a branch is recorded in the cache, which then works without a
-            # network.
+            # A request by branch name records the branch in the cache for use without a network.
             for revision in (self.requested, self.revision()):
                 file = hf_hub_download(self.repo_id, path, repo_type="dataset", revision=revision)
                 if self.revision() in Path(file).parts:
@@ -174,7 +157,7 @@ class HubRepository:
             raise self.access_error(error) from error
 
     def access_error(self, error: Exception) -> DataError:
-        """Return the error that says what to do if the Hub cannot be read."""
+        """Return an error with advice for an unreadable repository."""
         folder = folder_name(self.repo_id)
         return DataError(
             f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
@@ -184,17 +167,17 @@ class HubRepository:
         )
 
 
-#: Files of one dataset.
 Repository: TypeAlias = LocalRepository | HubRepository
 
 
 @cache
 def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
-    """Look up commit and data files of a repository, once per process, so that a run reads one
-    commit.
+    """Return the commit and the data files of a repository, the same for the whole process.
 
-    Without a network, the files are those in the cache of the Hub; raise DataError if there are
-    none.
+    Without a network, they come from the cache.
+
+    Raises:
+        DataError: The repository is neither reachable nor in the cache.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -212,8 +195,7 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
                 name, repo_type="dataset", revision=requested, local_files_only=True
             )
         except LocalEntryNotFoundError as error:
-            # Some versions raise for a partly downloaded repository, and give its folder in the
-            # error.
+            # Some versions raise for an incomplete download; the error has its folder.
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
             raise repository.access_error(offline) from offline
@@ -230,15 +212,12 @@ def name_version(subset: str, revision: str) -> str:
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
-    """Return one text for the revisions of several subsets; those of local data become one
-    digest.
-    """
+    """Join the distinct revisions of several subsets; digests of local data are combined."""
     distinct = sorted({*revisions})
     local = [revision for revision in distinct if revision.startswith(f"{LOCAL}-")]
     if len(local) > 1:
-        others = [revision for revision in distinct if revision not in local]
-        both = f"{LOCAL}-{digest(*local).hex()}"
-        distinct = sorted([*others, both])
+        combined = f"{LOCAL}-{digest(*local).hex()}"
+        distinct = sorted({*distinct, combined} - {*local})
     return ", ".join(distinct)
 
 
@@ -248,15 +227,13 @@ def folder_name(repo_id: str) -> str:
 
 
 def data_folder() -> Path | None:
-    """Return the folder `POSIR_DATA`, None if the variable is not set."""
+    """Return the folder `POSIR_DATA`, or None."""
     value = os.environ.get(DATA_VARIABLE)
     return Path(value).expanduser().resolve() if value else None
 
 
 def requested_revision(repo_id: str, pinned: str) -> str:
-    """Return the revision to read: the one in `POSIR_REVISIONS` if there is one, else the pinned
-    one.
-    """
+    """Return the revision in `POSIR_REVISIONS`, or else the pinned one."""
     entries = os.environ.get(REVISIONS_VARIABLE, "").split()
     pairs = [entry.partition("@") for entry in entries]
     return {name: revision for name, _, revision in pairs}.get(repo_id) or pinned
@@ -279,8 +256,10 @@ def check_environment() -> None:
 
 
 def open_repository(repo_id: str, pinned: str) -> Repository:
-    """Open a dataset: the local folder if `POSIR_DATA` is set, else the Hub; raise what
-    `check_environment` does.
+    """Open a dataset in the local folder `POSIR_DATA`, or else on the Hub.
+
+    Raises:
+        PosirError: `POSIR_DATA` or `POSIR_REVISIONS` is invalid.
     """
     check_environment()
     folder = data_folder()
@@ -290,8 +269,10 @@ def open_repository(repo_id: str, pinned: str) -> Repository:
 
 
 def locate_dataset(folder: Path, repo_id: str) -> Path:
-    """Return the folder of a dataset below `POSIR_DATA`; that folder itself if it holds data in the
-    PosIR layout instead.
+    """Return the folder of a dataset below `POSIR_DATA`, or `POSIR_DATA` itself if it has the PosIR
+    layout.
     """
-    named = folder / folder_name(repo_id)
-    return folder if not named.exists() and any(folder.glob("*/*/queries.parquet")) else named
+    subfolder = folder / folder_name(repo_id)
+    if not subfolder.exists() and any(folder.glob("*/*/queries.parquet")):
+        return folder
+    return subfolder

@@ -1,6 +1,4 @@
-"""The datasets that the documents of tasks were taken from, and whether a model was trained on
-them.
-"""
+"""Source datasets of the tasks, and their overlap with a model's training data."""
 
 from __future__ import annotations
 
@@ -9,8 +7,8 @@ from fnmatch import fnmatchcase
 
 from posir_tasks.text.languages import DOMAINS
 
-#: Sources by the beginning of a task's name: the name of each, and patterns of its names in mteb's
-#: metadata, in small letters. PosIR: arXiv 2601.08363, 2.1. PosIR-Mini was written for PosIR.
+#: Prefix of task names to their sources: name, and lower-case patterns of the names in mteb's
+#: metadata. PosIR: arXiv 2601.08363, section 2.1. PosIR-Mini has no source.
 SOURCES: Mapping[str, Mapping[str, str]] = {
     "SQuAD-PosQ": {"SQuAD": "squad squad2 squad_v2"},
     "FineWeb-PosQ": {"FineWeb": "fineweb*"},
@@ -24,20 +22,18 @@ SOURCES: Mapping[str, Mapping[str, str]] = {
 
 
 def list_sources(task: str, subsets: Iterable[str]) -> Mapping[str, str]:
-    """List the sources of a task's documents, with the patterns of their names; none of data that
-    is not known.
-    """
+    """Return the source datasets of a task with the patterns of their names, empty if unknown."""
     domains = {subset.partition("@")[0] for subset in subsets}
     if task.startswith("PosIR-") and not domains <= {*DOMAINS}:
         return {}
-    return next((named for start, named in SOURCES.items() if task.startswith(start)), {})
+    return next((names for prefix, names in SOURCES.items() if task.startswith(prefix)), {})
 
 
 def measure_overlap(sources: Mapping[str, str], training: Collection[str]) -> float:
-    """Return the share of sources that are among the datasets a model was trained on."""
+    """Return the share of sources in a model's training data, in [0, 1]."""
     names = [name.casefold() for name in training]
-    found = [
+    overlaps = [
         any(fnmatchcase(name, pattern) for name in names for pattern in patterns.split())
         for patterns in sources.values()
     ]
-    return sum(found) / len(found)
+    return sum(overlaps) / len(overlaps)

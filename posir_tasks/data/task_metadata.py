@@ -1,6 +1,4 @@
-"""The metadata of position-aware tasks: the fields that they share, and the names and languages
-that are allowed.
-"""
+"""Metadata of position-aware tasks: common fields, and checks of names and languages."""
 
 from __future__ import annotations
 
@@ -22,33 +20,28 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: The query instruction in the authors' code (arXiv 2601.08363); each model adapts it to its own
-#: prompt format.
+#: Query instruction of the authors' code (arXiv 2601.08363), in the prompt format of each model.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
-#: Descriptive statistics of the tasks whose data is part of the package.
+#: Descriptive statistics of the tasks with data in the package.
 SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class PositionTaskMetadata(TaskMetadata):
-    """mteb's metadata of a task, with the descriptive statistics outside of mteb's package."""
+    """mteb's task metadata with descriptive statistics outside of mteb's package."""
 
     @property
     def descriptive_stat_path(self) -> Path:
-        """File of the descriptive statistics of this revision of the data: part of the package, or
-        in posir's cache.
-        """
+        """File with the descriptive statistics of this data revision, in the package or cache."""
         name = f"{self.name}@{quote(self.revision, safe='')}.json"
-        shipped = SHIPPED_STATISTICS / name
-        return shipped if shipped.exists() else cache_folder() / "descriptive_stats" / name
+        file = SHIPPED_STATISTICS / name
+        return file if file.exists() else cache_folder() / "descriptive_stats" / name
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
-        """Descriptive statistics by split; None if they were not calculated, or their file was not
-        written to its end.
-        """
+        """Descriptive statistics by split; None without a complete file."""
         try:
             return super().descriptive_stats
         except ValueError:
@@ -63,18 +56,17 @@ def build_metadata(
     languages: Sequence[str] | Mapping[str, Sequence[str]],
     **fields: Any,
 ) -> PositionTaskMetadata:
-    """Return the metadata of a task, with defaults for the fields that position-aware tasks share.
+    """Return the metadata of a task, with defaults for position-aware tasks.
 
     Args:
         name: Name of the task: letters, digits, `.`, `_` and `-`.
-        dataset: Where the data is, for example the name of a repository.
+        dataset: Location of the data, such as the name of a repository.
         revision: Revision of the data.
-        languages: Codes such as `eng-Latn`, or such codes by subset.
-        fields: Further fields of mteb's `TaskMetadata`; they override the defaults.
+        languages: Codes such as `eng-Latn`, or codes by subset.
+        fields: Further fields of mteb's `TaskMetadata`, which override the defaults.
 
     Raises:
-        PosirError: The name is not allowed, mteb does not know a language code, or mteb refuses a
-            field.
+        PosirError: The name, a language code or a field is invalid.
     """
     defaults: dict[str, Any] = {
         "description": f"Position-aware retrieval: {name}. Every query has one relevant document "
@@ -111,9 +103,7 @@ def build_metadata(
 
 
 def check_name_and_languages(metadata: TaskMetadata) -> None:
-    """Check the name of a task and its language codes; raise ValueError for one that is not allowed
-    or not known to mteb.
-    """
+    """Raise ValueError for an invalid task name or a language code that mteb does not know."""
     if not TASK_NAME.fullmatch(metadata.name):
         raise ValueError(
             f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'"

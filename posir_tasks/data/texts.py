@@ -1,6 +1,4 @@
-"""Data from texts in memory: documents, and questions with their evidence quoted from a
-document.
-"""
+"""Task data from texts in memory, with evidence quoted from the documents."""
 
 from collections.abc import Mapping, Sequence
 
@@ -16,19 +14,18 @@ def build_position_data(
     """Build the data of a task from texts.
 
     Args:
-        documents: Text by id. Lengths in tokens are estimated as one per four bytes.
-        questions: Text, id of the only relevant document, and evidence, which occurs in that
-            document exactly once.
-        revision: Revision of the texts, which is part of every result.
+        documents: Text by id. Token counts are estimated as one per four bytes.
+        questions: Text, id of the relevant document, and evidence, which must occur exactly once in
+            that document.
+        revision: Revision of the texts, stored in every result.
 
     Raises:
-        DataError: A text is empty, or evidence does not occur in its document exactly once; lists
-            every problem.
+        DataError: A text is empty, or evidence does not occur exactly once. Lists every problem.
     """
     problems = [
         f"document '{name}': has no text" for name, text in documents.items() if not text.strip()
     ]
-    placed = dict[str, tuple[str, str, Span]]()
+    located = dict[str, tuple[str, str, Span]]()
     for number, (text, document, evidence) in enumerate(questions):
         starts = []
         if evidence.strip():
@@ -44,9 +41,9 @@ def build_position_data(
             )
         else:
             span = Span(starts[0], starts[0] + len(evidence))
-            placed[f"q{number}"] = (text, document, span)
+            located[f"q{number}"] = (text, document, span)
             continue
         problems.append(f"question {number} ({text!r}): {problem}")
-    if problems or not placed:
+    if problems or not located:
         raise DataError("\n".join(problems) or "there is no question; a task needs at least one.")
-    return PositionData.from_questions(documents, placed, revision=revision)
+    return PositionData.from_questions(documents, located, revision=revision)

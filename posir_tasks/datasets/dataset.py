@@ -1,6 +1,4 @@
-"""A dataset as every command takes it: subsets that are read on demand, and what they can be used
-for.
-"""
+"""The dataset that all commands use: subsets that are read on demand."""
 
 from __future__ import annotations
 
@@ -34,14 +32,14 @@ from posir_tasks.values.schemes import PositionScheme
 
 logger = logging.getLogger(__name__)
 
-#: Kinds of the data of tasks: with positions, and of mteb's own.
+#: Kinds of task data: with evidence positions, and mteb's tasks with qrels only.
 TASK = "a task"
 JUDGED_TASK = "a task of mteb"
 #: Kind, name and location of texts in memory.
 IN_MEMORY = "texts"
-#: Most texts that are looked at to say why there is none.
+#: Maximum number of texts to examine for an error message.
 MAX_LISTED = 1_000
-#: What commands that evaluate or train need.
+#: The data that evaluation and training need.
 EVIDENCE = "questions with the span of their evidence"
 
 
@@ -50,22 +48,20 @@ class Subset:
     """One language and domain of data, read on demand."""
 
     find_languages: Callable[[], tuple[str, str]]
-    """Returns the codes of queries and corpus, such as `eng-Latn`; `und` if they are not known."""
+    """Returns the language codes of queries and corpus, such as `eng-Latn`; `und` if unknown."""
     domain: str
     read: Callable[[], PositionData]
     """Reads and checks documents and questions; raises DataError if they are missing or invalid."""
     read_texts: Callable[[], Iterator[Item]]
-    """Yields the documents alone, and what cannot be read."""
+    """Yields the documents without questions, and the skipped texts."""
     read_passages: Callable[[], Iterator[Item]]
-    """Yields the documents with their questions as the data states them, unchecked where it is not
-    in the PosIR layout.
-    """
+    """Yields the documents with their questions, unchecked unless the data has the PosIR layout."""
     read_stated_judgments: Callable[[], Judgments] | None = None
-    """Returns all judgments, if a query may have grades or several relevant documents."""
+    """Returns the qrels, for data with grades or several relevant documents per query."""
 
     @cached_property
     def judgments(self) -> Judgments:
-        """Every judged query with the grades of its documents; raises DataError if the data is
+        """All judged queries with the grades of their documents; raises DataError if the data is
         missing or invalid.
         """
         if self.read_stated_judgments:
@@ -84,7 +80,7 @@ class Subset:
 
     @property
     def language(self) -> str:
-        """Language of the queries, followed by that of the corpus if it differs."""
+        """Language of the queries, followed by a different language of the corpus."""
         return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
 
     @property
@@ -95,87 +91,79 @@ class Subset:
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Result):
-    """Documents, and questions with their evidence if there are any: one or several subsets with
+    """Documents, and their questions with evidence if there are any, in one or several subsets with
     one position scheme.
 
-    They are read when they are first needed: `subsets[0].read()` has corpus, queries and evidence,
-    `read_texts()` the documents alone. As a data frame it has a row for each question, or for each
-    text if there are no questions.
+    Subsets are read on demand: `subsets[0].read()` returns documents, questions and evidence,
+    `read_texts()` yields the documents only. The data frame has a row per question, or per text
+    without questions.
     """
 
     name: str
-    """A task, or a name that is derived from that of the file, folder or dataset."""
+    """Name of the task, or a name derived from the file, folder or Hub dataset."""
     kind: str
     location: str
-    """Id of a dataset on the Hub, or a file or folder."""
+    """Id of a Hub dataset, or path of a file or folder."""
     scheme: PositionScheme
     subsets: tuple[Subset, ...]
-    """Ordered by language and domain; at least one."""
+    """Subsets by language and domain; at least one."""
     find_revision: Callable[[], str]
     """Returns a commit of the Hub, or `local-` and a digest of the content."""
     has_questions: bool = True
     in_memory: bool = False
-    """Whether a subset that is read is kept in memory, so that it is read once."""
+    """If true, subsets stay in memory and are read once."""
     has_texts: bool = True
-    """Whether documents are known beside the judgments."""
+    """False for qrels without documents."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts of which its questions can be asked, as its format or the user says."""
-    find_stated_language: Callable[[], str] = lambda: ""
-    """Returns the code of the language that the data states, empty if it states none or several."""
+    """Returns the texts to search for an answer, by the format or the user's choice."""
+    find_declared_language: Callable[[], str] = lambda: ""
+    """Returns the declared language code, or an empty string without a single one."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
-    """Reads the questions and counts those with a text that several documents share; None if the
-    use is known.
-    """
+    """Reads the questions and counts repeated texts; None if `find_use` is final."""
     rules: ScoringRules = field(default_factory=ScoringRules)
     reference: str = ""
-    """Its name in commands, or the absolute path of a file or folder; empty of texts in memory."""
+    """Name in commands, or the absolute path of a file or folder; empty for texts in memory."""
 
     def read_texts(self) -> Iterator[Item]:
-        """Yield the documents of all subsets, and what cannot be read; documents with questions
-        have the ids of the corpus.
-        """
+        """Yield the documents of all subsets under their corpus ids, and the skipped texts."""
         for subset in self.subsets:
             yield from subset.read_texts()
 
     @cached_property
     def use(self) -> Use:
-        """Texts of which its questions can be asked: as is known, or else as their texts show."""
+        """The texts to search for an answer, as declared or as recognized by repeated questions."""
         use = self.find_use()
         return self.repeated.use if use is Use.CORPUS and self.repeated else use
 
     @cached_property
     def repeated(self) -> RepeatedTexts | None:
-        """The questions that several documents share, None if the use of the questions does not
-        follow from them.
-        """
+        """The number of questions that recur for several documents; None if it has no influence."""
         return self.count_repeated() if self.count_repeated else None
 
     @property
     def is_recognized(self) -> bool:
-        """Whether the texts of its questions alone show that they are about one document each."""
+        """True if repeated questions show that each question is about its own document."""
         return self.use is not Use.CORPUS and self.find_use() is Use.CORPUS
 
     def require_corpus(self) -> None:
-        """Raise PosirError with the reason if the questions cannot be asked of the whole corpus."""
+        """Raise PosirError unless the questions can be asked of the whole corpus."""
         if self.use is not Use.CORPUS:
             reason = f"{self.repeated.describe()}: " if self.is_recognized and self.repeated else ""
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
-                f"{shlex.quote(self.location)}`. If each stands alone, --scope corpus of import, "
-                "score and stats asks it of the whole corpus."
+                f"{shlex.quote(self.location)}`. If each question stands alone, add --scope corpus "
+                "to posir import, score or stats to search the whole corpus."
             )
 
     def __post_init__(self) -> None:
-        # A dataset is also a result: its rows and table are read when they are first shown.
+        # A dataset is also a result, whose rows and tables are computed when they are shown.
         object.__setattr__(self, "title", self.name)
         object.__setattr__(self, "rows", Deferred(self._list_rows))
         object.__setattr__(self, "tables", Deferred(self._build_tables))
 
     def _list_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row for each question with the characters of its evidence, or for each text if
-        there are no questions.
-        """
+        """Yield a row per question with its evidence span, or per text without questions."""
         for subset in self.subsets:
             if self.has_questions:
                 yield from _list_questions(subset)
@@ -186,13 +174,13 @@ class Dataset(Result):
 
     @cached_property
     def skipped(self) -> list[SkippedText]:
-        """Texts, rows and questions that cannot be used, each with the reason."""
+        """Unusable texts, rows and questions with their reasons."""
         if self.has_questions:
             return [item for subset in self.subsets for item in subset.read().skipped]
         return [item for item in self.read_texts() if isinstance(item, SkippedText)]
 
     def _build_tables(self) -> Iterator[Table]:
-        """Yield how many rows each subset has, and what in it cannot be used or was repaired."""
+        """Tabulate the rows of each subset, with notes on skipped and repaired rows."""
         counts = Counter(row["subset"] for row in self.rows)
         rows = tuple((name, format_count(count)) for name, count in counts.items())
         notes: list[str] = []
@@ -205,8 +193,10 @@ class Dataset(Result):
         yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
 
     def find_languages(self) -> dict[str, list[str]]:
-        """List the codes of queries and corpus by the name of each subset in tasks; raise
-        PosirError if one is unknown.
+        """Return the language codes of queries and corpus by subset name, as in tasks.
+
+        Raises:
+            PosirError: The language of a subset is unknown.
         """
         if self.has_texts and any(subset.query_language == UNKNOWN for subset in self.subsets):
             raise PosirError(self._describe_unknown_language())
@@ -230,17 +220,22 @@ class Dataset(Result):
         return f"{self.location} ({self.kind}): {' '.join(filter(None, parts))}"
 
     def _describe_form(self) -> str:
-        """Describe what the file or folder has, and the forms that are read; other data have no
-        description.
+        """Describe the content of a file or folder and the known formats, or return an empty
+        string.
         """
         path = Path(self.location).expanduser()
         return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Select, in the data, those questions that a `user`, such as `posir train`, can use;
-        reading warns of the others.
+        """Select the questions that a command can use; reading warns of skipped questions.
 
-        `several_places`: whether questions with several places of evidence are among them.
+        Args:
+            user: The command, for messages, such as `posir train`.
+            several_places: Include questions with several evidence spans.
+
+        Raises:
+            PosirError: The questions cannot be asked of the whole corpus.
+            DataError: There are no questions.
         """
         self.require_corpus()
         is_judged = any(subset.read_stated_judgments for subset in self.subsets)
@@ -254,9 +249,7 @@ class Dataset(Result):
 
     def _describe_missing_questions(self, user: str, detail: str) -> str:
         missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-        advice = (
-            "`posir inspect` and `posir probe` take texts alone; `posir build` makes questions."
-        )
+        advice = "`posir inspect` and `posir probe` need only texts; `posir build` makes questions."
         return f"{missing}{mention_task(self.location)} {advice} {detail}".strip()
 
     def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
@@ -267,17 +260,18 @@ class Dataset(Result):
             data = data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
-        left_out = describe_skipped(data.skipped)
+        skipped = describe_skipped(data.skipped)
         if not len(data.evidence):
-            raise DataError(self._describe_missing_questions(user, left_out))
-        if left_out:
-            _warn_once(f"{self.location}: {left_out}")
+            raise DataError(self._describe_missing_questions(user, skipped))
+        if skipped:
+            _warn_once(f"{self.location}: {skipped}")
         return data
 
 
 def _list_questions(subset: Subset) -> Iterator[dict[str, Any]]:
     data = subset.read()
-    lengths = dict(zip(data.corpus["id"][:], map(len, data.corpus["text"][:]), strict=True))
+    sizes = data.documents["text"].str.len_chars()
+    lengths = dict(zip(data.documents["id"], sizes, strict=True))
     for query, text, document, span in data.list_questions():
         yield {
             "subset": subset.name,

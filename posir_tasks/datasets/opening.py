@@ -1,6 +1,4 @@
-"""Opening of data by a reference: a task, a file or folder in any format, or a dataset on the
-Hub.
-"""
+"""Opening of data: a task, a file or folder in any format, or a Hub dataset."""
 
 from __future__ import annotations
 
@@ -20,27 +18,27 @@ from posir_tasks.base.files import split_suffix
 from posir_tasks.base.public import DataReference
 from posir_tasks.data import mini
 from posir_tasks.data.checks import read_column_types, read_columns
-from posir_tasks.data.copies import count_repeated
 from posir_tasks.data.data import Judgments, PositionData
 from posir_tasks.data.declared import REPO_ID, REVISION
 from posir_tasks.data.formats.catalog import (
     export_hub,
+    find_declared_language,
     find_format,
-    find_stated_language,
     find_use,
     list_files,
     read_as,
     read_card_language,
     read_hub,
 )
+from posir_tasks.data.formats.form import Format
 from posir_tasks.data.formats.passages import (
+    Answer,
     Item,
     Passage,
     PassageQuestion,
     ReadOptions,
     Scope,
     SkippedText,
-    StatedAnswer,
     Use,
     name_documents,
     read_text,
@@ -78,9 +76,9 @@ from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
 
-#: Kind of judgments without texts.
+#: Kind of qrels without texts.
 QRELS = "TREC qrels"
-#: Texts whose language is detected, and characters of each.
+#: Number of texts for the detection of the language.
 DETECTED_TEXTS = 30
 
 
@@ -97,36 +95,35 @@ def open_data(
 ) -> Dataset:
     """Open data in any format that the commands take.
 
-    A folder that is in the PosIR layout, a part of it, or holds it as in `POSIR_DATA`, is read as
-    that, whatever else it has; then one of BEIR as that; of any other folder, every file is read in
-    its own format, and all documents are one corpus. A file or folder takes precedence over a task
-    of its name.
+    A folder in the PosIR layout is read as such: complete, one language or domain, or a folder that
+    holds it, as in `POSIR_DATA`. Then the other folder formats are tried, such as BEIR. In any
+    other folder each file is read in its own format, and all documents form one corpus. A file or
+    folder takes precedence over a task of the same name.
 
     Args:
         data: A task; a file or folder of questions with their evidence, or of texts; a dataset on
             the Hub; a list of texts or a column of a DataFrame.
-        column: Column or field with the text; by default `text`, `content` or the like, or else the
-            only one with text.
+        column: Column or field with the text; by default `text`, `content` or a similar name, or
+            else the only column of texts.
         id_column: Column or field with the id; by default `_id` or `id`, if there is one.
         split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
         revision: Revision of a dataset on the Hub; by default its main branch.
-        language: Code of the language of data that does not state it, such as `eng-Latn`; detected
-            if None.
-        repair: Whether an answer that is not where its file says is moved to its only match within
-            5 characters; without, its question is left out. Also whether offsets that count UTF-16
-            units or bytes are converted.
-        scope: Texts of which each question is asked: all of the corpus, or its own document; by
-            default as the format says, and its own document if half of the questions have a text
-            that is asked of several documents.
+        language: Code of the data's language, such as `eng-Latn`; by default the language that the
+            data declares, or else the detected language.
+        repair: Move a misplaced answer to its only match within 5 characters, instead of skipping
+            its question, and convert offsets in UTF-16 units or bytes.
+        scope: Texts to search for an answer: the whole corpus, or the question's own document. By
+            default as the format defines; the own document if the text of at least half of the
+            questions recurs for several documents.
 
     Returns:
         A row for each question: characters `start` to `end` (half-open) of its evidence in the
-        document, and the `position` of their middle in [0, 1]; or for each text if there are no
-        questions. `read_texts()` yields the documents.
+        document, and the `position` of the middle of the span in [0, 1]. Without questions, a row
+        for each text. `read_texts()` yields the documents.
 
     Raises:
-        PosirError: There is no such data, or it is in no known format.
-        DataError: It cannot be read.
+        PosirError: The data does not exist, or has an unknown format.
+        DataError: The data cannot be read.
 
     Examples:
         >>> import posir
@@ -164,9 +161,7 @@ def open_data(
 
 
 def _open_strings(texts: Iterable[object]) -> Dataset:
-    """Open texts that are in memory; raise PosirError for a whole data frame, whose columns would
-    be taken for texts.
-    """
+    """Open texts in memory; raise PosirError for a data frame, which iterates over its columns."""
     if hasattr(texts, "columns"):
         raise PosirError(
             "This is a data frame. Give the column with the texts, such as data['text']."
@@ -193,7 +188,7 @@ def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -
         RelativePositions(),
         tuple(_layout_subset(repository, key) for key in keys),
         partial(repository.revision, list_present_files(repository, keys)),
-        find_stated_language=lambda: "".join(languages) if len(languages) == 1 else "",
+        find_declared_language=lambda: "".join(languages) if len(languages) == 1 else "",
     )
 
 
@@ -220,13 +215,12 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
     questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = StatedAnswer.from_span(span) if span else None
+        answer = Answer.from_span(span) if span else None
         place = data.places.get(query, Place(query))
         question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
         questions[document].append(question)
-    for row in data.corpus:
-        key = row["id"]
-        yield Passage(name, key, row["text"], questions[key], key, titles.get(key, ""))
+    for key, text in data.documents.iter_rows():
+        yield Passage(name, key, text, questions[key], key, titles.get(key, ""))
 
 
 def _open_folder(path: Path, options: ReadOptions) -> Dataset:
@@ -236,71 +230,63 @@ def _open_folder(path: Path, options: ReadOptions) -> Dataset:
         monolingual = sorted(key for key in keys if key.language == key.corpus_language)
         return _open_layout(path.resolve().name, LocalRepository(root), monolingual)
     files = list_files(path)
-    format_ = find_format(path, options)
-    if not files or format_ is None:
+    if not files:
         raise PosirError(f"{path} has no files.{mention_task(str(path))}\n{KINDS}")
-    read_texts = format_.read_texts
-    read_judgments = format_.read_judgments
-    dataset = _open_items(
-        path.resolve().name,
-        format_.title,
-        str(path),
-        partial(format_.read, path, options),
-        partial(_name_revision, path, files),
-        options,
-        use=find_use(path, options, format_),
-        read_texts=partial(read_texts, path, options) if read_texts else None,
-        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
-    )
-    return _state_language(dataset, partial(find_stated_language, format_, path), options)
-
-
-def _state_language(
-    dataset: Dataset, find_language: Callable[[], str], options: ReadOptions
-) -> Dataset:
-    """Give data the language that it states, unless the user names another."""
-    if options.language:
-        return dataset
-    (subset,) = dataset.subsets
-    detect = subset.find_languages
-
-    @cache
-    def find_languages() -> tuple[str, str]:
-        code = find_language()
-        return (code, code) if code else detect()
-
-    subsets = (replace(subset, find_languages=find_languages),)
-    return replace(dataset, subsets=subsets, find_stated_language=find_language)
+    return _open_local(path, path.resolve().name, partial(_name_revision, path, files), options)
 
 
 def _open_file(path: Path, options: ReadOptions) -> Dataset:
     if options.column is None and is_qrels(path):
         check_qrels(path)
         return _open_qrels(path, options)
-    if split_suffix(path)[1] in PARQUET:
-        # Among other files a damaged one is skipped and counted; one that is named is an error.
+    name, suffix = split_suffix(path)
+    if suffix in PARQUET:
+        # A corrupt file is skipped within a folder, but is an error on its own.
         read_column_types(path)
+    return _open_local(path, name, partial(_name_revision, path.parent, [path]), options)
+
+
+def _open_local(
+    path: Path, name: str, find_revision: Callable[[], str], options: ReadOptions
+) -> Dataset:
     format_ = find_format(path, options)
-    read = partial(read_as, path, options, format_)
-    title = format_.title if format_ else "of no known format"
-    read_judgments = format_.read_judgments if format_ else None
-    dataset = _open_items(
-        split_suffix(path)[0],
-        title,
-        str(path),
-        read,
-        partial(_name_revision, path.parent, [path]),
+    return _open_format(
+        format_,
+        path,
+        (name, format_.title, str(path)),
+        partial(read_as, path, options, format_),
+        find_revision,
+        partial(find_declared_language, format_, path),
         options,
-        use=format_.use if format_ else None,
-        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
     )
-    return _state_language(dataset, partial(find_stated_language, format_, path), options)
+
+
+def _open_format(
+    format_: Format,
+    path: Path,
+    names: tuple[str, str, str],
+    read: Callable[[], Iterator[Item]],
+    find_revision: Callable[[], str],
+    find_language: Callable[[], str],
+    options: ReadOptions,
+) -> Dataset:
+    """Open the items of a path in a format; `names` are name, kind and location of the dataset."""
+    read_texts = format_.read_texts
+    read_judgments = format_.read_judgments
+    return _open_items(
+        *names,
+        read,
+        find_revision,
+        options,
+        use=find_use(path, options, format_),
+        read_texts=partial(read_texts, path, options) if read_texts else None,
+        read_judgments=partial(read_judgments, path, options) if read_judgments else None,
+        find_language=find_language,
+    )
 
 
 def _open_qrels(path: Path, options: ReadOptions) -> Dataset:
-    """Open judgments without texts, in which no evidence and no length is known; raise DataError if
-    a line is malformed.
-    """
+    """Open qrels without texts; raise DataError if a line is malformed."""
     with error_context(path, "", "TREC qrels"):
         grades = read_qrels(path)
     judgments = Judgments({}, grades.by_query, contradictions=grades.contradictions)
@@ -323,7 +309,7 @@ def _name_revision(folder: Path, files: Iterable[Path]) -> str:
 def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     name, _, configuration = reference.partition(":")
     commit = options.revision or "main"
-    # A commit needs no request: without network access, the cache can be read.
+    # A commit can be read from the cache without a network.
     if not COMMIT.fullmatch(commit):
         try:
             commit = HubRepository(name, commit).revision()
@@ -338,29 +324,26 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
     if keys:
         return _open_layout(name, repository, keys)
     file, format_ = export_hub(reference, commit, options)
-    read_judgments = format_.read_judgments if format_ else None
-    dataset = _open_items(
-        name,
-        "a dataset on the Hub",
-        f"{reference}@{commit}",
-        partial(read_hub, reference, commit, file, format_, options),
-        lambda: commit,
-        options,
-        use=format_.use if format_ else None,
-        read_judgments=partial(read_judgments, file, options) if read_judgments else None,
-    )
 
     def find_language() -> str:
-        stated = format_.find_language(file) if format_ else ""
+        code = format_.find_language(file)
         with suppress(DataError):
-            stated = stated or read_card_language(repository.fetch("README.md"))
-        return stated
+            code = code or read_card_language(repository.fetch("README.md"))
+        return code
 
-    return _state_language(dataset, find_language, options)
+    return _open_format(
+        format_,
+        file,
+        (name, "a dataset on the Hub", f"{reference}@{commit}"),
+        partial(read_hub, reference, commit, file, format_, options),
+        lambda: commit,
+        find_language,
+        options,
+    )
 
 
 def _list_hub_keys(repository: HubRepository) -> list[SubsetKey]:
-    """List the domains of a repository in the PosIR layout; none if it is in another."""
+    """List the domains of a repository in the PosIR layout; empty for other layouts."""
     keys = []
     with suppress(DataError):
         for path in repository.paths():
@@ -381,10 +364,21 @@ def _open_items(
     use: Use | None = Use.CORPUS,
     read_texts: Callable[[], Iterator[Item]] | None = None,
     read_judgments: Callable[[], Judgments] | None = None,
+    find_language: Callable[[], str] = str,
 ) -> Dataset:
-    """Open what a reader of a format yields, as one subset.
+    """Open the items of a reader as a dataset with one subset.
 
-    `read` also yields the texts unless `read_texts` does; without questions, `use` is None.
+    Args:
+        name: Name of the data.
+        kind: Title of the format.
+        location: File, folder or Hub dataset, for messages.
+        read: Yields the items.
+        find_revision: Returns the revision of the data.
+        options: Language and repair.
+        use: Texts to search for an answer; None without questions.
+        read_texts: Yields the documents only; by default `read`.
+        read_judgments: Returns the qrels, if the data has any.
+        find_language: Returns the declared language code, or an empty string.
     """
     domain = re.sub("[^a-z0-9_]+", "_", name.lower()).strip("_") or "texts"
 
@@ -399,11 +393,13 @@ def _open_items(
 
     @cache
     def find_languages() -> tuple[str, str]:
-        texts = (item.text for item in list_texts() if isinstance(item, Passage))
-        if read_texts is None and use is not None and not options.language:
-            # The documents of questions are read with these, once.
-            texts = (text for text in read_data().corpus["text"] if text.strip())
-        code = options.language or detect_code(islice(texts, DETECTED_TEXTS))
+        code = options.language or find_language()
+        if not code:
+            texts = (item.text for item in list_texts() if isinstance(item, Passage))
+            if read_texts is None and use is not None:
+                # Read documents and questions together, once.
+                texts = (text for text in read_data().documents["text"] if text.strip())
+            code = detect_code(islice(texts, DETECTED_TEXTS))
         return code, code
 
     return Dataset(
@@ -416,12 +412,13 @@ def _open_items(
         use is not None,
         in_memory=True,
         find_use=lambda: use or Use.CORPUS,
-        count_repeated=(lambda: count_repeated(read_data())) if use is Use.CORPUS else None,
+        find_declared_language=find_language,
+        count_repeated=(lambda: read_data().repeated) if use is Use.CORPUS else None,
     )
 
 
 def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
-    """Yield documents and skipped texts; a document without text is skipped, too."""
+    """Yield the documents and the skipped texts; blank documents count as skipped."""
     for item in items:
         if isinstance(item, SkippedText):
             if not item.cause:
@@ -433,9 +430,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of a retrieval task of mteb's own, whose evidence has no positions; None
-    if there is none.
-    """
+    """Open the judgments of one of mteb's retrieval tasks, or return None for an unknown task."""
     from posir_tasks.tasks.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -447,11 +442,11 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
     if task is None:
         return None
     metadata = task.metadata
-    first, *others = metadata.eval_splits
+    default, *alternatives = metadata.eval_splits
     split = options.split
-    if split is None and others:
-        message = "%s: of its splits, %s is read; --split gives another one (%s)"
-        logger.warning(message, name, first, ", ".join(others))
+    if split is None and alternatives:
+        message = "%s: reading the split %s; choose another one with --split (%s)"
+        logger.warning(message, name, default, ", ".join(alternatives))
     find_revision = partial(str, metadata.revision)
     subsets = []
     for subset in task.hf_subsets:
@@ -466,7 +461,7 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
             use=None,
             read_judgments=partial(read_task_judgments, task, subset, split),
         )
-        # Predictions of mteb have its names of the subsets.
+        # mteb's prediction files use its own subset names.
         subsets.append(replace(dataset.subsets[0], domain=subset))
     return Dataset(
         name,
@@ -482,11 +477,14 @@ def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
 
 
 def _open_task_data(name: str, options: ReadOptions) -> Dataset:
-    """Open the data of a task; raise PosirError if there is no such task, or a domain of the run is
-    not in it, DataError if a language has no data.
+    """Open the data of a task.
+
+    Raises:
+        PosirError: The task does not exist, or lacks a selected domain.
+        DataError: The task's language has no data.
     """
     if name == mini.NAME:
-        # Its data is part of the package, and mteb is not needed to read it.
+        # The package includes the data; skip the import of mteb.
         subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(
             name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION
@@ -530,6 +528,6 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
 
 def _task_subset(read: Callable[[], PositionData], name: str, languages: tuple[str, str]) -> Subset:
     def read_texts() -> Iterator[Item]:
-        return (Passage(name, row["id"], row["text"], id=row["id"]) for row in read().corpus)
+        return (Passage(name, key, text, id=key) for key, text in read().documents.iter_rows())
 
     return Subset(lambda: languages, name, read, read_texts, lambda: _list_passages(read(), name))

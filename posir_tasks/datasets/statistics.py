@@ -1,6 +1,4 @@
-"""Statistics of a subset of a dataset, with amounts of text and types of queries for any language.
-Those of subsets add.
-"""
+"""Additive statistics of datasets in any language: text lengths, query types and positions."""
 
 from __future__ import annotations
 
@@ -22,44 +20,44 @@ from posir_tasks.text.words import lacks_spaces
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 
-#: Unicode's question marks and interrobangs that end a sentence, of every script.
+#: Unicode's sentence-final question marks and interrobangs.
 QUESTION_MARKS = (
     "?\u037e\u055e\u061f\u1367\u1945\u203d\u2047\u2048\u2049"
     "\u2cfa\u2cfb\u2e2e\u2e54\ua60f\ua6f7\ufe16\ufe56\uff1f\U00011143"
 )
-#: A question mark, and after it nothing but quotation marks, closing brackets and white space.
-#: Initial quotation marks count, too: German closes with them.
+#: A question mark before closing quotation marks, brackets and white space at the end. German
+#: closes with initial quotation marks.
 QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
-#: A query of at most this many words, and without a question mark, is keywords.
+#: Maximum number of words of a keyword query.
 KEYWORDS = 5
-#: Characters counted as one word in scripts without spaces.
+#: Characters that count as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
-#: Statistics of lengths by name; those of no texts are None.
+#: Names of length statistics.
 SUMMARY = ("mean", "sd", "min", "25", "50", "75", "max")
 
 
 class QueryType(StrEnum):
-    """Type of a query by its form alone: a rule of posir, not the types of any paper."""
+    """Type of a query by its form. The rule is posir's own, not a paper's."""
 
     QUESTION = "question"
     """Ends in a question mark."""
     KEYWORDS = "keywords"
-    """Does not end in a question mark, and has at most five words (ten characters in a script
-    without spaces).
+    """At most five words (ten characters in a script without spaces), without a final question
+    mark.
     """
     STATEMENT = "statement"
-    """Everything else."""
+    """Any other query."""
 
 
 @dataclass(frozen=True)
 class TextTotals:
-    """Texts counted by their length. Totals add, and all statistics of lengths follow from them."""
+    """Number of texts of each length. Totals add, and all length statistics follow from them."""
 
     texts: int
     """Number of texts."""
     lengths: Mapping[str, Counter[int] | None]
-    """Number of texts of each length, by unit: `words`, None if some text is in a script without
-    spaces; `characters`, Unicode code points; `tokens`, None without a tokenizer.
+    """Number of texts by length, for each unit: `words` (None for scripts without spaces),
+    `characters` (Unicode code points), `tokens` (None without a tokenizer).
     """
 
     @classmethod
@@ -71,10 +69,14 @@ class TextTotals:
         *,
         at_blanks: bool = False,
     ) -> TextTotals:
-        """Measure the texts of one language, such as `eng-Latn`; tokens without special tokens.
+        """Measure texts.
 
-        Words are runs without white space, or `text.split(" ")`, as in Table 2 of PosQ (arXiv
-        2505.13950).
+        Args:
+            texts: The texts.
+            language: Their language, such as `eng-Latn`.
+            tokenizer: Also count tokens, without special tokens.
+            at_blanks: Count the words of `text.split(" ")`, as in Table 2 of PosQ (arXiv
+                2505.13950), instead of runs without white space.
         """
         words = texts.str.count_matches(r"\S+")
         if at_blanks:
@@ -90,14 +92,14 @@ class TextTotals:
     def __add__(self, other: TextTotals) -> TextTotals:
         lengths = {}
         for unit, counts in self.lengths.items():
-            others = other.lengths[unit]
-            lengths[unit] = None if counts is None or others is None else counts + others
+            added = other.lengths[unit]
+            lengths[unit] = None if counts is None or added is None else counts + added
         return TextTotals(self.texts + other.texts, lengths)
 
 
 def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
-    """Compute mean, standard deviation (divided by n), minimum, quartiles (interpolated linearly)
-    and maximum, by `SUMMARY`; None without lengths.
+    """Compute mean, standard deviation (divided by n), minimum, quartiles (linearly interpolated)
+    and maximum. Keys are `SUMMARY`; values are None without lengths.
     """
     if not lengths:
         return dict.fromkeys(SUMMARY)
@@ -111,14 +113,14 @@ def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Count the queries of each `QueryType`, shape (3,)."""
     unit = r"\S+"
-    most = KEYWORDS
+    max_units = KEYWORDS
     if lacks_spaces(language):
         unit = r"\S"
-        most = KEYWORDS * CHARACTERS_PER_WORD
-    short = queries.str.count_matches(unit) <= most
-    question = queries.str.contains(QUESTION)
-    kinds = (question, ~question & short, ~question & ~short)
-    return np.array([kind.sum() for kind in kinds], np.int64)
+        max_units = KEYWORDS * CHARACTERS_PER_WORD
+    is_question = queries.str.contains(QUESTION)
+    is_short = queries.str.count_matches(unit) <= max_units
+    types = (is_question, ~is_question & is_short, ~is_question & ~is_short)
+    return np.array([rows.sum() for rows in types], np.int64)
 
 
 #: Language or domain of pooled statistics.
@@ -127,11 +129,11 @@ ALL = "all"
 
 @dataclass(frozen=True, eq=False)
 class Statistics:
-    """Statistics of one language and domain of a dataset, or of several pooled."""
+    """Statistics of one language and domain of a dataset, or of pooled subsets."""
 
     language: str
-    """Language of the queries, such as `eng-Latn`, then that of the corpus if it differs; `all` if
-    several are pooled.
+    """Language of the queries, such as `eng-Latn`, followed by a different language of the corpus;
+    `all` for pooled languages.
     """
     domain: str
     documents: TextTotals
@@ -142,7 +144,7 @@ class Statistics:
     lengths: Counter[int]
     """Number of distinct relevant documents of each length."""
     length_unit: str
-    """`tokens` if the data states them, else `characters`."""
+    """`tokens` if the data has token counts, else `characters`."""
     positions: PositionProfile
     """Queries by length and position, without ranks."""
 
@@ -154,11 +156,9 @@ class Statistics:
         scheme: PositionScheme,
         tokenizer: Tokenizer | None = None,
     ) -> Statistics:
-        """Compute the statistics of one subset, with tokens of its texts if a tokenizer is
-        given.
-        """
-        corpus = data.corpus.to_polars()
-        queries = data.queries.to_polars()["text"]
+        """Compute the statistics of one subset."""
+        corpus = data.documents
+        queries = data.questions["text"]
         evidence = data.evidence
         has_tokens = bool(len(evidence.tokens) or not len(evidence))
         if has_tokens:
@@ -166,8 +166,8 @@ class Statistics:
             lengths = Counter(tokens.values())
         else:
             relevant = set(evidence.document_ids)
-            texts = zip(corpus["id"], corpus["text"], strict=True)
-            lengths = Counter(len(text) for name, text in texts if name in relevant)
+            texts = corpus.filter(pl.col("id").is_in(relevant))["text"]
+            lengths = Counter(texts.str.len_chars())
         count = partial(
             TextTotals.from_texts,
             tokenizer=tokenizer,
@@ -198,7 +198,7 @@ class Statistics:
         )
 
     def queries_by_length(self) -> dict[str, int]:
-        """Count the distinct queries of each length bucket; empty if there is only one bucket."""
+        """Count the distinct queries of each length bucket; empty for a single bucket."""
         lengths = self.positions.axes.lengths
         if len(lengths) == 1:
             return {}
@@ -213,8 +213,10 @@ class Statistics:
 
 
 def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
-    """Group statistics, ordered by language: its domains and their total, then each domain over all
-    languages and the total of all; no total of one.
+    """Group subsets, which are ordered by language, and add totals of several subsets.
+
+    Each group has the domains of a language and their total. With several languages, the last group
+    has each domain pooled over languages, and the grand total.
     """
     subsets = list(subsets)
     groups = [list(group) for _, group in groupby(subsets, key=lambda subset: subset.language)]

@@ -7,16 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, TypeAlias
 
+import polars as pl
 from datasets import Dataset
 
-from posir_tasks.data.data import Judgments, PositionData, digest_data, find_rows
+from posir_tasks.data.data import (
+    Judgments,
+    PositionData,
+    build_text_frame,
+    digest_queries,
+    digest_texts,
+    find_rows,
+)
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
-from posir_tasks.values.evidence import Evidence, ReadEvidence
+from posir_tasks.values.evidence import Evidence, Place, ReadEvidence
 from posir_tasks.values.place_ranks import rank_places
 from posir_tasks.values.ranks import (
     RankedQueries,
@@ -64,19 +72,30 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
     """Convert data to mteb's splits, and divide queries with one and several evidence spans."""
     judgments = Judgments.from_positions(data)
     single, several = data.divide_places()
-    texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
+    questions = data.questions
+    if data.places:
+        questions = build_text_frame([*judgments.queries], [*judgments.queries.values()])
+    corpus = Dataset.from_polars(data.documents)
     return {
-        "corpus": data.corpus,
-        "queries": Dataset.from_dict(texts) if data.places else data.queries,
+        "corpus": corpus,
+        "queries": Dataset.from_polars(questions),
         "relevant_docs": judgments.grades,
         "top_ranked": top_ranked,
         "evidence": single.evidence,
         "single": single.queries,
-        "places": several,
-        "digest": partial(digest_data, data),
+        # The corpus is in memory once.
+        "places": replace(several, documents=data.documents.clear()),
+        "digest": partial(_digest_split, corpus, data.questions, data.evidence, data.places),
         "revision": data.revision,
         "tolerated": dict(data.tolerated),
     }
+
+
+def _digest_split(
+    corpus: Dataset, questions: pl.DataFrame, evidence: Evidence, places: Mapping[str, Place]
+) -> dict[str, str]:
+    queries = digest_queries(questions, evidence, places)
+    return {"corpus": digest_texts(corpus), "queries": queries}
 
 
 def select_relevant(corpus: Dataset, names: Iterable[str]) -> dict[str, dict[str, Any]]:

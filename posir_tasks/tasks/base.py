@@ -301,7 +301,7 @@ class PositionTask(RetrievalTask):
         data = self.read_subset(subset)
         for warning in data.warnings:
             logger.warning("%s, %s", self.metadata.name, warning)
-        if copies := find_copies(data.corpus, data.evidence.document_ids):
+        if copies := find_copies(data.documents, data.evidence.document_ids):
             logger.warning("%s, %s: %s", self.metadata.name, subset, copies.describe())
         return data
 

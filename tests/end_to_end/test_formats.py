@@ -18,7 +18,6 @@ from posir_mitigate.trials import open_task
 from posir_probe.data import open_probe_source
 from posir_stats.api import compute_statistics
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.posir import resolve_folder
 from posir_tasks.data.questions import collect_questions
 from posir_tasks.data.repository import DATA_VARIABLE, open_repository
 from posir_tasks.datasets.opening import open_data
@@ -355,12 +354,6 @@ def test_texts_alone_are_refused_where_questions_are_needed(tmp_path, write, rea
         DataError, match=r"has no questions with the span of their evidence, which posir .* needs"
     ):
         read(str(write(tmp_path)))
-
-
-@pytest.mark.parametrize("write", [squad_file, beir, plain_texts])
-def test_only_the_layout_can_be_validated(tmp_path, write):
-    with pytest.raises(PosirError, match=r"`posir import` converts other formats"):
-        resolve_folder(write(tmp_path))
 
 
 @pytest.mark.parametrize("reference", ["none.json", "no/such/folder", "PosIR-Minni"])

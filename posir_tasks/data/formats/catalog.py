@@ -1,6 +1,4 @@
-"""The table of formats: how each is recognized, its reader, and what data that is nearly in it
-lacks.
-"""
+"""The table of formats, their recognition, and the description of data in an unknown format."""
 
 from __future__ import annotations
 
@@ -13,13 +11,12 @@ from functools import cache, partial
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import find_files, open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
 from posir_tasks.base.wording import sanitize
-from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats import (
     collections,
     document_rows,
@@ -36,7 +33,6 @@ from posir_tasks.data.formats.form import (
     SPANS,
     TEXTS,
     Format,
-    Reader,
 )
 from posir_tasks.data.formats.page_rows import PAGE_FORMS
 from posir_tasks.data.formats.passages import Items, ReadOptions, SkippedText, Use
@@ -59,36 +55,46 @@ from posir_tasks.text.languages import suggest_codes
 if TYPE_CHECKING:
     import datasets
 
-#: Split of a dataset on the Hub that is read.
+#: The split of a Hub dataset that is read.
 HUB_SPLIT = "train"
-#: Names of files that describe a dataset, in lower case.
+#: Lower-case names of files that describe a dataset.
 ABOUT_DATA = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-#: Files of a folder, and fields, that are listed.
+#: Files and fields that a message lists.
 MAX_FILES = 8
 MAX_FIELDS = 8
-#: Fields that are compared with those of formats, and characters of each.
+#: Fields that are compared with the fields of formats, and characters of each.
 MAX_COMPARED = 64
 MAX_NAME = 40
-#: How alike two names are from which one may be meant by the other, as `difflib` counts it.
+#: Similarity of two field names, by `difflib`, from which one may be a misspelling of the other.
 MIN_ALIKE = 0.8
 ENGLISH = "eng-Latn"
 
 
-def _is_english(path: Path) -> str:  # noqa: ARG001
+def _always_english(path: Path) -> str:  # noqa: ARG001
     return ENGLISH
 
 
-def _read_set(
+def _judgment_format(
+    title: str,
+    kinds: tuple[str, ...],
     read: Callable[[Path], judgment_sets.JudgmentSet],
-) -> tuple[Reader, Callable[[Path, ReadOptions], Judgments]]:
-    """Return what reads the items and the judgments of a set."""
-    return partial(judgment_sets.list_items, read), partial(judgment_sets.list_judgments, read)
+    **fields: Any,
+) -> Format:
+    """Return the format of a judgment set."""
+    return Format(
+        title,
+        kinds,
+        lambda path, _: read(path).list_items(),
+        read_judgments=lambda path, _: read(path).to_judgments(),
+        holds=JUDGMENTS,
+        **fields,
+    )
 
 
 def read_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the content of each file of a folder in its own format, or why it cannot be read."""
+    """Yield the items of each file of a folder; an unreadable file becomes a skipped item."""
     yield from _read_files(list_data_files(folder), replace(options, root=folder))
 
 
@@ -102,7 +108,7 @@ def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
 
 
 def _has_golden_set(folder: Path) -> bool:
-    """Return whether a folder has a golden set, and other files."""
+    """Return True for a folder with a golden set and other files."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     return 0 < len(golden) < len(files)
@@ -112,13 +118,13 @@ def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
     """Yield the documents of a folder with the questions of its golden sets."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
-    others = [file for file in files if file not in golden]
-    documents = _read_files(others, replace(options, root=folder))
+    sources = [file for file in files if file not in golden]
+    documents = _read_files(sources, replace(options, root=folder))
     yield from judgment_sets.place_golden(golden, documents)
 
 
 def list_files(folder: Path) -> list[Path]:
-    """List the files below a folder, sorted, hidden ones excepted."""
+    """List the visible files below a folder, sorted."""
     return [
         file
         for file in find_files(folder, "")
@@ -127,16 +133,17 @@ def list_files(folder: Path) -> list[Path]:
 
 
 def list_data_files(folder: Path) -> list[Path]:
-    """List the files below a folder without the card of a dataset on the Hub, and without other
-    files that describe a dataset if there are files of rows.
+    """List the data files below a folder.
+
+    The card of a Hub dataset is left out. If the folder has row files, all descriptions are.
     """
     files = list_files(folder)
     if (folder / "snapshots").is_dir() and (folder / "blobs").is_dir():
-        # The cache of the Hub: its other files are the same content by digest.
+        # In the cache of the Hub, `blobs` holds the same content under digests.
         files = [file for file in files if file.relative_to(folder).parts[0] == "snapshots"]
     row_suffixes = (*JSON_LINES, *PARQUET, *TABLES)
     has_rows = any(split_suffix(file)[1] in row_suffixes for file in files)
-    kept = []
+    data_files = []
     for file in files:
         name = file.name.lower()
         if name == "readme.md":
@@ -145,26 +152,31 @@ def list_data_files(folder: Path) -> list[Path]:
         else:
             is_about = has_rows and name in ABOUT_DATA
         if not is_about:
-            kept.append(file)
-    return kept
+            data_files.append(file)
+    return data_files
 
 
 def _find_common_language(folder: Path) -> str:
-    """Return the code of the language that all files of a folder state; empty if they do not."""
+    """Return the language code that all files of a folder declare, or an empty string."""
     languages = set[str]()
     for file in list_data_files(folder):
         with suppress(DataError):
-            if form := find_format(file, ReadOptions()):
+            form = find_format(file, ReadOptions())
+            if form is not UNKNOWN:
                 languages.add(form.find_language(file))
     return languages.pop() if len(languages) == 1 else ""
 
 
+def _skip_unknown(file: Path, options: ReadOptions) -> Items:
+    with open_decompressed(file) as content:
+        is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
+    name = options.name(file)
+    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+
+
+UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, holds="")
 FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
-AUTORAG_ITEMS, AUTORAG_JUDGMENTS = _read_set(judgment_sets.read_autorag)
-PAIR_ITEMS, PAIR_JUDGMENTS = _read_set(judgment_sets.read_pairs)
-GOLDEN_ITEMS, GOLDEN_JUDGMENTS = _read_set(judgment_sets.read_golden_file)
-MRQA_MARKS = "header/ context|header/ qas/|context detected_answers/"
-#: In order of precedence: the first that accepts a file or folder reads it.
+#: In order of precedence: the first format that accepts a path reads it.
 FORMATS = (
     Format(
         "a BEIR folder",
@@ -195,7 +207,7 @@ FORMATS = (
         published.read_legalbench,
         files=("corpus", "benchmarks/*.json"),
         use=Use.NAMED,
-        find_language=_is_english,
+        find_language=_always_english,
     ),
     Format(
         "a folder of MS MARCO v2",
@@ -205,22 +217,20 @@ FORMATS = (
             "**/msmarco_v2_doc.tar|**/msmarco*_doc_*.gz",
             "**/msmarco_v2_passage.tar|**/msmarco*_passage_*.gz",
         ),
-        find_language=_is_english,
+        find_language=_always_english,
     ),
     Format(
         "a folder of BRIGHT",
         (FOLDER,),
         published.read_bright,
         files=("**/long_documents/*.parquet",),
-        find_language=_is_english,
+        find_language=_always_english,
     ),
-    Format(
+    _judgment_format(
         "a folder of AutoRAG",
         (FOLDER,),
-        AUTORAG_ITEMS,
+        judgment_sets.read_autorag,
         files=("corpus*.parquet", "qa*.parquet"),
-        read_judgments=AUTORAG_JUDGMENTS,
-        holds=JUDGMENTS,
     ),
     *(
         Format(
@@ -246,38 +256,34 @@ FORMATS = (
         "MRQA",
         JSON_ROWS,
         document_rows.read_mrqa,
-        lambda path: has_marks(list_fields(path), MRQA_MARKS),
+        marks="header/ context|header/ qas/|context detected_answers/",
         fields=document_rows.MRQA_FIELDS,
         advice="Each line after the header has context and qas.",
-        find_language=_is_english,
+        find_language=_always_english,
     ),
     Format(
         "QASPER",
         JSON_ROWS,
         document_rows.read_qasper,
-        lambda path: has_marks(list_fields(path), "full_text/ qas/"),
+        marks="full_text/ qas/",
         use=Use.WITHIN,
         fields=document_rows.QASPER_FIELDS,
-        find_language=_is_english,
+        find_language=_always_english,
     ),
-    Format(
+    _judgment_format(
         "an EmbeddingQAFinetuneDataset of LlamaIndex",
         (".json",),
-        PAIR_ITEMS,
-        judgment_sets.is_pairs,
-        read_judgments=PAIR_JUDGMENTS,
+        judgment_sets.read_pairs,
+        marks="queries/ corpus/|queries/ relevant_docs/|relevant_docs/",
         fields="queries corpus relevant_docs",
-        holds=JUDGMENTS,
     ),
-    Format(
+    _judgment_format(
         "a golden set of LlamaIndex or ragas",
         (*JSON_ROWS, *TABLES),
-        GOLDEN_ITEMS,
-        judgment_sets.is_golden,
-        read_judgments=GOLDEN_JUDGMENTS,
+        judgment_sets.read_golden_file,
+        marks=judgment_sets.GOLDEN_MARKS,
         fields=judgment_sets.GOLDEN_MARKS,
         advice="Contexts that a system retrieved are a run; `posir score` reads their ids.",
-        holds=JUDGMENTS,
     ),
     Format(
         "CUAD",
@@ -285,7 +291,7 @@ FORMATS = (
         question_rows.read_questions,
         question_rows.is_cuad,
         use=Use.WITHIN,
-        find_language=_is_english,
+        find_language=_always_english,
     ),
     Format(
         "SQuAD-format JSON",
@@ -325,7 +331,7 @@ FORMATS = (
         use=None,
         holds=TEXTS,
     ),
-    # Parts of formats.
+    # Parts of the formats above.
     Format("the corpus of a BEIR folder", fields="_id text", advice="Give its folder."),
     Format(
         "the qrels of a BEIR folder",
@@ -343,7 +349,6 @@ FORMATS = (
         advice="Give the folder that has qa.parquet and corpus.parquet.",
     ),
 )
-#: The formats that are read.
 READ = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
 TITLES = ", ".join(form.title for form in READ)
 READ_FORMS = (
@@ -351,14 +356,25 @@ READ_FORMS = (
 )
 
 
-def find_format(path: Path, options: ReadOptions, name: str = "") -> Format | None:
-    """Return the format of a file or folder, None if it is none of ours; raise DataError, under a
-    name, if it cannot be read. If the user names a column of texts, the rows of a file are texts.
+def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
+    """Return the format of a file or folder, or `UNKNOWN`.
+
+    With a text column in the options, only formats with texts and rows of questions are considered.
+
+    Args:
+        path: A file or folder.
+        options: Options of the user.
+        name: Name of the data in messages; by default the path.
+
+    Raises:
+        DataError: The path is unreadable, or in a format that posir does not read.
     """
     kind = FOLDER if path.is_dir() else split_suffix(path)[1]
     with error_context(path, "", TITLES):
         for format_ in FORMATS:
             if kind not in format_.kinds or not _has_files(path, format_.files):
+                continue
+            if format_.marks and not has_marks(list_fields(path), format_.marks):
                 continue
             accepts = format_.accepts
             if options.column is not None and kind != FOLDER and format_.use is not None:
@@ -372,48 +388,42 @@ def find_format(path: Path, options: ReadOptions, name: str = "") -> Format | No
                     f"{name or path}: is {format_.title}, which is not read. {format_.advice}"
                 )
             return format_
-    return None
+    return UNKNOWN
 
 
 def _has_files(folder: Path, groups: Iterable[str]) -> bool:
-    for group in groups:
-        if not any(file for pattern in group.split("|") for file in folder.glob(pattern)):
-            return False
-    return True
+    return all(
+        any(file for pattern in group.split("|") for file in folder.glob(pattern))
+        for group in groups
+    )
 
 
 def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
-    """Return the texts of which the questions of data can be asked, the fewest of any file of a
-    folder; None without questions.
+    """Return the texts to search for an answer, or None without questions.
+
+    A folder gets the narrowest use of its files.
     """
     if format_ is not FILES:
         return format_.use
     uses = set[Use | None]()
     for file in list_data_files(path):
         with suppress(DataError):
-            if (found := find_format(file, options)) is not None:
-                uses.add(found.use)
+            uses.add(find_format(file, options).use)
     return next((use for use in (Use.WITHIN, Use.CORPUS) if use in uses), None)
 
 
 def read_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the content of a file, or why it has none; raise DataError if it is malformed."""
+    """Yield the items of a file; raise DataError if it is malformed."""
     yield from read_as(file, options, find_format(file, options))
 
 
-def read_as(file: Path, options: ReadOptions, format_: Format | None) -> Items:
-    """Yield the content of a file in a format, None if it has none of ours; see `read_file`."""
-    if format_ is not None:
-        try:
-            with error_context(file, "", format_.title):
-                yield from format_.read(file, options)
-        except UnrecognizedError as error:
-            raise DataError(f"{error} {describe_form(file)}") from error
-        return
-    with error_context(file, "", "text"), open_decompressed(file) as content:
-        is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
-    name = options.name(file)
-    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+def read_as(path: Path, options: ReadOptions, format_: Format) -> Items:
+    """Yield the items of a file or folder in a format; raise DataError if it is malformed."""
+    try:
+        with error_context(path, "", format_.title):
+            yield from format_.read(path, options)
+    except UnrecognizedError as error:
+        raise DataError(f"{error} {describe_form(path)}") from error
 
 
 def _load_hub(reference: str, commit: str) -> datasets.Dataset:
@@ -422,7 +432,7 @@ def _load_hub(reference: str, commit: str) -> datasets.Dataset:
     name, _, configuration = reference.partition(":")
     try:
         return load_dataset(name, configuration or None, split=HUB_SPLIT, revision=commit)
-    except Exception as error:  # pyarrow has errors of its own, too
+    except Exception as error:  # datasets, huggingface_hub and pyarrow raise their own types
         raise DataError(
             f"{reference}: split '{HUB_SPLIT}' cannot be loaded from the Hub "
             f"({summarize_error(error)}). Check the name and the revision, or give a file or "
@@ -432,16 +442,22 @@ def _load_hub(reference: str, commit: str) -> datasets.Dataset:
 
 @cache
 def _keep_folder() -> TemporaryDirectory[str]:
-    """Return a folder that is removed at the end of the process."""
+    """Return a temporary folder that lasts until the process ends."""
     return TemporaryDirectory(prefix="posir-")
 
 
-def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format | None]:
-    """Write the rows of a commit of `owner/name`, perhaps with `:configuration`, to a file, and
-    return it with its format; of a format that `read_hub` reads, only the first row.
+def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format]:
+    """Write the rows of a Hub dataset to a Parquet file and recognize their format.
+
+    Only the first row is written if `read_hub` streams the format by rows.
+
+    Args:
+        reference: `owner/name`, optionally with `:configuration`.
+        commit: The commit to read.
+        options: Options of the user.
 
     Raises:
-        DataError: They cannot be loaded, or are in a format that is refused.
+        DataError: The rows cannot be loaded, or posir does not read their format.
     """
     from pyarrow.parquet import write_table
 
@@ -454,55 +470,53 @@ def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path,
     return file, form
 
 
-def _is_read_by_rows(form: Format | None) -> bool:
+def _is_read_by_rows(form: Format) -> bool:
     by_rows = (question_rows.read_json_lines, question_rows.read_questions)
-    return form is None or form.use is None or form.read in by_rows
+    return form.use is None or form.read in by_rows
 
 
-def read_hub(
-    reference: str, commit: str, file: Path, form: Format | None, options: ReadOptions
-) -> Items:
-    """Yield the content of what `export_hub` wrote; raise DataError if that fails."""
+def read_hub(reference: str, commit: str, file: Path, form: Format, options: ReadOptions) -> Items:
+    """Yield the items of a dataset that `export_hub` wrote; raise DataError if it is unreadable."""
     if not _is_read_by_rows(form):
         yield from read_as(file, options, form)
         return
     source = f"{reference}@{commit}"
     column = options.column or question_rows.CONTEXT
     for number, row in enumerate(_load_hub(reference, commit)):
-        place = f"row {number}"
-        if form is not None and form.use is not None:
-            with error_context(source, place, question_rows.LINES):
-                yield from question_rows.read_question_row(Row.of(row), place, source, column)
+        location = f"row {number}"
+        if form.use is not None:
+            with error_context(source, location, question_rows.LINES):
+                yield from question_rows.read_question_row(Row.of(row), location, source, column)
         else:
-            yield text_rows.read_text_row(row, source, place, f"{source}: {place}", options)
+            yield text_rows.read_text_row(row, source, location, f"{source}: {location}", options)
 
 
 def read_card_language(card: Path) -> str:
-    """Return the code of the only language in the head of a dataset's card, as on the Hub; empty if
-    there is no card, or it states none or several.
+    """Return the language code in the YAML header of a dataset card, or an empty string without a
+    single language.
     """
     if not card.is_file():
         return ""
-    stated: object = None
+    languages: object = None
     with suppress(GateError, UnicodeDecodeError):
         lines = decode(read_bytes(card)).splitlines()
         if lines[:1] == ["---"] and "---" in lines[1:]:
             head = parse_yaml("\n".join(lines[1 : lines.index("---", 1)]), card)
-            stated = head.get("language") if isinstance(head, dict) else None
-    names = stated if isinstance(stated, list) else [stated]
+            languages = head.get("language") if isinstance(head, dict) else None
+    names = languages if isinstance(languages, list) else [languages]
     codes = suggest_codes(str(names[0])) if len(names) == 1 else []
     return codes[0] if len(codes) == 1 else ""
 
 
-def find_stated_language(form: Format | None, path: Path) -> str:
-    """Return the code of the language that data in a format or the card in its folder states."""
-    stated = form.find_language(path) if form else ""
-    return stated or read_card_language((path if path.is_dir() else path.parent) / "README.md")
+def find_declared_language(form: Format, path: Path) -> str:
+    """Return the language code that the data or its dataset card declares, or an empty string."""
+    code = form.find_language(path)
+    return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 
 def describe_form(path: Path) -> str:
-    """Describe data in no format that is read: its fields and first record or its files, the
-    nearest format and what it lacks, what to do, and the formats that are read.
+    """Describe data in an unknown format: its files or fields, its first record, the nearest format
+    with the missing fields, and the formats that posir reads.
     """
     if path.is_dir():
         return f"{_describe_folder(path)} {READ_FORMS}"
@@ -511,9 +525,9 @@ def describe_form(path: Path) -> str:
     if not names:
         return f"Its first line is {record!r}. {_describe_fields(path)} {READ_FORMS}"
     more = ", ..." if len(names) > MAX_FIELDS else ""
-    listed = ", ".join(map(sanitize, names[:MAX_FIELDS]))
+    head = ", ".join(map(sanitize, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
-    sentences = [f"It has the {noun} {listed}{more}.", f"Its first record is {record}."]
+    sentences = [f"It has the {noun} {head}{more}.", f"Its first record is {record}."]
     nearest = find_nearest_form(names)
     if nearest:
         sentences += [_describe_nearest(nearest, names), nearest.advice]
@@ -521,14 +535,18 @@ def describe_form(path: Path) -> str:
 
 
 def _describe_fields(path: Path) -> str:
-    """Name the fields of the forms of files with the suffix of a file."""
-    forms = [form for form in READ if form.fields and split_suffix(path)[1] in form.kinds]
-    listed = [f"{form.title} ({', '.join(sorted(form.layouts[0]))})" for form in forms]
-    return f"Forms with this suffix have the fields of {', of '.join(listed)}." if listed else ""
+    """List the fields of the formats with the suffix of a file."""
+    suffix = split_suffix(path)[1]
+    fields = ", of ".join(
+        f"{form.title} ({', '.join(sorted(form.layouts[0]))})"
+        for form in READ
+        if form.fields and suffix in form.kinds
+    )
+    return f"Forms with this suffix have the fields of {fields}." if fields else ""
 
 
 def _describe_nearest(form: Format, names: Collection[str]) -> str:
-    """Name a form, and the fields of its nearest layout that are missing."""
+    """Name a format and the missing fields of its nearest layout."""
     layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
     missing = ", ".join(sorted(layout - {*names}))
     lacks = f", of which it lacks {missing}" if missing else ""
@@ -538,22 +556,22 @@ def _describe_nearest(form: Format, names: Collection[str]) -> str:
 def _describe_folder(folder: Path) -> str:
     files = list_files(folder)
     advice = dict[str, None]()
-    listed = list[str]()
+    names = list[str]()
     for file in files[:MAX_FILES]:
         name = sanitize(file.name)
         nearest = find_nearest_form([*list_fields(file)])
         if nearest:
             name += f" (nearest form: {nearest.title})"
             advice[nearest.advice] = None
-        listed.append(name)
+        names.append(name)
     more = ", ..." if len(files) > MAX_FILES else ""
-    has = f"It has {', '.join(listed) or 'no files'}{more}."
+    has = f"It has {', '.join(names) or 'no files'}{more}."
     lacking = [_describe_lacking(form, folder) for form in READ if form.files]
     return " ".join(filter(None, [has, *lacking, *advice]))
 
 
 def _describe_lacking(form: Format, folder: Path) -> str:
-    """Name a form of folders of which a folder has a part, and the files that it lacks."""
+    """Name the missing files of a format of which a folder has some files."""
     missing = [group for group in form.files if not _has_files(folder, [group])]
     if not missing or len(missing) == len(form.files):
         return ""
@@ -562,8 +580,8 @@ def _describe_lacking(form: Format, folder: Path) -> str:
 
 
 def find_nearest_form(fields: Collection[str]) -> Format | None:
-    """Return the format that shares most of its fields, by names that are alike; None if no format
-    shares any.
+    """Return the format with the largest share of similar field names, or None if none is
+    similar.
     """
 
     def find_share(form: Format) -> float:

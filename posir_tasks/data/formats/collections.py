@@ -1,11 +1,11 @@
-"""Folders of documents, questions and judgments: BEIR, and Chroma's chunking evaluation.
+"""Readers of folders with documents, questions and judgments: BEIR, Chroma's chunking evaluation.
 
 BEIR (Thakur et al. 2021, arXiv 2104.08663) has `corpus.jsonl`, `queries.jsonl` and
-`qrels/<split>.tsv`; the first two may be compressed (`.jsonl.gz`). It has no field for evidence,
-which is read from columns `start` and `end` of the qrels, and from fields of a query or of its
-`metadata`: `pos_char_span`; `answer` or `evidence` with a text, a list of texts, or an object with
-either for each document; and, as in BEIR's own SciFact, `{"<document>": [{"sentences": [4]}]}` with
-the numbers of sentences from 0.
+`qrels/<split>.tsv`; the first two may be compressed (`.jsonl.gz`). BEIR defines no field for
+evidence. posir reads it from the columns `start` and `end` of the qrels, and from these fields of a
+query or its `metadata`: `pos_char_span`; `answer` or `evidence` (a text, a list of texts, or an
+object with either per document); and `{"<document>": [{"sentences": [4]}]}` with sentence numbers
+from 0, as in BEIR's SciFact.
 
 The chunking evaluation (Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval, and
 their package `chunking_evaluation`, which names the file `questions_df.csv`) has `questions.csv`
@@ -33,6 +33,7 @@ from posir_tasks.data.checks import CheckedTable, raise_problems
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.documents import read_text_file
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Claim,
     Claims,
@@ -40,7 +41,6 @@ from posir_tasks.data.formats.passages import (
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     add_claims,
     settle_claims,
@@ -57,9 +57,9 @@ QRELS = "qrels"
 COLUMNS = ("query-id", "corpus-id", "score")
 SPAN = ("start", "end")
 SPLIT = "test"
-#: Fields with the text of the evidence.
+#: Fields with the text of evidence.
 TEXT_FIELDS = ("answer", "evidence")
-#: Language of the texts whose evidence is given by the numbers of sentences.
+#: Language of SciFact, whose evidence is sentence numbers.
 LANGUAGE = "en"
 CORPUS_FORM = "one JSON object per line with '_id' and 'text', and optionally 'title'"
 QUERY_FORM = (
@@ -67,18 +67,18 @@ QUERY_FORM = (
     "and 'answer'"
 )
 
-#: Start and end, of which a file may state one alone.
+#: Start and end of spans; a file may lack either.
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 
 def read_beir_texts(folder: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the documents of a BEIR folder; a title is not part of the text."""
+    """Yield the documents of a BEIR folder. Titles are kept apart from the text."""
     return read_items(find_compressed(folder / CORPUS), CORPUS_FORM, _read_document)
 
 
-def _read_document(row: Row, place: str) -> Items:
+def _read_document(row: Row, location: str) -> Items:
     title = row.text("title", "")
-    yield Passage(CORPUS, place, row.text("text"), id=_read_id(row), title=title)
+    yield Passage(CORPUS, location, row.text("text"), id=_read_id(row), title=title)
 
 
 def _read_id(row: Row) -> str:
@@ -89,14 +89,12 @@ def _read_id(row: Row) -> str:
 
 
 def read_beir(folder: Path, options: ReadOptions) -> Items:
-    """Yield a BEIR folder's documents with the questions of a split, one for each place of a
-    query's evidence in each of its relevant documents.
-    """
+    """Yield the documents of a BEIR folder with the questions of a split, one per evidence span."""
     qrels = _find_qrels(folder, options)
-    judged = _read_qrels(qrels)
-    grades = collect_grades(judged.select(COLUMNS).iter_rows())
+    qrels_frame = _read_qrels(qrels)
+    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
     spans: dict[tuple[str, str], Spans] = defaultdict(list)
-    positive = judged.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
+    positive = qrels_frame.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
     for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
         if start is not None or end is not None:
             spans[query, document].append((start, end))
@@ -108,7 +106,7 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
     for name, row in queries.items():
         relevant = {key: grade for key, grade in grades.by_query.get(name, {}).items() if grade > 0}
         if not relevant:
-            # It may be of another split.
+            # The query may belong to another split.
             yield skip_question(file, name, Cause.NOT_RELEVANT)
         for document, grade in relevant.items():
             find = partial(list_evidence, row, document, spans[name, document])
@@ -121,17 +119,17 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
-    """Return the queries by id, and the lines that cannot be decoded; raise DataError if different
-    queries have one id.
+    """Return the queries by id, and the undecodable lines; raise DataError if two queries share an
+    id.
     """
     file = find_compressed(folder / QUERIES)
     skipped = list[SkippedText]()
     queries = dict[str, Row]()
-    for place, row in read_rows(file, QUERY_FORM):
+    for location, row in read_rows(file, QUERY_FORM):
         if isinstance(row, SkippedText):
             skipped.append(row)
             continue
-        with error_context(file, place, QUERY_FORM):
+        with error_context(file, location, QUERY_FORM):
             name = _read_id(row)
             row.text("text")
         if queries.setdefault(name, row) != row:
@@ -141,9 +139,7 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
 
 
 def _find_qrels(folder: Path, options: ReadOptions) -> Path:
-    """Return the qrels of a split, by default of `test`, or the first in alphabetical order; raise
-    DataError without any.
-    """
+    """Return the qrels of a split; the default is `test`, else the first split by name."""
     folder = folder / QRELS
     splits = sorted(path.stem for path in folder.glob("*.tsv"))
     default = splits[0] if splits and SPLIT not in splits else SPLIT
@@ -151,10 +147,10 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 
 
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
-    """Return the judgments of a split, those of irrelevant and unknown documents included."""
+    """Return all judgments of a split, including irrelevant and missing documents."""
     queries, _ = _read_queries(folder)
-    judged = _read_qrels(_find_qrels(folder, options))
-    grades = collect_grades(judged.select(COLUMNS).iter_rows())
+    qrels_frame = _read_qrels(_find_qrels(folder, options))
+    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
     columns: dict[str, dict[str, str]] = defaultdict(dict)
     texts = dict[str, str]()
     for name in grades.by_query:
@@ -171,7 +167,7 @@ def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
 
 
 def _list_fields(query: Row) -> list[Mapping[str, Any]]:
-    """Return the fields of a query, and those of its metadata."""
+    """Return the fields of a query and of its metadata."""
     metadata = query.fields.get("metadata")
     return [query.fields, metadata if isinstance(metadata, Mapping) else {}]
 
@@ -199,17 +195,28 @@ def _read_qrels(file: Path) -> pl.DataFrame:
     is_malformed = pl.col("score").is_not_null() & score.is_null()
     problems += table.check_rows(is_malformed, "score", GRADE_RULE)
     for name in SPAN:
-        lost = pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
-        problems += table.check_rows(lost, name, "must be an integer")
+        is_invalid = (
+            pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
+        )
+        problems += table.check_rows(is_invalid, name, "must be an integer")
     raise_problems(problems)
     return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
 
 
-def list_evidence(
-    query: Row, document: str, spans: Spans, text: str
-) -> Sequence[StatedAnswer | None]:
-    """List every place of a query's evidence in a relevant document, once, or None if none is
-    stated; raise ValueError if a field is wrong.
+def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequence[Answer | None]:
+    """Return the distinct answers of a query in a relevant document.
+
+    Args:
+        query: The query.
+        document: Id of the document.
+        spans: Spans in the qrels.
+        text: Text of the document.
+
+    Returns:
+        The answers, or [None] if the data has no evidence.
+
+    Raises:
+        ValueError: A field is malformed, or the query is marked as unanswerable.
     """
     sources = _list_fields(query)
     distinct = dict.fromkeys(spans)
@@ -224,18 +231,16 @@ def list_evidence(
             texts |= dict.fromkeys(_list_texts(fields.get(key), document, key))
     if len(distinct) == 1 and len(texts) == 1:
         ((start, end),) = distinct
-        answers = [StatedAnswer(next(iter(texts)), start, end)]
+        answers = [Answer(next(iter(texts)), start, end)]
     else:
-        answers = [StatedAnswer(None, *span) for span in distinct]
-        answers += map(StatedAnswer, texts)
+        answers = [Answer(None, *span) for span in distinct]
+        answers += map(Answer, texts)
     answers += _list_sentences(sources[1].get(document), text)
     return answers or [None]
 
 
 def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
-    """Yield the texts of a field: a text, a list of texts, or an object with either for each
-    document.
-    """
+    """Yield the texts of a field: a text, a list, or an object with either per document."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -249,12 +254,12 @@ def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
         )
 
 
-def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
-    """Yield the runs of sentences that BEIR's SciFact names as evidence, `[{"sentences": [4]}]`."""
+def _list_sentences(annotations: Any, document: str) -> Iterator[Answer]:
+    """Yield the runs of sentences that SciFact annotates as `[{"sentences": [4]}]`."""
     numbers = set[int]()
     for row in annotations if isinstance(annotations, list) else ():
-        listed = row.get("sentences") if isinstance(row, Mapping) else ()
-        numbers.update(number for number in listed or () if isinstance(number, int))
+        values = row.get("sentences") if isinstance(row, Mapping) else ()
+        numbers.update(number for number in values or () if isinstance(number, int))
     sentences = find_sentences(document, LANGUAGE) if numbers else []
     last = max(numbers, default=-1)
     if last >= len(sentences):
@@ -264,7 +269,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[StatedAnswer]:
         last = first
         while last + 1 in numbers:
             last += 1
-        yield StatedAnswer.from_span((sentences[first].start, sentences[last].end))
+        yield Answer.from_span((sentences[first].start, sentences[last].end))
 
 
 CORPORA = "corpora"
@@ -280,24 +285,24 @@ def _find_questions(folder: Path) -> Path:
 
 
 def _read_questions(file: Path) -> dict[str, dict[str, str]]:
-    """Return the rows of questions by the ids `q1`, `q2`, ..."""
+    """Return the rows of questions under the ids `q1`, `q2`, ..."""
     rows = read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED)
     return {f"q{number}": row for number, row in enumerate(rows, start=1)}
 
 
 def read_chunking(folder: Path, options: ReadOptions) -> Items:
-    """Yield the corpora of a folder, with a question for each excerpt."""
+    """Yield the corpora of a folder with their questions."""
     file = _find_questions(folder)
     claims = Claims()
     for name, row in _read_questions(file).items():
-        placed = []
+        pairs = []
         with error_context(file, f"question {name[1:]}", EXPECTED):
-            parts = Row({"references": parse_json(row["references"], "references")})
-            for part in parts.rows("references"):
-                start = part.integer("start_index")
-                answer = StatedAnswer(part.text("content"), start, part.integer("end_index"))
-                placed.append((row["corpus_id"], answer))
-        yield from add_claims(claims, str(file), name, row["question"], placed)
+            excerpts = Row({"references": parse_json(row["references"], "references")})
+            for excerpt in excerpts.rows("references"):
+                start = excerpt.integer("start_index")
+                answer = Answer(excerpt.text("content"), start, excerpt.integer("end_index"))
+                pairs.append((row["corpus_id"], answer))
+        yield from add_claims(claims, str(file), name, row["question"], pairs)
     yield from settle_claims(read_chunking_texts(folder, options), claims, f"{CORPORA}/")
 
 
@@ -309,7 +314,7 @@ def read_chunking_texts(folder: Path, options: ReadOptions) -> Items:
 
 
 def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  # noqa: ARG001
-    """Return each question with its corpus as the only relevant document."""
+    """Return the questions, each with its corpus as the only relevant document."""
     rows = _read_questions(_find_questions(folder))
     return Judgments(
         {name: row["question"] for name, row in rows.items()},

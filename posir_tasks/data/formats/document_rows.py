@@ -1,9 +1,9 @@
-"""Documents with lists of questions: MRQA's JSON Lines, and the papers of QASPER.
+"""Readers of MRQA's JSON Lines and of QASPER's papers: documents with lists of questions.
 
-MRQA: Fisch et al. 2019, arXiv 1910.09753; a file begins with a header, `char_spans` are pairs of
-code points whose end is inclusive, and each occurrence of an answer counts as a place of evidence.
-QASPER: Dasigi et al. 2021, arXiv 2105.03011; evidence is whole paragraphs, those of all annotators
-who give an answer. A paper is its abstract, its headings and its paragraphs.
+MRQA: Fisch et al. 2019, arXiv 1910.09753. A file begins with a header. `char_spans` are pairs of
+code points with an inclusive end; each occurrence of an answer is an evidence span.
+QASPER: Dasigi et al. 2021, arXiv 2105.03011. Evidence is the paragraphs of all annotators with an
+answer. A paper consists of abstract, headings and paragraphs.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from pathlib import Path
 
 from posir_tasks.base.files import split_suffix
 from posir_tasks.base.untrusted import read_json
-from posir_tasks.data.formats.page_rows import AGREEING
+from posir_tasks.data.formats.page_rows import require_answers
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Items,
     Passage,
     PassageQuestion,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -45,9 +45,9 @@ QASPER_FIELDS = (
     "title abstract full_text paragraphs qas question question_id answers answer unanswerable "
     "evidence"
 )
-#: Between the parts of a paper.
+#: Separates abstract, headings and paragraphs.
 SEPARATOR = "\n\n"
-#: Beginning of evidence that is a figure or a table.
+#: Beginning of evidence in a figure or table.
 FIGURE = "FLOAT SELECTED"
 
 
@@ -56,46 +56,46 @@ def read_mrqa(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
     return read_items(file, MRQA, partial(_read_mrqa_row, file=str(file)))
 
 
-def _read_mrqa_row(row: Row, place: str, file: str) -> Items:
+def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
     if row.has("header"):
         return
     context = row.text("context")
     # On the Hub, a row has one question.
-    listed = [row] if row.has("detected_answers") else row.rows("qas")
+    question_rows = [row] if row.has("detected_answers") else row.rows("qas")
     questions = list[PassageQuestion]()
     ids = []
-    for number, part in enumerate(listed):
-        name = f"{place}, question {number}"
+    for number, question in enumerate(question_rows):
+        name = f"{location}, question {number}"
         try:
-            name = part.identifier("qid")
+            name = question.identifier("qid")
             ids.append(name)
-            places = dict.fromkeys(_list_mrqa_answers(part, context))
-            questions += list_places(file, name, part.text("question"), places)
+            answers = dict.fromkeys(_list_mrqa_answers(question, context))
+            questions += list_places(file, name, question.text("question"), answers)
         except ValueError as error:
             yield skip_question(file, name, error)
-    yield Passage(file, place, context, questions, question_ids=ids)
+    yield Passage(file, location, context, questions, question_ids=ids)
 
 
-def _list_mrqa_answers(question: Row, context: str) -> Iterator[StatedAnswer]:
-    """Yield each occurrence of each answer; case and white space may differ."""
+def _list_mrqa_answers(question: Row, context: str) -> Iterator[Answer]:
+    """Yield every occurrence of every answer, up to case and white space."""
     answers = question.rows("detected_answers")
     if not answers or states_no_answer(question.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     for answer in answers:
         text = answer.text("text")
         for start, last in _list_inclusive(answer):
-            found = context[start : last + 1]
-            if _fold(found) == _fold(text):
-                yield StatedAnswer.from_span((start, last + 1))
+            quotation = context[start : last + 1]
+            if _fold(quotation) == _fold(text):
+                yield Answer.from_span((start, last + 1))
             else:
-                yield StatedAnswer(text, start)
+                yield Answer(text, start)
 
 
 def _list_inclusive(answer: Row) -> list[tuple[int, int]]:
     if isinstance(answer.fields.get("char_spans"), dict):
         return [(row.integer("start"), row.integer("end")) for row in answer.rows("char_spans")]
-    listed = enumerate(answer.get("char_spans", list))
-    return [Row({"char_spans": pair}, f"[{number}]").span("char_spans") for number, pair in listed]
+    pairs = enumerate(answer.get("char_spans", list))
+    return [Row({"char_spans": pair}, f"[{number}]").span("char_spans") for number, pair in pairs]
 
 
 def _fold(text: str) -> str:
@@ -103,7 +103,7 @@ def _fold(text: str) -> str:
 
 
 def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the papers of QASPER with their questions: an object by the ids of papers, or rows."""
+    """Yield the papers of QASPER with their questions, from an object by paper id or from rows."""
     if split_suffix(file)[1] != ".json" or has_fields(file, "qas"):
         yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
         return
@@ -114,7 +114,7 @@ def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
             yield from _read_paper(Row.of(value), name, str(file), name)
 
 
-def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
+def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
     paper = paper or row.identifier("id")
     parts = [row.text("abstract")]
     for section in row.rows("full_text"):
@@ -122,30 +122,29 @@ def _read_paper(row: Row, place: str, file: str, paper: str) -> Items:
     text = SEPARATOR.join(filter(str.strip, parts))
     title = row.text("title")
     questions = list[PassageQuestion]()
-    for part in row.rows("qas"):
-        name = part.identifier("question_id")
+    for question in row.rows("qas"):
+        name = question.identifier("question_id")
         try:
-            evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(part)]
-            places = map(StatedAnswer.from_span, dict.fromkeys(evidence))
-            questions += list_places(file, name, part.text("question"), places)
+            evidence = [locate_once(paragraph, text) for paragraph in _list_paragraphs(question)]
+            answers = map(Answer.from_span, dict.fromkeys(evidence))
+            questions += list_places(file, name, question.text("question"), answers)
         except (UnusableError, UnlocatedError) as error:
             yield skip_question(file, name, error)
     if not text:
-        yield SkippedText(f"{file}: {place}", "empty", file=file)
+        yield SkippedText(f"{file}: {location}", "empty", file=file)
         return
-    yield Passage(file, place, text, questions, paper, title)
+    yield Passage(file, location, text, questions, paper, title)
 
 
 def _list_paragraphs(question: Row) -> list[str]:
-    """List the paragraphs that are evidence to any annotator; raise UnusableError without one."""
-    answers = question.rows("answers")
-    answered = [answer for answer in answers if not answer.get("answer/unanswerable", bool)]
-    if not answered:
-        raise UnusableError(Cause.UNANSWERABLE)
-    if len(answered) < min(AGREEING, len(answers)):
-        raise UnusableError(Cause.DISAGREEMENT)
-    listed = [text for answer in answered for text in answer.texts("answer/evidence")]
-    paragraphs = [text for text in dict.fromkeys(listed) if not text.startswith(FIGURE)]
-    if not any(map(str.strip, paragraphs)):
+    """Return the evidence paragraphs of all annotators; raise UnusableError without any."""
+    annotations = question.rows("answers")
+    answers = [row for row in annotations if not row.get("answer/unanswerable", bool)]
+    require_answers(answers, len(annotations))
+    evidence = [text for answer in answers for text in answer.texts("answer/evidence")]
+    paragraphs = [
+        text for text in dict.fromkeys(evidence) if text.strip() and not text.startswith(FIGURE)
+    ]
+    if not paragraphs:
         raise UnusableError(Cause.NOT_TEXT)
-    return [text for text in paragraphs if text.strip()]
+    return paragraphs

@@ -1,5 +1,6 @@
-"""Readers of documents, one a file: plain text, and HTML and PDF by libraries that are imported
-when there is such a file.
+"""Readers of files with one document: plain text, HTML and PDF.
+
+The libraries for HTML and PDF are imported with the first such file.
 """
 
 from __future__ import annotations
@@ -35,20 +36,19 @@ from posir_tasks.data.formats.passages import (
     read_text,
 )
 
-#: Bytes of a file in which a zero byte marks it as binary.
+#: Bytes of a file that are searched for a zero byte, the sign of a binary file.
 BINARY_BYTES = 8192
-#: Parts of pypdf that warn when they leave out content.
+#: Loggers of pypdf that warn of lost content.
 LOSSY = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
 PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> tuple[str, list[int]]:
-    """Return the text of all pages, and the numbers, from 1, of those that have pictures and no
-    text.
+    """Return the text of all pages, and the numbers (from 1) of pages with pictures but no text.
 
     Raises:
-        DataError: There is no library for it, or it cannot be read, or a part of it cannot.
+        DataError: pypdf is not installed, or a part of the file cannot be read.
     """
     try:
         library = import_module("pypdf")
@@ -56,7 +56,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
         raise DataError(
             "`pip install 'posir[pdf]'`, or convert it: `pdftotext FILE.pdf`"
         ) from error
-    scanned = []
+    scanned_pages = []
     try:
         with _collect_losses() as losses, limit_seconds(PDF, len(content)):
             reader = library.PdfReader(BytesIO(content))
@@ -65,29 +65,27 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
                 resources = page.get("/Resources")
                 has_pictures = resources is not None and "/XObject" in resources.get_object()
                 if has_pictures and not texts[number].strip():
-                    scanned.append(number + 1)
+                    scanned_pages.append(number + 1)
             count = reader.root_object["/Pages"].get("/Count")
         if isinstance(count, int) and count > len(texts):
             losses.append(f"{len(texts)} of its {count} pages are found")
         problem = f"a part cannot be read ({sanitize(losses[0])})" if losses else ""
     except LimitError as error:
         raise DataError(error.problem) from error
-    except Exception as error:  # a damaged or encrypted file may raise anything
+    except Exception as error:  # pypdf raises any type for damaged or encrypted files
         problem = f"cannot be read ({summarize_error(error)})"
     if problem:
         raise DataError(f"{problem}; convert it: `pdftotext FILE.pdf`")
-    return "\n".join(texts), scanned
+    return "\n".join(texts), scanned_pages
 
 
 @contextmanager
 def _collect_losses() -> Iterator[list[str]]:
-    """Collect what pypdf logs of content that it cannot read and leaves out; its other
-    irregularities are not shown.
-    """
+    """Collect pypdf's warnings of lost content and silence its other messages."""
     losses = list[str]()
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
-    # Loggers of which a level alone hides all else.
+    # The level hides pypdf's other loggers.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
     loggers = [logging.getLogger(name) for name in LOSSY]
     for logger in loggers:
@@ -102,8 +100,8 @@ def _collect_losses() -> Iterator[list[str]]:
 
 
 def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
-    """Return the text of each page of a file of `size` bytes; raise LimitError if there are too
-    many, or too much text.
+    """Return the text of each page of a file of `size` bytes; raise LimitError for too many pages
+    or too much text.
     """
     if len(pages) > max_pages():
         raise MAX_ROWS.refuse(
@@ -122,19 +120,19 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Return whether the beginning of a file has a zero byte and is not UTF-16."""
+    """Return True if the beginning of a file has a zero byte and is not UTF-16."""
     return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
 
 
 def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Return what is not UTF-8: `byte 0xf6 at 17`, counted from 0 in the file, of which `offset`
-    bytes come before.
+    """Name the byte that is not UTF-8, such as `byte 0xf6 at 17`, counted from 0 after `offset`
+    bytes.
     """
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
 def read_text_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a file, or why it has none; its id is its name without the suffix."""
+    """Yield the text of a file. Its id is the file name without the suffix."""
     yield _read_text(file, options.name(file), decode)
 
 
@@ -157,7 +155,7 @@ def _name_text(text: str, name: str) -> Item:
 
 
 def read_html_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a page, or why it has none."""
+    """Yield the text of an HTML page."""
     from posir_tasks.data.formats.pages import decode_page, extract_text
 
     name = options.name(file)
@@ -174,15 +172,15 @@ def read_html_file(file: Path, options: ReadOptions) -> Items:
 
 
 def read_pdf_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a PDF file, or why it has none."""
+    """Yield the text of a PDF file, and its scanned pages as skipped."""
     name = options.name(file)
     try:
-        text, scanned = extract_pdf(read_decompressed(file))
+        text, scanned_pages = extract_pdf(read_decompressed(file))
     except DataError as error:
         yield SkippedText(name, "of PDF", str(error), name)
         return
     yield _name_text(text, name)
-    if scanned and text.strip():
-        pages = ", ".join(map(str, scanned))
+    if scanned_pages and text.strip():
+        pages = ", ".join(map(str, scanned_pages))
         detail = f"pages {pages}; recognize their text, for example by `ocrmypdf`"
-        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned))
+        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned_pages))

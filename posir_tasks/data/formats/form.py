@@ -1,4 +1,4 @@
-"""What is known of a format, and the formats that are recognized and not read."""
+"""The declaration of a format, and the formats that posir recognizes but does not read."""
 
 from __future__ import annotations
 
@@ -11,13 +11,7 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.passages import Items, ReadOptions, Use
 from posir_tasks.data.formats.records import PARQUET
-from posir_tasks.data.formats.shape import (
-    JSON_LINES,
-    NESTED,
-    TABLES,
-    has_marks,
-    list_fields,
-)
+from posir_tasks.data.formats.shape import JSON_LINES, NESTED, TABLES
 
 JSON_ROWS = (*JSON_LINES, *PARQUET)
 AS_BEIR = (
@@ -25,7 +19,7 @@ AS_BEIR = (
     "score)"
 )
 AS_LINES = "JSON Lines with context, question, answer and start"
-#: What a format holds.
+#: Contents of a format.
 SPANS = "questions with the spans of their evidence"
 JUDGMENTS = "judgments without positions, for `posir score`"
 TEXTS = "texts"
@@ -42,51 +36,45 @@ class Format:
 
     title: str
     kinds: tuple[str, ...] = ()
-    """Suffixes of its files, and `/` if a folder is in it; none if it is not read."""
+    """File suffixes; `/` for a folder. Empty for a part of another format."""
     read: Reader = _refuse
     accepts: Callable[[Path], bool] = lambda _: True
-    """Whether a file or folder of one of the kinds is in the format."""
+    """Recognizes a path of one of the kinds that has the files and marks."""
     files: tuple[str, ...] = ()
-    """Patterns of files that a folder has, all of them; alternatives between `|`."""
+    """Required files of a folder as glob patterns; `|` separates alternatives."""
+    marks: str = ""
+    """Field names that identify a file, in the notation of `fields`."""
     use: Use | None = Use.CORPUS
-    """Texts of which its questions can be asked; None if it has texts alone."""
+    """Texts to search for an answer; None for a format without questions."""
     read_texts: Reader | None = None
-    """Yields the documents alone, if `read` takes longer or needs more."""
+    """Yields the documents only, where that is cheaper than `read`."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
-    """Returns all judgments, if a query may have grades or several relevant documents."""
+    """Returns the qrels, for a format with grades or several relevant documents per query."""
     fields: str = ""
-    """Names of fields that data in the format has, between blanks; `|` between several layouts, and
-    `/` after a name whose value is an object or a list.
+    """Field names separated by blanks. `|` separates layouts; a `/` after a name requires an object
+    or a list as the value.
     """
     advice: str = ""
-    """What to do with data that is nearly in the format, or that is not read."""
+    """How to fix data that nearly fits, or how to convert a format that is not read."""
     holds: str = SPANS
-    """What is read."""
+    """Contents: `SPANS`, `JUDGMENTS` or `TEXTS`."""
     find_language: Callable[[Path], str] = lambda _: ""
-    """Returns the code of the language that data states, empty if it states none or several."""
+    """Returns the declared language code, or an empty string without a single one."""
 
     @property
     def is_refused(self) -> bool:
-        """Whether data in the format is recognized and not read."""
+        """True for a format that is recognized but not read."""
         return bool(self.kinds) and self.read is _refuse
 
     @property
     def layouts(self) -> list[frozenset[str]]:
-        """The names of fields of each layout."""
+        """The field names of each layout."""
         groups = self.fields.split("|") if self.fields else []
         return [frozenset(group.replace(NESTED, "").split()) for group in groups]
 
 
 def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
-    """Return a format of others that is recognized by its fields and refused by its name."""
-    return Format(
-        title,
-        kinds,
-        accepts=lambda path: has_marks(list_fields(path), fields),
-        fields=fields,
-        advice=advice,
-        holds="",
-    )
+    return Format(title, kinds, marks=fields, fields=fields, advice=advice, holds="")
 
 
 REFUSED = (
@@ -100,7 +88,7 @@ REFUSED = (
     _refuse_form(
         "ContractNLI",
         "documents/ annotation_sets/ annotations spans",
-        "Its hypotheses are about one contract each, and its evidence is numbers of spans. Write "
+        "Its hypotheses are about one contract each, and its evidence is span numbers. Write "
         "JSON Lines with context (documents > text), question (labels > hypothesis), and start "
         "and end from documents > spans, for each number in annotations > spans.",
         (".json",),
@@ -108,14 +96,14 @@ REFUSED = (
     _refuse_form(
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
-        "Its documents are PDF files of their own. Convert them to text (`pdftotext FILE.pdf`), "
+        "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
         f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
     _refuse_form(
         "evidence-inference",
         "PromptID PMCID",
-        "Its questions, spans and articles are files of their own. Write JSON Lines with context "
+        "Its questions, spans and articles are in separate files. Write JSON Lines with context "
         "(txt_files/PMC<PMCID>.txt), question (Outcome, Intervention and Comparator of "
         "prompts_merged.csv), and start and end (Evidence Start, Evidence End of "
         "annotations_merged.csv).",
@@ -124,43 +112,43 @@ REFUSED = (
     _refuse_form(
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
-        "Its answers are numbers, dates and spans without a place, often computed. Write "
-        f"{AS_LINES} for the answers that are in the passage once, or for judgments alone "
-        f"{AS_BEIR}.",
+        "Its answers are numbers, dates and spans without offsets, often computed. Write "
+        f"{AS_LINES} for the answers that occur once in the passage, or {AS_BEIR} for judgments "
+        "without spans.",
         JSON_ROWS,
     ),
     _refuse_form(
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
-        "Its answers are yes, no and maybe about a whole abstract: it has judgments alone. Write "
+        "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
         f"{AS_BEIR}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
-        "Its queries are relations, and which of the supports has the evidence is not stated: it "
-        f"has judgments alone. Write {AS_BEIR}, with each of the supports as a text.",
+        "Its queries are relations, and it does not say which support has the evidence. Write "
+        f"{AS_BEIR}, with each of the supports as a text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "CRUD-RAG",
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
-        "Its answers are written from up to three news texts, and where is not stated: it has "
-        f"judgments alone. Write {AS_BEIR}, from news1 to news3 and questions.",
+        "Its answers are written from up to three news texts, without spans. Write "
+        f"{AS_BEIR}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
     _refuse_form(
         "training data of DPR",
         "question positive_ctxs/",
-        f"It has judgments alone. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        f"It has judgments without spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
         JSON_ROWS,
     ),
     _refuse_form(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
-        "Its evidence is sentences of several texts. Write "
+        "Its evidence is sentences in several texts. Write "
         f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
         "in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,

@@ -1,10 +1,10 @@
-"""Published questions about whole pages, a row for each question with its page: TyDi QA's primary
+"""Readers of published datasets with a question and its complete page per row: TyDi QA's primary
 task, Natural Questions and RepLiQA.
 
 TyDi QA: Clark et al. 2020, TACL; spans are bytes. Natural Questions: Kwiatkowski et al. 2019, TACL;
-its three forms have the same tokens. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. Of several
-annotators, at least two give an answer, as in the official evaluations; their distinct answers are
-places of evidence.
+its three forms have the same tokens. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. At least two
+annotators must give an answer, as in the official evaluations. Their distinct answers are the
+evidence spans.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.files import find_files, split_suffix
 from posir_tasks.data.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Items,
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -45,8 +45,8 @@ from posir_tasks.values.document_keys import digest_documents
 
 #: Suffixes of files of rows.
 ROWS = (".jsonl", ".parquet")
-#: Annotators who have to give an answer, where there are several.
-AGREEING = 2
+#: Minimum number of annotators with an answer, if a question has several annotators.
+MIN_ANSWERS = 2
 ENGLISH = "eng-Latn"
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
 
@@ -56,47 +56,46 @@ class Page:
     """The page of a row."""
 
     address: str
-    """The same for all revisions of the page."""
+    """Identifies the page across its revisions."""
     text: str
     title: str = ""
     id: str = ""
-    """Id of its document; by default a digest of address and text."""
+    """Id of the document; by default a digest of address and text."""
     tokens: Sequence[tuple[str, Span | None]] = ()
-    """Its tokens, and where each is in the text; None for a tag."""
+    """Tokens with their spans in the text; None for tags."""
     merges: bool = False
-    """Whether pages with the same text, title or first words are one."""
+    """If true, merge pages with the same text, title or first words."""
 
 
 @dataclass(frozen=True)
 class PageForm:
-    """A row for each question: where its parts are, and what marks the form."""
+    """A dataset with a question and its page per row."""
 
     title: str
     marks: tuple[str, ...]
-    """Names of fields; a file that has all of one is in this form."""
+    """Groups of field names, any of which identifies the form."""
     id: str
     question: str
     read_page: Callable[[Row, Path, ReadOptions], Page | None]
-    """Returns the page of a row; None if the options leave the row out."""
+    """Returns the page of a row, or None if the options exclude the row."""
     find_evidence: Callable[[Row, Page, ReadOptions], Iterable[Span]]
-    """Returns the distinct answers; raises ValueError with the reason if there are none."""
+    """Finds the answers in a page; raises ValueError if there are none."""
     kinds: tuple[str, ...] = (FOLDER, *ROWS)
-    """Suffixes of its files, and `/` if the files of a folder have questions about the same pages.
-    """
+    """File suffixes; `/` for a folder whose files share pages."""
     fields: str = ""
-    """Further fields that a row needs, between blanks."""
+    """Other required field names, separated by blanks."""
     find_language: Callable[[Path], str] = lambda _: ENGLISH
-    """Returns the code of the language of a file or folder, empty if there are several."""
+    """Returns the language code of a file or folder, or an empty string for several languages."""
     splits: tuple[str, ...] = ()
-    """Names that `--split` may have; any if empty."""
+    """Values of `--split`; any value if empty."""
 
     @property
     def expected(self) -> str:
-        """The form of a row, for messages."""
+        """The expected row, for messages."""
         return f"{self.title}, a row per question with {self.marks[0].replace(' ', ', ')}"
 
     def list_files(self, path: Path) -> list[Path]:
-        """List the files in this form: the path itself, or those below it that are not hidden."""
+        """List the visible files in this form at or below a path."""
         files = [path] if path.is_file() else find_files(path, "")
         return [
             file
@@ -107,14 +106,14 @@ class PageForm:
         ]
 
     def accepts(self, path: Path) -> bool:
-        """Return whether a file, or a file of a folder, is in this form."""
+        """Return True if a file, or any file of a folder, is in this form."""
         return bool(self.list_files(path))
 
     def read(self, path: Path, options: ReadOptions) -> Items:
-        """Yield the pages of a file or folder, each with its question if that can be used.
+        """Yield the pages of a file or folder with their usable questions.
 
         Raises:
-            DataError: A field is malformed, or the data has no such split.
+            DataError: A field is malformed, or the split does not exist.
         """
         if self.splits:
             choose_split(self.title, options.split, self.splits, self.splits[0])
@@ -124,45 +123,43 @@ class PageForm:
             yield from read_items(file, self.expected, read)
 
     def _read_row(
-        self, row: Row, place: str, file: Path, options: ReadOptions, pages: _Pages
+        self, row: Row, location: str, file: Path, options: ReadOptions, pages: _Pages
     ) -> Items:
         page = self.read_page(row, file, options)
-        name = row.identifier(self.id, f"{file.name} {place}")
+        name = row.identifier(self.id, f"{file.name} {location}")
         question = row.text(self.question)
         if page is None:
             return
         if not page.text.strip():
-            yield SkippedText(f"{file.name}:{place}", "empty", file=str(file))
+            yield SkippedText(f"{file.name}:{location}", "empty", file=str(file))
             return
-        kept, is_new_copy = pages.keep(page)
+        original, is_new_copy = pages.add(page)
         if is_new_copy:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
-        answers = list[StatedAnswer]()
+        answers = list[Answer]()
         try:
-            answers = place_spans(self.find_evidence(row, page, options), page.text, kept.text)
+            answers = place_spans(self.find_evidence(row, page, options), page.text, original.text)
         except FieldError:
             raise
         except ValueError as error:
             yield skip_question(str(file), name, error)
         questions = list_places(str(file), name, question, dict.fromkeys(answers))
-        document = page.id or digest(kept.address, kept.text).hex()
-        yield Passage(str(file), place, kept.text, questions, document, page.title)
+        document = page.id or digest(original.address, original.text).hex()
+        yield Passage(str(file), location, original.text, questions, document, page.title)
 
 
 @dataclass
 class _Pages:
-    """Pages by address, of which the first revision is kept, for all questions about the page."""
+    """The first revision of each page, which all questions about the page share."""
 
-    kept: dict[str, Page] = field(default_factory=dict)
-    """Address to the first revision of a page, or of one that shares text, title or first words."""
+    originals: dict[str, Page] = field(default_factory=dict)
+    """Address to the first revision of the page, or of a near-duplicate."""
     by_key: dict[tuple[int, int], Page] = field(default_factory=dict)
 
-    def keep(self, page: Page) -> tuple[Page, bool]:
-        """Return the page that is kept for a page, and whether that is another one, of which the
-        page was not yet known to be a copy.
-        """
-        if page.address in self.kept:
-            return self.kept[page.address], False
+    def add(self, page: Page) -> tuple[Page, bool]:
+        """Return the original of a page, and True the first time that a near-duplicate is found."""
+        if page.address in self.originals:
+            return self.originals[page.address], False
         original = page
         if page.merges:
             texts = digest_documents(
@@ -172,31 +169,36 @@ class _Pages:
             original = next((self.by_key[key] for key in keys if key in self.by_key), page)
             for key in keys:
                 self.by_key.setdefault(key, original)
-        self.kept[page.address] = original
+        self.originals[page.address] = original
         return original, original is not page
 
 
-def place_spans(spans: Iterable[Span], text: str, kept: str) -> list[StatedAnswer]:
-    """Return where spans of a text are in another text; raise ValueError if that is not clear."""
-    if kept == text:
-        return [StatedAnswer.from_span(span) for span in spans]
+def place_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
+    """Move spans of a text to the original; raise UnusableError unless each occurs there once."""
+    if original == text:
+        return [Answer.from_span(span) for span in spans]
     answers = [span.of(text) for span in spans]
-    if any(kept.count(answer) != 1 for answer in answers):
+    if any(original.count(answer) != 1 for answer in answers):
         raise UnusableError(Cause.REVISED)
-    return [StatedAnswer(answer, kept.index(answer)) for answer in answers]
+    return [Answer(answer, original.index(answer)) for answer in answers]
 
 
-def _select_answered(row: Row, start: str) -> list[Row]:
-    """Return the annotations whose field is not negative; raise ValueError with the reason if too
-    few annotators give an answer.
+def require_answers(answers: Sequence[Row], annotators: int) -> None:
+    """Raise UnusableError if too few of the annotators give an answer."""
+    if not answers:
+        raise UnusableError(Cause.UNANSWERABLE)
+    if len(answers) < min(MIN_ANSWERS, annotators):
+        raise UnusableError(Cause.DISAGREEMENT)
+
+
+def _select_answers(row: Row, start: str) -> list[Row]:
+    """Return the annotations with an answer, whose start is not negative; raise UnusableError if
+    there are too few.
     """
     annotations = row.rows("annotations")
-    answered = [annotation for annotation in annotations if annotation.integer(start) >= 0]
-    if not answered:
-        raise UnusableError(Cause.UNANSWERABLE)
-    if len(answered) < min(AGREEING, len(annotations)):
-        raise UnusableError(Cause.DISAGREEMENT)
-    return answered
+    answers = [annotation for annotation in annotations if annotation.integer(start) >= 0]
+    require_answers(answers, len(annotations))
+    return answers
 
 
 def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None:  # noqa: ARG001
@@ -209,7 +211,7 @@ def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None: 
 
 
 def _find_tydi_language(path: Path) -> str:
-    """Return the code of the language of all rows; empty if there are several."""
+    """Return the language code of all rows, or an empty string for several languages."""
     languages = set[str]()
     for file in TYDI.list_files(path):
         for _, row in read_rows(file, TYDI.expected):
@@ -226,9 +228,9 @@ TYDI_END = "minimal_answer/plaintext_end_byte|minimal_answers_end_byte"
 
 
 def _find_tydi_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Span]:  # noqa: ARG001
-    """Yield the minimal answers, or without one, as of yes and no, the passages."""
+    """Yield the minimal answer of each annotator, or the passage if there is none (yes and no)."""
     content = page.text.encode()
-    for annotation in _select_answered(row, TYDI_CANDIDATE):
+    for annotation in _select_answers(row, TYDI_CANDIDATE):
         start = annotation.integer(TYDI_START)
         end = annotation.integer(TYDI_END)
         if start < 0:
@@ -241,9 +243,9 @@ def _find_tydi_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[
         yield to_characters(content, start, end)
 
 
-#: A tag; the simplified form has `_` for the blanks in it.
+#: A tag. The simplified form replaces its blanks by `_`.
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-#: Tags between which a line ends, and that of a paragraph.
+#: Tags of blocks, each of which starts a line.
 BLOCK = re.compile(
     r"</?(?:p|table|t[rhd]|caption|[uod]l|li|d[td]|h[1-6]|br|div|blockquote|pre)(?![a-z0-9])",
     re.IGNORECASE,
@@ -257,16 +259,16 @@ NOT_A_TAG = (
 
 
 def _list_tokens(row: Row) -> list[tuple[str, bool]]:
-    """List the tokens of a page, and whether each is a tag."""
+    """Return the tokens of a page; the flag is True for tags."""
     if isinstance(row.fields.get("document_text"), str) and not row.has("document_tokens"):
-        tokens = row.text("document_text").split(" ")
-        return [(token, TAG.fullmatch(token) is not None) for token in tokens]
-    listed = row.rows(NQ_TOKENS)
-    return [(token.text("token"), token.get("html_token|is_html", bool)) for token in listed]
+        words = row.text("document_text").split(" ")
+        return [(word, TAG.fullmatch(word) is not None) for word in words]
+    tokens = row.rows(NQ_TOKENS)
+    return [(token.text("token"), token.get("html_token|is_html", bool)) for token in tokens]
 
 
 def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: ARG001
-    """Read the text without tags, lines ended at blocks."""
+    """Read the text without tags, each block on its own line."""
     parts = list[str]()
     tokens = list[tuple[str, Span | None]]()
     ends_line = False
@@ -284,24 +286,28 @@ def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: 
         length += len(token)
         ends_line = False
     text = "".join(parts)
-    # The address of a page states its revision.
+    # The URL includes the revision of the page.
     url = re.sub(r"[?&]oldid=\d+", "", row.text("document_url|document/url", ""))
     title = row.text("document_title|document/title", "")
     return Page(url or digest(text).hex(), text, title, tokens=tokens, merges=True)
 
 
 def _find_nq_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Span]:
-    """Yield the long answers, trimmed to text, if all are paragraphs or, in `other`, not all."""
+    """Yield the long answers without tags.
+
+    In the split `paragraph` all long answers of a question must be paragraphs; the split `other`
+    takes the remaining questions.
+    """
     boxes = [
         (answer.integer("long_answer/start_token"), answer.integer("long_answer/end_token"))
-        for answer in _select_answered(row, "long_answer/start_token")
+        for answer in _select_answers(row, "long_answer/start_token")
     ]
     if any(not start < end <= len(page.tokens) for start, end in boxes):
         raise UnlocatedError("its long answer is not within its page")
-    first = [page.tokens[start] for start, _ in boxes]
-    if not all(token and span is None for token, span in first):
+    tags = [page.tokens[start] for start, _ in boxes]
+    if not all(token and span is None for token, span in tags):
         raise UnlocatedError(NOT_A_TAG)
-    is_paragraph = all(PARAGRAPH.match(token) for token, _ in first)
+    is_paragraph = all(PARAGRAPH.match(token) for token, _ in tags)
     if is_paragraph != (options.split != OTHERS):
         raise UnusableError(Cause.OTHER_SPLIT)
     for start, end in boxes:

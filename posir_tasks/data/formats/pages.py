@@ -1,9 +1,8 @@
-"""The text of HTML pages, to their end.
+"""Extraction of the complete text of HTML pages.
 
-libxml2 stops at its limits (255 open elements, an attribute of 10 MB) without an error, and
-inscriptis calls itself for each open element. Here the limits are libxml2's largest (2,047
-elements), the walk needs no stack, and a mark that is put after the page shows whether the text has
-its end.
+By default libxml2 stops silently at its limits (255 open elements, an attribute of 10 MB), and
+inscriptis recurses into each element. This module uses libxml2's largest limits (2,047 elements)
+and a loop, and appends a marker to the page to verify that the text is complete.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.untrusted import decode
 
-#: Bytes in which a page states its encoding.
+#: Bytes of a page that are searched for its encoding.
 HEAD_BYTES = 4096
 ENCODING = re.compile(
     rb"""(?:<\?xml\b[^>]*?\sencoding|<meta\b[^>]*?[\s"';]charset)\s*=\s*["']?\s*([\w:.-]+)""",
     re.IGNORECASE,
 )
-#: Encodings of pages, by Python's names, and those that browsers read in place of a smaller one.
+#: Python's names of the encodings of web pages, and the supersets that browsers use.
 ENCODINGS = re.compile(
     r"ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|hz|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+|tis-620|mac-\w+"
 )
@@ -39,12 +38,12 @@ LARGER = {
     "shift_jis": "cp932",
     "euc_kr": "cp949",
 }
-#: Encodings whose bytes are UTF-8, too, with another meaning.
+#: Encodings whose bytes are also valid UTF-8.
 SEVEN_BITS = ("iso2022_", "hz")
-#: The end of a page, and what is put after it.
+#: End tags of a page, and the marker after its last text.
 LAST_TAGS = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
 END = "\ue000 end of the page \ue000"
-#: XML that HTML reads otherwise: the first is a comment in HTML, the second an element that is left
+#: XML with another meaning in HTML: a CDATA section becomes a comment, and an empty element stays
 #: open.
 CDATA = "<![CDATA["
 CDATA_END = "]]>"
@@ -53,11 +52,10 @@ LIMIT = "RESOURCE_LIMIT"
 
 
 def decode_page(content: bytes) -> str:
-    """Return a page as text: in UTF-8, in UTF-16 with a byte-order mark, or else in the encoding
-    that it states.
+    """Decode a page as UTF-8, as UTF-16 with a byte-order mark, or else by its declared encoding.
 
     Raises:
-        UnicodeDecodeError: It is in none of these.
+        UnicodeDecodeError: None of these encodings fits.
     """
     encoding = _find_encoding(content)
     if encoding is not None and encoding.startswith(SEVEN_BITS):
@@ -71,7 +69,7 @@ def decode_page(content: bytes) -> str:
 
 
 def _find_encoding(content: bytes) -> str | None:
-    """Return Python's name of the encoding that a page states; None without one that pages have."""
+    """Return Python's name of the declared encoding, or None without a valid one."""
     match = ENCODING.search(content[:HEAD_BYTES])
     try:
         name = codecs.lookup(match[1].decode("ascii")).name if match else ""
@@ -81,19 +79,19 @@ def _find_encoding(content: bytes) -> str | None:
 
 
 def extract_text(page: str) -> str:
-    """Return the text of a page, blocks on lines of their own, without scripts and what is hidden.
+    """Return the visible text of a page with each block on its own line.
 
     Raises:
-        DataError: Its end is not in the text: it is beyond a limit of the parser, or in a comment,
-            a tag or an element that is left open or hidden.
+        DataError: The end of the page is missing from the text: it exceeds a limit of the parser,
+            or is in a comment, a tag or an element that is open or hidden.
     """
     parser = HTMLParser(encoding="utf-8", huge_tree=True)
-    # What follows these tags is part of the body for browsers, but of no element of the tree.
+    # Browsers add text after these tags to the body; the parser drops it.
     body = LAST_TAGS.sub("", _read_as_html(page))
     try:
         text = _Walk(document_fromstring(f"{body}{END}".encode(), parser=parser)).get_text()
     except etree.LxmlError:
-        # There is no element at all, since a comment or a tag has everything.
+        # The whole page is a comment or a tag, without any element.
         text = ""
     if END not in text:
         if any(LIMIT in entry.type_name for entry in parser.error_log):
@@ -109,7 +107,7 @@ def extract_text(page: str) -> str:
 
 
 def _read_as_html(page: str) -> str:
-    """Return a page without its XML declaration, and XHTML as HTML would have it."""
+    """Remove the XML declaration of a page, and rewrite XHTML as HTML."""
     page = page.lstrip("\ufeff \t\r\n")
     if not page.startswith("<?xml"):
         return page
@@ -119,15 +117,13 @@ def _read_as_html(page: str) -> str:
 
 
 def _escape_section(section: str) -> str:
-    """Return what follows the begin of a CDATA section with its text as HTML has it; without an
-    end, as a comment.
-    """
-    text, end, rest = section.partition(CDATA_END)
-    return html.escape(text) + rest if end else CDATA + section
+    """Escape the text of a CDATA section; a section without an end becomes a comment."""
+    text, end, remainder = section.partition(CDATA_END)
+    return html.escape(text) + remainder if end else CDATA + section
 
 
 class _Walk(Inscriptis):  # type: ignore[misc]
-    """The conversion of inscriptis, in a loop, so that open elements need no stack."""
+    """The conversion of inscriptis in a loop, so that nested elements do not exhaust the stack."""
 
     def _parse_html_tree(self, state: HtmlDocumentState, tree: HtmlElement) -> Canvas:
         for event, node in etree.iterwalk(tree, events=("start", "end", "comment", "pi")):
@@ -135,14 +131,14 @@ class _Walk(Inscriptis):  # type: ignore[misc]
                 state.apply_starttag_layout(node.tag, node.attrib)
                 if (begin := self.start_tag_handler_dict.get(node.tag)) is not None:
                     begin(state, node.attrib)
-                opened = state.tags[-1]
-                opened.canvas.open_tag(opened)
-                opened.write(node.text)
+                element = state.tags[-1]
+                element.canvas.open_tag(element)
+                element.write(node.text)
             elif event == "end":
                 if (end := self.end_tag_handler_dict.get(node.tag)) is not None:
                     end(state)
-                closed = state.tags.pop()
-                closed.canvas.close_tag(closed)
+                element = state.tags.pop()
+                element.canvas.close_tag(element)
                 state.tags[-1].write(node.tail)
             elif node.tail:
                 state.tags[-1].write(node.tail)

@@ -1,6 +1,4 @@
-"""Passages with their questions, and problems: what every reader of a format yields; and the
-options that it takes.
-"""
+"""The items that every format reader yields: passages with questions, and skipped texts."""
 
 from __future__ import annotations
 
@@ -19,15 +17,13 @@ from posir_tasks.text.spans import UnlocatedError
 
 
 class Use(Enum):
-    """Texts of which the questions of data can be asked; the value says why it is not the whole
-    corpus.
-    """
+    """The texts to search for an answer. The value explains why that is not the whole corpus."""
 
     CORPUS = ""
-    """Each stands alone: any document may answer it."""
+    """The questions stand alone: search the whole corpus."""
     WITHIN = (
-        "its questions are about one document and do not name it ('this contract'), so that other "
-        "documents answer them, too"
+        "its questions are about one document that they do not name ('this contract'), so that "
+        "other documents also answer them"
     )
     NAMED = (
         "its questions name their document, so that a search of the corpus finds its beginning, "
@@ -35,21 +31,20 @@ class Use(Enum):
     )
 
 
-#: Share of questions with a text that is asked of several documents from which data counts as of
-#: one document each. In PolicyQA, whose questions are about 'the website', it is 0.97; in sets
-#: whose questions stand alone it is below 0.01.
+#: Minimum share of questions whose text recurs for several documents, from which all questions
+#: count as being about one document. PolicyQA ('the website') has 0.97; datasets whose questions
+#: stand alone have less than 0.01.
 WITHIN_SHARE = 0.5
-#: Share from which it is mentioned.
+#: Minimum share that a warning mentions.
 MENTIONED_SHARE = 0.01
-#: Texts of which questions are asked, as a user says it: all of the corpus, or the question's own
-#: document.
+#: The texts to search, as the user names them: the corpus, or the question's own document.
 Scope: TypeAlias = Literal["corpus", "document"]
-#: Reason of a question that is not used, after a number.
+#: The reason of a skipped question, to be read after a number.
 UNUSABLE = "questions without a usable answer"
 
 
 class Cause(StrEnum):
-    """Why a question is not used."""
+    """The reason why a question is skipped."""
 
     NO_POSITION = (
         "states neither the text of its answer nor both start and end (fields answers, answer, "
@@ -66,20 +61,20 @@ class Cause(StrEnum):
     NO_TEXT = "its text is not in the data"
     UNANSWERABLE = "has no answer"
     NOT_RELEVANT = "has no relevant document in the judgments"
-    UNLOCATED = "its evidence is not once in its document"
+    UNLOCATED = "its evidence does not occur exactly once in its document"
     DISAGREEMENT = "fewer than 2 of its annotators give an answer"
     REVISED = (
-        "is about another revision or copy of its page, and its evidence is not once in the one "
-        "that is kept"
+        "is about another revision or copy of its page, and its evidence does not occur exactly "
+        "once in the revision that is kept"
     )
     OTHER_SPLIT = "its evidence is in the other --split"
     SHORT = "has its evidence in an article of fewer than 4 passages and 512 tokens"
     NO_PASSAGE = "has a relevant passage that is not in the corpus"
-    NOT_TEXT = "has no paragraph as evidence, or a figure or table alone"
-    EXCLUDING = "leaves documents out of its own search, which a corpus for all queries cannot"
+    NOT_TEXT = "has no paragraph as evidence, or only a figure or table"
+    EXCLUDING = "excludes documents from its own search, which a corpus for all queries cannot do"
 
 
-#: Causes by which the rules of the data leave questions out.
+#: Causes that follow from the rules of a dataset.
 EXPECTED = frozenset(
     {
         Cause.UNANSWERABLE,
@@ -97,7 +92,7 @@ EXPECTED = frozenset(
 
 
 class UnusableError(ValueError):
-    """A question cannot be used; the text says why, by default in the words of the cause."""
+    """A question cannot be used. The message defaults to the text of the cause."""
 
     def __init__(self, cause: Cause, text: str = "") -> None:
         super().__init__(text or cause.value)
@@ -105,103 +100,96 @@ class UnusableError(ValueError):
 
 
 @dataclass(frozen=True)
-class StatedAnswer:
-    """The answer that a file states: its text, its half-open span in code points, or both."""
+class Answer:
+    """The answer in a file: its text, its half-open span in code points, or both."""
 
     text: str | None = None
     start: int | None = None
     end: int | None = None
     is_located: bool = field(default=False, kw_only=True)
-    """Whether the reader itself found the span, or its format says how spans count: without a text,
-    it needs no check.
-    """
+    """If true, the span is exact and needs no check against a text."""
 
     @classmethod
-    def from_span(cls, span: tuple[int, int]) -> StatedAnswer:
-        """Return the answer at a span that needs no check."""
+    def from_span(cls, span: tuple[int, int]) -> Answer:
+        """Return an answer with an exact span."""
         return cls(None, *span, is_located=True)
 
 
 @dataclass(frozen=True)
 class PassageQuestion:
-    """A question as its file states it."""
+    """A question in a file, before it is checked."""
 
     file: str
     name: str
-    """Name of the question in messages: its id, or its place in the file."""
+    """Name of the question in messages: its id, or its location in the file."""
     text: str
-    answer: StatedAnswer | None
-    """None if the file says which document is relevant, and not where in it the evidence is."""
+    answer: Answer | None
+    """None if the file has qrels without evidence spans."""
     id: str | None = None
-    """The id of its query; None to derive one from the content."""
+    """Id of the query; None to derive an id from the content."""
     query: str | None = None
-    """The id of its query, if the evidence may have several places: each is yielded by itself, with
-    an id of its own, and the file and name of its query. If one is skipped, the query is left out;
-    those that overlap are one.
+    """Id of the query if it may have several evidence spans.
+
+    The reader yields one question per span, each with its own id and with the file and name of the
+    query. Overlapping spans are merged. If a span is skipped, so is the whole query.
     """
     grade: float = 1
-    """Relevance of its document to the query, above 0; the highest of the places in it counts."""
-    others: tuple[StatedAnswer, ...] = ()
-    """Other answers that the file lists, each as good; the first of all that is in the document
-    counts.
-    """
+    """Relevance of the document, above 0. The highest grade among its spans counts."""
+    alternatives: tuple[Answer, ...] = ()
+    """Alternative answers. The first answer that occurs in the document counts."""
 
 
 @dataclass(frozen=True)
 class Passage:
-    """A document as its file states it, with its questions."""
+    """A document in a file, with its questions."""
 
     file: str
-    place: str
-    """Its place in the file, for messages; "" if the file has no other."""
+    location: str
+    """Location in the file, for messages. Empty if the file is one document."""
     text: str
     questions: Sequence[PassageQuestion] = ()
     id: str | None = None
-    """The id of its document; None to derive one: see `derive_document_ids`."""
+    """Id of the document; None to derive an id (`derive_document_ids`)."""
     title: str = ""
-    """Title of the article that it is part of, "" if there is none; not part of `text`, in which
-    spans count.
-    """
+    """Title of the article, or an empty string. Spans do not count its characters."""
     question_ids: Sequence[str] = ()
-    """Ids that the file states for its questions, skipped ones included."""
+    """Ids of all its questions in the file, including skipped questions."""
 
     @property
     def where(self) -> str:
-        """File and place, for messages."""
-        return f"{self.file}: {self.place}" if self.place else self.file
+        """File and location, for messages."""
+        return f"{self.file}: {self.location}" if self.location else self.file
 
     @property
     def name(self) -> str:
-        """File, and the id or the place in it."""
-        return f"{self.file}:{self.id or self.place}" if self.place else self.file
+        """The file, followed by the document's id or location."""
+        return f"{self.file}:{self.id or self.location}" if self.location else self.file
 
 
 @dataclass(frozen=True)
 class SkippedText:
-    """A file, a row, a text or a question that is not used."""
+    """A file, row, text or question that cannot be used."""
 
     name: str
     reason: str
-    """One of a few phrases, to be read after a number: `of one sentence`."""
+    """One of a few phrases that follow a number, such as `of one sentence`."""
     detail: str = ""
     file: str = ""
-    """The file that it is in."""
     number: int = 1
-    """The number of such items, if they are not named one by one."""
+    """Number of items that this one stands for."""
     cause: Cause | None = None
-    """Why a question is not used; None for what is not a question."""
+    """The reason for a question; None for files, rows and texts."""
 
     def __str__(self) -> str:
         return f"{self.file}: question {self.name}: {self.detail}"
 
 
-#: What a reader yields.
 Item: TypeAlias = Passage | SkippedText
 Items: TypeAlias = Iterator[Item]
 
 
 def skip_question(file: str, name: str, why: Cause | ValueError) -> SkippedText:
-    """Skip a question for a cause, or for what an error says."""
+    """Return a question as skipped, with a cause or the message of an error."""
     cause = Cause.MALFORMED
     if isinstance(why, Cause):
         cause = why
@@ -216,12 +204,13 @@ def list_places(
     file: str,
     query: str,
     text: str,
-    answers: Iterable[StatedAnswer | None],
+    answers: Iterable[Answer | None],
     first: int = 1,
     grade: float = 1,
 ) -> list[PassageQuestion]:
-    """List a question for each place of a query's evidence, numbered from `first`; the first has
-    the id of the query.
+    """Return one question per evidence span of a query, numbered from `first`.
+
+    Number 1 has the id of the query, the next ones `query#2`, `query#3`.
     """
     questions = []
     for number, answer in enumerate(answers, start=first):
@@ -232,14 +221,14 @@ def list_places(
 
 @dataclass(frozen=True)
 class Claim:
-    """Evidence of a query in a document that is read later."""
+    """Evidence of a query in a document that the reader has yet to read."""
 
     file: str
     query: str
     text: str
-    find_answers: Callable[[str], Iterable[StatedAnswer | None]]
-    """Returns the places in the text of the document; raises ValueError with the reason if the
-    query cannot be used.
+    find_answers: Callable[[str], Iterable[Answer | None]]
+    """Finds the evidence in the text of the document; raises ValueError if the query cannot be
+    used.
     """
     grade: float = 1
 
@@ -249,14 +238,14 @@ Claims: TypeAlias = dict[str, list[Claim]]
 
 
 def add_claims(
-    claims: Claims, file: str, query: str, text: str, placed: Iterable[tuple[str, StatedAnswer]]
+    claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, Answer]]
 ) -> Iterator[SkippedText]:
-    """Add a query with pairs of document and answer to the claims.
+    """Add the evidence of a query, as pairs of document id and answer, to the claims.
 
-    Without a pair, or if `placed` raises ValueError, yield the query and why it is not used.
+    Yields the query as skipped if there is no pair, or if `answers` raises ValueError.
     """
     try:
-        pairs = [*placed]
+        pairs = [*answers]
         if not pairs:
             raise UnusableError(Cause.UNANSWERABLE)
     except ValueError as error:
@@ -267,13 +256,17 @@ def add_claims(
         claims.setdefault(document, []).append(claim)
 
 
-def _list_answer(answer: StatedAnswer, document: str) -> list[StatedAnswer]:  # noqa: ARG001
+def _list_answer(answer: Answer, document: str) -> list[Answer]:  # noqa: ARG001
     return [answer]
 
 
 def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Items:
-    """Yield documents with the questions that are claimed of them, and what is left out; `corpus`
-    names where the documents are.
+    """Yield documents with their claimed questions, and the queries that cannot be used.
+
+    Args:
+        documents: The documents; skipped items are passed on.
+        claims: Claims by document id; emptied on the way.
+        corpus: Name of the documents in messages.
     """
     places = Counter[str]()
     for item in documents:
@@ -293,41 +286,41 @@ def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Ite
                 claim.file, claim.query, claim.text, answers, first, claim.grade
             )
         yield replace(item, questions=questions)
-    for document, lost in claims.items():
+    for document, unclaimed in claims.items():
         text = f"its relevant document {document!r} is not in {corpus}"
-        for claim in lost:
+        for claim in unclaimed:
             yield skip_question(claim.file, claim.query, UnusableError(Cause.NO_DOCUMENT, text))
 
 
-def read_text(file: str, place: str, text: str, name: str, title: str = "") -> Item:
-    """Return a document under its id, or as skipped if it has no text."""
+def read_text(file: str, location: str, text: str, name: str, title: str = "") -> Item:
+    """Return a document with `name` as its id, or a skipped item if the text is blank."""
     if not text.strip():
         return SkippedText(name, "empty", file=file)
-    return Passage(file, place, text, id=name, title=title)
+    return Passage(file, location, text, id=name, title=title)
 
 
 @dataclass(frozen=True)
 class RepeatedTexts:
-    """Counts of the questions whose text is asked of several documents."""
+    """Number of questions whose text recurs for several documents."""
 
-    questions: int
-    repeated: int
+    questions: int = 0
+    repeated: int = 0
 
     @property
     def use(self) -> Use:
-        """Texts of which the questions can be asked, judging by their texts."""
+        """The texts to search for an answer, judging by the share of repeated questions."""
         share = WITHIN_SHARE * self.questions
         return Use.WITHIN if self.repeated >= max(1, share) else Use.CORPUS
 
     @property
     def warning(self) -> str:
-        """A sentence if a reader should know; else empty."""
+        """A warning, or an empty string if few questions repeat."""
         if self.repeated < max(1, MENTIONED_SHARE * self.questions):
             return ""
         return f"{self.describe()}, of which one counts as relevant to each."
 
     def describe(self) -> str:
-        """Return the counts."""
+        """Return the counts as a clause."""
         verb = "has" if self.repeated == 1 else "have"
         return (
             f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is "
@@ -336,25 +329,25 @@ class RepeatedTexts:
 
 
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
-    """Return a sentence with the number of skipped texts by reason and a few names; empty if there
-    are none.
+    """Return a sentence with the number of skipped items per reason and a few names, or an empty
+    string.
     """
     names: dict[str, list[str]] = defaultdict(list)
     counts = Counter[str]()
     for item in sorted(skipped, key=lambda item: item.name):
         names[item.reason].append(": ".join(filter(None, [item.name, item.detail])))
         counts[item.reason] += item.number
-    parts = []
+    phrases = []
     for reason, count in counts.most_common():
-        listed = ", ".join(names[reason][:examples])
+        examples_text = ", ".join(names[reason][:examples])
         more = ", ..." if len(names[reason]) > examples else ""
-        parts.append(f"{count:,} {reason} ({listed}{more})")
-    return f"Skipped: {'; '.join(parts)}." if parts else ""
+        phrases.append(f"{count:,} {reason} ({examples_text}{more})")
+    return f"Skipped: {'; '.join(phrases)}." if phrases else ""
 
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Choices that a reader cannot make by itself, as `open_data` explains them."""
+    """Options of a reader; see `open_data`."""
 
     column: str | None = None
     id_column: str | None = None
@@ -363,7 +356,7 @@ class ReadOptions:
     language: str | None = None
     repair: bool = True
     root: Path | None = None
-    """Folder in which files have their names; by default that of each file."""
+    """Folder that file names are relative to; by default the file's own folder."""
 
     def name(self, file: Path) -> str:
         """Return the name of a file for messages."""
@@ -371,56 +364,55 @@ class ReadOptions:
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
-    """Return an id for each text whose file states none.
+    """Return an id for each text without an id in its file.
 
-    It is the smallest id of its questions, which translations share, as those of XQuAD do. If a
-    question lacks an id, or one id is that of questions about different texts, ids cannot identify
-    documents: all are digests of the texts, which no other language has, so that cross-lingual
-    tasks refuse the data.
+    The id of a text is the smallest id of its questions, so that translations share it, as in
+    XQuAD. If question ids are missing or repeat across texts, every id is a digest of the text.
+    Digests differ between languages, so cross-lingual tasks reject such data.
     """
-    stated = set[str]()
+    document_ids = set[str]()
     questions: dict[str, set[str]] = {}
     for passage in passages:
         if passage.id:
-            stated.add(passage.id)
+            document_ids.add(passage.id)
         else:
             questions.setdefault(passage.text, set()).update(passage.question_ids)
     names = [name for group in questions.values() for name in group]
     is_unique = len(names) == len({*names})
     ids = {}
     for text, group in questions.items():
-        derived = f"{domain}_{min(group)}" if group and is_unique else ""
-        if not derived or derived in stated:
-            derived = f"{domain}_{digest(text).hex()}"
-        ids[text] = derived
+        name = f"{domain}_{min(group)}" if group and is_unique else ""
+        if not name or name in document_ids:
+            name = f"{domain}_{digest(text).hex()}"
+        ids[text] = name
     return ids
 
 
 def name_documents(items: Items, domain: str) -> Items:
-    """Yield documents under the ids by which their questions name them, each once; texts without
-    questions as they are.
+    """Yield each document once, under the id that its questions derive; texts without questions are
+    passed on.
 
-    Whether there are questions follows from the first document, so that a large corpus of texts is
-    not held in memory.
+    Only the first document is checked for questions, so that a large corpus of texts stays out of
+    memory.
     """
-    first = list[Item]()
+    head = list[Item]()
     is_named = True
     for item in items:
-        first.append(item)
+        head.append(item)
         if isinstance(item, Passage):
             is_named = bool(item.id) or not (item.questions or item.question_ids)
             break
     if is_named:
-        yield from chain(first, items)
+        yield from chain(head, items)
         return
-    read = [*first, *items]
-    derived = derive_document_ids([item for item in read if isinstance(item, Passage)], domain)
-    seen = set[tuple[str, str]]()
-    for item in read:
+    complete = [*head, *items]
+    derived = derive_document_ids([item for item in complete if isinstance(item, Passage)], domain)
+    documents = set[tuple[str, str]]()
+    for item in complete:
         if isinstance(item, SkippedText):
             yield item
             continue
         name = item.id or derived[item.text]
-        if (name, item.text) not in seen:
-            seen.add((name, item.text))
+        if (name, item.text) not in documents:
+            documents.add((name, item.text))
             yield replace(item, id=name)

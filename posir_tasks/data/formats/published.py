@@ -1,10 +1,8 @@
-"""Published collections with spans, in folders of their own layouts: LegalBench-RAG, MS MARCO v2,
-BRIGHT and MIRACL.
+"""Readers of published collections in folders: LegalBench-RAG, MS MARCO v2, BRIGHT and MIRACL.
 
 LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2 with the qrels of TREC Deep
-Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883, its short passages in its long
-documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; its passages are joined to the articles that
-they are of.
+Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883; its short passages are located in
+its long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; passages are joined to articles.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from posir_tasks.base.files import iterate_lines, open_decompressed, read_decomp
 from posir_tasks.base.untrusted import parse_json, read_json
 from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Claim,
     Claims,
@@ -32,7 +31,6 @@ from posir_tasks.data.formats.passages import (
     Passage,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     add_claims,
     read_text,
@@ -49,22 +47,19 @@ from posir_tasks.text.words import estimate_tokens
 
 
 def is_sampled(name: str, share: int) -> bool:
-    """Return whether a document is in the sample of one in `share`, which is the same on every
-    machine.
-    """
+    """Return True for one document in `share`, by the digest of its id."""
     return int.from_bytes(digest("posir sample", name)) % share == 0
 
 
-#: What a query of LegalBench-RAG begins with to name its document, which it is ranked within.
+#: Beginning of LegalBench-RAG's queries, which names the document to search.
 NAMING = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
 def read_legalbench(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`), without
-    the name of the document.
+    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`).
 
-    Spans count the text as Python reads it in text mode: a line ends with one character.
+    The name of the document is removed from the query. Spans count line ends as one character.
     """
     claims = Claims()
     files = {file.stem: file for file in sorted((folder / "benchmarks").glob("*.json"))}
@@ -75,14 +70,14 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
         tests = []
         with error_context(file, "", LEGALBENCH):
             for test in Row.of(read_json(file)).rows("tests"):
-                placed = []
+                pairs = []
                 for row in test.rows("snippets"):
-                    answer = StatedAnswer(row.text("answer"), *row.span("span"))
-                    placed.append((row.text("file_path"), answer))
-                tests.append((test.text("query"), placed))
-        for number, (query, placed) in enumerate(tests):
+                    answer = Answer(row.text("answer"), *row.span("span"))
+                    pairs.append((row.text("file_path"), answer))
+                tests.append((test.text("query"), pairs))
+        for number, (query, pairs) in enumerate(tests):
             name = f"{file.stem}:{number}"
-            yield from add_claims(claims, str(file), name, NAMING.sub("", query), placed)
+            yield from add_claims(claims, str(file), name, NAMING.sub("", query), pairs)
     yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
@@ -95,26 +90,23 @@ def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
             yield read_text(name, "", text, name)
 
 
-#: From this rating, a passage of TREC Deep Learning is relevant.
+#: Minimum rating of a relevant passage in TREC Deep Learning.
 RELEVANT = 2
-#: Next to the judged documents of MS MARCO, one of so many is in the corpus, by the digest of its
-#: id.
+#: One in this many unjudged documents of MS MARCO is added to the corpus.
 MARCO_SAMPLED = 64
-#: Field of the id of a document and of a passage.
+#: Id fields of documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
 
 
 def _find_marco(folder: Path, kind: str) -> list[Path]:
-    """Return the archive of documents or passages, or the files that are extracted from it."""
+    """Return the archive of documents or passages, or its extracted files."""
     archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
     return archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
-    """Yield place, id and line of each document or passage; an archive is read without being
-    extracted.
-    """
+    """Stream the documents or passages: location, id and JSON line."""
     identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
     for source in _find_marco(folder, kind):
         with error_context(source, "", f"{kind}s of MS MARCO v2"):
@@ -127,7 +119,7 @@ def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield name and lines of a file, or of each compressed file in an archive."""
+    """Yield the name and the lines of a file, or of each compressed member of an archive."""
     if source.suffix != ".tar":
         with open_decompressed(source) as content:
             yield source.name, iterate_lines(content, source)
@@ -135,18 +127,18 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
     try:
         with tarfile.open(source, "r|") as archive:
             for member in archive:
-                if member.name.endswith(".gz") and (packed := archive.extractfile(member)):
-                    with gzip.open(packed) as unpacked:
-                        yield member.name, iterate_lines(unpacked, f"{source}: {member.name}")
+                if member.name.endswith(".gz") and (member_file := archive.extractfile(member)):
+                    with gzip.open(member_file) as content:
+                        yield member.name, iterate_lines(content, f"{source}: {member.name}")
     except tarfile.TarError as error:
         raise ValueError(f"is not a complete archive ({error})") from error
 
 
 def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGrades, str]:
-    """Return queries, the ratings, and the names of the qrels."""
-    named = [file for file in sorted(folder.rglob("*")) if year in file.name]
-    qrels = [file for file in named if "qrels" in file.name and "doc" not in file.name.lower()]
-    topics = [file for file in named if file.match("*queries*.tsv")]
+    """Return the queries, their ratings, and the names of the qrels files."""
+    files = [file for file in sorted(folder.rglob("*")) if year in file.name]
+    qrels = [file for file in files if "qrels" in file.name and "doc" not in file.name.lower()]
+    topics = [file for file in files if file.match("*queries*.tsv")]
     if not (qrels and topics):
         raise DataError(
             f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put "
@@ -158,10 +150,10 @@ def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGra
 
 
 def read_marco(folder: Path, options: ReadOptions) -> Items:
-    """Yield judged documents and a sample of the others, with the queries whose rated passages are
-    in them; of all years or one (`--split 2021`).
+    """Yield the judged documents with their queries, and a sample of unjudged documents.
 
-    Documents with the same body are one: the qrels of 2022 and 2023 are with duplicates.
+    `--split 2021` selects one year of queries. Documents with the same body are merged, since the
+    qrels of 2022 and 2023 include duplicates.
     """
     queries, grades, file = _read_ratings(folder, options.split or "")
     yield from grades.skip_contradictions(file)
@@ -174,24 +166,24 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
         for passage, rating in ratings.items():
             rated.setdefault(passage, {})[query] = rating
     claims = Claims()
-    for place, name, line in _read_marco(folder, "passage"):
+    for location, name, line in _read_marco(folder, "passage"):
         if name in rated:
-            document, find = _read_marco_passage(line, place)
-            # The document of a passage that is rated too low is in the corpus, too.
-            listed = claims.setdefault(document, [])
+            document, find = _read_marco_passage(line, location)
+            # Documents of passages with lower ratings stay in the corpus.
+            document_claims = claims.setdefault(document, [])
             for query, rating in rated.pop(name).items():
                 if rating >= RELEVANT and query in queries:
-                    listed.append(Claim(file, query, queries[query], find, rating))
+                    document_claims.append(Claim(file, query, queries[query], find, rating))
     missing = [pair for ratings in rated.values() for pair in ratings.items()]
-    lost = {query for query, rating in missing if rating >= RELEVANT and query in queries}
-    for query in sorted(lost):
+    incomplete = {query for query, rating in missing if rating >= RELEVANT and query in queries}
+    for query in sorted(incomplete):
         yield skip_question(file, query, Cause.NO_PASSAGE)
     documents = _read_marco_documents(folder, frozenset(claims))
     yield from _merge_copies(settle_claims(documents, claims, "the collection"))
 
 
 def _merge_copies(items: Iterable[Item]) -> Items:
-    """Give documents with the same body the id of the first."""
+    """Give documents with the same body the id of the first document."""
     originals = dict[bytes, str]()
     for item in items:
         if isinstance(item, Passage):
@@ -201,10 +193,10 @@ def _merge_copies(items: Iterable[Item]) -> Items:
             yield item
 
 
-def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], list[StatedAnswer]]]:
-    """Return the document of a passage, and what finds its bytes in the document."""
-    with error_context(place, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
-        row = Row.of(parse_json(line, place))
+def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str], list[Answer]]]:
+    """Return the document id of a passage, and a function that locates the passage in its text."""
+    with error_context(location, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
+        row = Row.of(parse_json(line, location))
         spans = row.text("spans")
         if not PAIRS.fullmatch(spans):
             raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
@@ -213,28 +205,28 @@ def _read_marco_passage(line: bytes, place: str) -> tuple[str, Callable[[str], l
 
 
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
-    left_out = 0
-    for place, name, line in _read_marco(folder, "doc"):
+    skipped_count = 0
+    for location, name, line in _read_marco(folder, "doc"):
         if name not in judged and not is_sampled(name, MARCO_SAMPLED):
-            left_out += 1
+            skipped_count += 1
             continue
-        with error_context(place, "", "a document of MS MARCO v2: docid and body"):
-            body = Row.of(parse_json(line, place)).text("body")
+        with error_context(location, "", "a document of MS MARCO v2: docid and body"):
+            body = Row.of(parse_json(line, location)).text("body")
         yield read_text(str(folder), name, body, name)
-    yield from _skip_others("documents", left_out, MARCO_SAMPLED)
+    yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLED)
 
 
-def _skip_others(noun: str, number: int, share: int) -> Iterator[SkippedText]:
+def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
     if number:
         reason = f"{noun} that are neither judged nor in the seeded sample of 1 in {share}"
         yield SkippedText("corpus", reason, number=number)
 
 
-def _find_bytes(start: int, end: int, body: str) -> list[StatedAnswer]:
-    return [StatedAnswer.from_span(to_characters(body.encode(), start, end))]
+def _find_bytes(start: int, end: int, body: str) -> list[Answer]:
+    return [Answer.from_span(to_characters(body.encode(), start, end))]
 
 
-#: Fields of an example of BRIGHT.
+#: Fields of BRIGHT's examples, and their types.
 BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
     "query": Row.text,
     "id": Row.identifier,
@@ -243,9 +235,7 @@ BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Items:
-    """Yield the long documents of a domain (`--split biology`), with the queries whose short
-    passages are in them.
-    """
+    """Yield the long documents of a domain (`--split biology`) with their queries."""
     files = folder.rglob("long_documents/*.parquet")
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
@@ -255,8 +245,8 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     file = f"{folder}: examples of {domain}"
     claims = Claims()
     for row in _read_bright_rows(folder, f"examples/{domain}-*.parquet", BRIGHT_EXAMPLES):
-        placed = _place_gold(row, short, long)
-        yield from add_claims(claims, file, row.identifier("id"), row.text("query"), placed)
+        pairs = _place_gold(row, short, long)
+        yield from add_claims(claims, file, row.identifier("id"), row.text("query"), pairs)
     documents = (read_text(file, name, text, name) for name, text in long.items())
     yield from settle_claims(documents, claims, "the long documents")
 
@@ -266,9 +256,9 @@ def _read_bright_rows(
 ) -> Iterator[Row]:
     expected = f"rows of BRIGHT with {', '.join(fields)}"
     for file in sorted(folder.rglob(pattern)):
-        for place, row in read_rows(file, expected):
-            assert isinstance(row, Row), "a row of Parquet is decoded"
-            with error_context(file, place, expected):
+        for location, row in read_rows(file, expected):
+            assert isinstance(row, Row), "rows of Parquet need no decoding"
+            with error_context(file, location, expected):
                 for name, read in fields.items():
                     read(row, name)
             yield row
@@ -281,9 +271,10 @@ def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
 
 def _place_gold(
     row: Row, short: Mapping[str, str], long: Mapping[str, str]
-) -> Iterator[tuple[str, StatedAnswer]]:
-    """Yield long document and place of each gold passage, whose id is that of its document with a
-    number behind.
+) -> Iterator[tuple[str, Answer]]:
+    """Yield the long document and the span of each gold passage.
+
+    The id of a passage is the id of its document with a number.
     """
     if not {*row.texts("excluded_ids")} <= {"N/A"}:
         raise UnusableError(Cause.EXCLUDING)
@@ -292,17 +283,17 @@ def _place_gold(
         document = name.rpartition("_")[0]
         if name not in short or document not in long or document not in gold_documents:
             raise UnusableError(Cause.NO_PASSAGE)
-        yield document, StatedAnswer.from_span(locate_once(short[name], long[document]))
+        yield document, Answer.from_span(locate_once(short[name], long[document]))
 
 
-#: Between the passages of an article.
+#: Separates the passages of an article.
 SEPARATOR = "\n\n"
-#: Passages or tokens from which a position in an article is measured.
+#: An article needs this many passages or tokens for its positions to count.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
-#: Languages whose corpus is read whole; of others, next to the judged articles, one of so many by
-#: the digest of its name.
+#: Languages whose complete corpus is read.
 WHOLE = ("sw", "bn", "te", "hi", "th")
+#: One in this many unjudged articles of any other language is added to the corpus.
 SAMPLED = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
@@ -311,21 +302,19 @@ TOPICS = "topics.miracl-v1.0-"
 
 @dataclass
 class Article:
-    """The passages of an article of MIRACL, by number."""
+    """An article of MIRACL: its passages by number."""
 
     title: str
     passages: dict[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The passages in the order of their numbers."""
+        """The passages, joined in the order of their numbers."""
         return SEPARATOR.join(self.passages[number] for number in sorted(self.passages))
 
 
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
-    """Return the language and the files of topics and qrels; raise DataError if that leaves
-    several, or none.
-    """
+    """Return the language, the topics and the qrels; raise DataError unless they are unique."""
     files = dict[str, dict[str, Path]]()
     for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
         language, _, split = file.stem.removeprefix(TOPICS).partition("-")
@@ -347,7 +336,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
 
 
 def find_miracl_language(folder: Path) -> str:
-    """Return the code of the language of a folder of MIRACL; empty if there are several."""
+    """Return the language code of a folder of MIRACL, or an empty string for several languages."""
     stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
     languages = {stem.partition("-")[0] for stem in stems}
     codes = [code for code in MIRACL_LANGUAGES if two_letter_code(code) in languages]
@@ -357,8 +346,8 @@ def find_miracl_language(folder: Path) -> str:
 def _read_articles(
     folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
 ) -> Iterator[SkippedText]:
-    """Read the articles of a language, those of a sample and those that are judged; yield what is
-    left out.
+    """Add the judged and the sampled articles of a language to `articles`; yield the skipped
+    items.
     """
     files = sorted([*folder.rglob("*.jsonl"), *folder.rglob("*.jsonl.gz")])
     if not files:
@@ -366,13 +355,13 @@ def _read_articles(
         raise DataError(f"{folder}: no corpus of MIRACL; expected {expected}.")
     in_folder = [file for file in files if file.parent.name.endswith(f"-{language}")]
     share = 1 if language in WHOLE else SAMPLED
-    left_out = 0
+    skipped_count = 0
     for file in in_folder or files:
-        for place, row in read_rows(file, MIRACL):
+        for location, row in read_rows(file, MIRACL):
             if isinstance(row, SkippedText):
                 yield row
                 continue
-            with error_context(file, place, MIRACL):
+            with error_context(file, location, MIRACL):
                 name = PASSAGE_NAME.fullmatch(row.text("docid"))
                 if name is None:
                     raise ValueError("'docid' is not valid: must be such as 39#2")
@@ -381,34 +370,36 @@ def _read_articles(
             if name[1] in judged or is_sampled(name[1], share):
                 articles.setdefault(name[1], Article(title)).passages[int(name[2])] = text
             else:
-                left_out += 1
-    yield from _skip_others("passages of articles", left_out, share)
+                skipped_count += 1
+    yield from _skip_unjudged("passages of articles", skipped_count, share)
 
 
 def _place_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
-) -> Iterator[tuple[str, StatedAnswer]]:
-    """Yield article and place of relevant passages; raise UnusableError if their position is not
-    measured.
+) -> Iterator[tuple[str, Answer]]:
+    """Yield the article and the span of each relevant passage; raise UnusableError if a passage is
+    missing or its article too short.
     """
     for name in relevant:
         article, _, number = name.rpartition("#")
-        parts = articles[article].passages if article in articles else {}
-        if not number.isdecimal() or int(number) not in parts:
+        passages = articles[article].passages if article in articles else {}
+        if not number.isdecimal() or int(number) not in passages:
             raise UnusableError(Cause.NO_PASSAGE)
-        if len(parts) < MIN_PASSAGES and estimate_tokens(articles[article].text) < MIN_TOKENS:
+        if len(passages) < MIN_PASSAGES and estimate_tokens(articles[article].text) < MIN_TOKENS:
             raise UnusableError(Cause.SHORT)
-        before = [len(parts[other]) + len(SEPARATOR) for other in parts if other < int(number)]
-        yield article, StatedAnswer(parts[int(number)], sum(before))
+        start = sum(
+            len(text) + len(SEPARATOR) for key, text in passages.items() if key < int(number)
+        )
+        yield article, Answer(passages[int(number)], start)
 
 
 def read_miracl(folder: Path, options: ReadOptions) -> Items:
-    """Yield the articles of a language, joined from their passages, with the topics of a split."""
+    """Yield the articles of a language with the topics of a split."""
     language, topics, qrels = _find_topics(folder, options)
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))
-    rated = [name for ratings in grades.by_query.values() for name in ratings]
-    judged = {name.rpartition("#")[0] for name in rated}
+    passages = [name for ratings in grades.by_query.values() for name in ratings]
+    judged = {name.rpartition("#")[0] for name in passages}
     articles = dict[str, Article]()
     yield from _read_articles(folder, language, judged, articles)
     claims = Claims()
@@ -416,8 +407,8 @@ def read_miracl(folder: Path, options: ReadOptions) -> Items:
         ratings = grades.by_query.get(topic, {})
         relevant = [name for name, grade in ratings.items() if grade > 0]
         if relevant:
-            placed = _place_passages(relevant, articles)
-            yield from add_claims(claims, str(topics), topic, text, placed)
+            pairs = _place_passages(relevant, articles)
+            yield from add_claims(claims, str(topics), topic, text, pairs)
         else:
             yield skip_question(str(topics), topic, Cause.NOT_RELEVANT)
     documents = (

@@ -1,4 +1,4 @@
-"""TREC qrels: lines of query, iteration, document and grade."""
+"""Reader of TREC qrels: lines of query, iteration, document and grade."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
 QRELS_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
-#: Lines that decide whether a file has qrels.
+#: Lines by which qrels are recognized.
 MAX_LINES = 20
 QRELS_NAME = re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
-#: Suffixes of files that are not qrels, whatever their name.
+#: Suffixes of other formats, which rule out qrels.
 OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
 CELLS = 4
 FORM = "query, iteration, document and grade, a number"
@@ -28,7 +28,7 @@ COMMENT = "#"
 
 
 def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line of topics or qrels; raise DataError if their number differs."""
+    """Yield the cells of each line; raise DataError unless there are `columns` of them."""
     for number, line in _read_lines(file):
         cells = line.strip().split(separator)
         if len(cells) != columns:
@@ -46,7 +46,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_qrels(file: Path) -> bool:
-    """Decide by most of the first lines, or by the name, whether a file is meant to be qrels."""
+    """Return True if most of the first lines of a file, or its name, look like qrels."""
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(iterate_lines(content, file), MAX_LINES) if line.strip()]
     rows = [line for line in lines if QRELS_LINE.fullmatch(line) or WITHOUT_GRADE.fullmatch(line)]
@@ -57,13 +57,13 @@ def is_qrels(file: Path) -> bool:
 
 
 def check_qrels(file: Path) -> None:
-    """Raise DataError if a file has no judgment, or a line that is not one."""
+    """Raise DataError if a file has no judgment or a malformed line."""
     number = 0
     for number, line in _read_lines(file):
         if QRELS_LINE.fullmatch(line.encode()):
             continue
         quotation = sanitize(line.strip())
-        raise DataError(f"{file}: line {number}: is no judgment ({quotation}). Expected: {FORM}.")
+        raise DataError(f"{file}: line {number}: not a judgment ({quotation}). Expected: {FORM}.")
     if not number:
         raise DataError(f"{file}: has no judgment. Expected lines of {FORM}.")
 

@@ -1,6 +1,4 @@
-"""Questions with the answers that a file states: SQuAD-format JSON, and JSON Lines or Parquet with
-a question per row.
-"""
+"""Readers of SQuAD-format JSON, and of JSON Lines or Parquet with a question per row."""
 
 from __future__ import annotations
 
@@ -16,6 +14,7 @@ from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffi
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.data.checks import iterate_rows
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Item,
     Items,
@@ -23,7 +22,6 @@ from posir_tasks.data.formats.passages import (
     PassageQuestion,
     ReadOptions,
     SkippedText,
-    StatedAnswer,
     UnusableError,
     list_places,
     skip_question,
@@ -40,11 +38,10 @@ from posir_tasks.data.formats.records import (
 )
 from posir_tasks.data.markers import is_token, states_no_answer
 
-#: Beginning of the questions of CUAD's templates (arXiv 2103.06268): each is about its contract
-#: alone, and all of its answers count.
+#: Beginning of CUAD's questions (arXiv 2103.06268). All answers of a question are evidence.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
 CONTEXT = "context|passage"
-#: Columns of Parquet with questions and their documents.
+#: Columns of Parquet files with questions.
 QUESTION_COLUMNS = ("question context", "question passage")
 SQUAD = (
     "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, "
@@ -55,33 +52,36 @@ LINES = (
     "'start', or 'answer' alone; 'id' and 'document' may name question and document"
 )
 MALFORMED = "that are malformed"
-#: Bytes of a line that show its form.
+#: Bytes of a line that are enough to recognize its form.
 START = 4096
 
 
-def list_answers(row: Row) -> list[StatedAnswer]:
-    """List the answers of a question, in `answers` or in fields of the row; raise ValueError if
-    there is none, or with what is wrong with the first.
+def list_answers(row: Row) -> list[Answer]:
+    """List the answers in the field `answers` or in the row itself.
+
+    Raises:
+        UnusableError: The question has no answer.
+        FieldError: Every answer is malformed; the message is about the first.
     """
     if states_no_answer(row.fields):
         raise UnusableError(Cause.UNANSWERABLE)
-    listed = _list_objects(row.fields.get("answers"))
-    if not listed:
+    objects = _list_objects(row.fields.get("answers"))
+    if not objects:
         text = row.text("answer") if row.has("answer") else None
         start = row.integer("start") if row.has("start") else None
         end = row.integer("end") if row.has("end") else None
         if "answers" in row.fields and text is None and start is None:
             raise UnusableError(Cause.UNANSWERABLE)
-        return [StatedAnswer(text, start, end)]
+        return [Answer(text, start, end)]
     answers = []
     problems = []
-    for value in listed:
+    for value in objects:
         try:
-            part = Row.of(value, "answers")
-            text = part.text("text|answer_text")
-            # A mark may have no start.
-            start = None if is_token(text) else part.integer("answer_start")
-            answers.append(StatedAnswer(text, start))
+            answer_row = Row.of(value, "answers")
+            text = answer_row.text("text|answer_text")
+            # The marker of a missing answer needs no start.
+            start = None if is_token(text) else answer_row.integer("answer_start")
+            answers.append(Answer(text, start))
         except ValueError as error:
             problems.append(error)
     if not answers:
@@ -90,8 +90,8 @@ def list_answers(row: Row) -> list[StatedAnswer]:
 
 
 def _list_objects(value: object) -> list[Any]:
-    """List each of several answers: a list of objects or of pairs (start and text), an object of
-    lists, or one object.
+    """List answers as objects, from a list of objects or (start, text) pairs, an object of lists,
+    or a single object.
     """
     if isinstance(value, dict):
         columns = [item if isinstance(item, list) else [item] for item in value.values()]
@@ -110,25 +110,29 @@ def _list_objects(value: object) -> list[Any]:
 
 
 def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[PassageQuestion]:
-    """List the question of a row, several for CUAD; raise ValueError if it cannot be used."""
+    """Return the question of a row, or one per span for CUAD; raise ValueError if it is
+    unusable.
+    """
     text = row.text("question")
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
         return list_places(file, name, text, answers)
-    first, *others = answers
-    return [PassageQuestion(file, name, text, first, identifier or None, others=tuple(others))]
+    first, *more = answers
+    alternatives = tuple(more)
+    key = identifier or None
+    return [PassageQuestion(file, name, text, first, key, alternatives=alternatives)]
 
 
-def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) -> Items:
-    """Yield a row's document, in a column, with its question if it has one; raise FieldError if its
-    fields are malformed.
+def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
+    """Yield the document of a row with its question, if any; raise FieldError if a field is
+    malformed.
     """
     context = row.text(column)
     title = row.text("title", "")
     document = row.identifier("document", "")
     identifier = row.identifier("id|question_id", "")
     row.text("question", "")
-    name = identifier or place
+    name = identifier or location
     questions = list[PassageQuestion]()
     try:
         if row.has("question"):
@@ -138,42 +142,42 @@ def read_question_row(row: Row, place: str, file: str, column: str = CONTEXT) ->
     except ValueError as error:
         yield skip_question(file, name, error)
     ids = [identifier] if identifier else []
-    yield Passage(file, place, context, questions, document or None, title, ids)
+    yield Passage(file, location, context, questions, document or None, title, ids)
 
 
 def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
-    """Yield the document of each line, or row of Parquet, with its question if it has one."""
+    """Yield the document of each row of JSON Lines or Parquet with its question, if any."""
     column = (options.column if options else None) or CONTEXT
     return read_items(file, LINES, partial(read_question_row, file=str(file), column=column))
 
 
 def has_questions_on(file: Path, column: str) -> bool:
-    """Return whether JSON Lines or Parquet have questions with answers in a column."""
+    """Return True for JSON Lines or Parquet with questions about the texts of a column."""
     fields = ("question", "answer", "answers", "start")
     names = [f"{column} question {field}" for field in fields[1:]]
     return column not in fields and has_fields(file, *names)
 
 
 def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  # noqa: ARG001
-    """Yield contexts with questions, or rows, as `datasets` exports SQuAD: list, `data`, or lines.
+    """Yield contexts with questions, from articles or from the rows that `datasets` exports.
 
     Raises:
-        UnrecognizedError: The file is in another form, or all of its articles are malformed.
-        DataError: It cannot be read.
+        UnrecognizedError: The file has another form, or all of its articles are malformed.
+        DataError: The file cannot be read.
     """
     with error_context(file, "", SQUAD):
         content = load_values(file)
     articles = content.get("data") if isinstance(content, dict) else content
-    listed = articles if isinstance(articles, list) else []
-    if listed and isinstance(listed[0], dict) and "context" in listed[0]:
-        for number, value in enumerate(listed):
-            place = f"data[{number}]"
-            with error_context(file, place, LINES):
-                yield from read_question_row(Row.of(value), place, str(file))
+    values = articles if isinstance(articles, list) else []
+    if values and isinstance(values[0], dict) and "context" in values[0]:
+        for number, value in enumerate(values):
+            location = f"data[{number}]"
+            with error_context(file, location, LINES):
+                yield from read_question_row(Row.of(value), location, str(file))
         return
-    has_article = any(isinstance(article, dict) and "paragraphs" in article for article in listed)
+    has_article = any(isinstance(article, dict) and "paragraphs" in article for article in values)
     items = list[Item]()
-    for number, article in enumerate(listed if has_article else ()):
+    for number, article in enumerate(values if has_article else ()):
         items += _read_article(article, f"data[{number}]", str(file))
     if articles != [] and not any(isinstance(item, Passage) for item in items):
         details = [item.detail for item in items if isinstance(item, SkippedText)]
@@ -182,34 +186,34 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
     yield from items
 
 
-def _read_article(article: object, place: str, file: str) -> Items:
+def _read_article(article: object, location: str, file: str) -> Items:
     try:
-        row = Row.of(article, place)
+        row = Row.of(article, location)
         title = row.text("title", "")
         paragraphs = row.get("paragraphs", list)
     except FieldError as error:
-        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
-        parts = article.get("paragraphs") if isinstance(article, dict) else None
-        for number, part in enumerate(parts if isinstance(parts, list) else ()):
-            yield from _skip_questions(part, f"{place}.paragraphs[{number}]", file)
+        yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
+        paragraphs = article.get("paragraphs") if isinstance(article, dict) else None
+        for number, paragraph in enumerate(paragraphs if isinstance(paragraphs, list) else ()):
+            yield from _skip_questions(paragraph, f"{location}.paragraphs[{number}]", file)
         return
-    for number, part in enumerate(paragraphs):
-        yield from _read_paragraph(part, title, f"{place}.paragraphs[{number}]", file)
+    for number, paragraph in enumerate(paragraphs):
+        yield from _read_paragraph(paragraph, title, f"{location}.paragraphs[{number}]", file)
 
 
-def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
+def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> Items:
     try:
-        row = Row.of(part, place)
+        row = Row.of(paragraph, location)
         context = row.text("context")
-        listed = row.get("qas", list)
+        values = row.get("qas", list)
     except FieldError as error:
-        yield SkippedText(f"{file}: {place}", MALFORMED, str(error), file)
-        yield from _skip_questions(part, place, file)
+        yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
+        yield from _skip_questions(paragraph, location, file)
         return
     questions = list[PassageQuestion]()
     ids = []
-    for number, value in enumerate(listed):
-        name = f"{place}.qas[{number}]"
+    for number, value in enumerate(values):
+        name = f"{location}.qas[{number}]"
         try:
             question = Row.of(value)
             question.text("question")
@@ -219,37 +223,37 @@ def _read_paragraph(part: object, title: str, place: str, file: str) -> Items:
             questions += _list_questions(question, file, name, identifier)
         except ValueError as error:
             yield skip_question(file, name, error)
-    yield Passage(file, place, context, questions, title=title, question_ids=ids)
+    yield Passage(file, location, context, questions, title=title, question_ids=ids)
 
 
-def _skip_questions(part: object, place: str, file: str) -> Iterator[SkippedText]:
-    """Yield each question that is lost with its paragraph."""
-    listed = part.get("qas") if isinstance(part, dict) else None
-    for number in range(len(listed) if isinstance(listed, list) else 0):
-        yield skip_question(file, f"{place}.qas[{number}]", Cause.MALFORMED)
+def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[SkippedText]:
+    """Yield the questions of a malformed paragraph as skipped."""
+    values = paragraph.get("qas") if isinstance(paragraph, dict) else None
+    for number in range(len(values) if isinstance(values, list) else 0):
+        yield skip_question(file, f"{location}.qas[{number}]", Cause.MALFORMED)
 
 
 def read_questions(file: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a file with their questions, as its suffix says."""
+    """Yield the documents of a JSON, JSON Lines or Parquet file with their questions."""
     read = read_squad_json if split_suffix(file)[1] == ".json" else read_json_lines
     return read(file, options)
 
 
 def is_squad_json(file: Path) -> bool:
-    """Return whether a file is meant to be SQuAD-format JSON: its first line is not one of JSON
-    Lines with texts.
-    """
+    """Return True unless the first line of a JSON file is a JSON Lines row without a context."""
     with open_decompressed(file) as content:
         try:
             line = next(iterate_lines(content, file), b"")
-            # The start of a long line mostly shows it.
+            # The start of a long line usually suffices.
             return _has_articles(_read_start(line)) or _has_articles(parse_json(line, file))
         except GateError:
             return True
 
 
 def _read_start(line: bytes) -> object:
-    """Read the members at the start of a line of JSON; none if it is not JSON in UTF-8."""
+    """Parse the complete members at the start of a JSON line, or return {} if it is not UTF-8
+    JSON.
+    """
     start = line[:START].decode(errors="ignore")
     try:
         return from_json(start, allow_partial="trailing-strings")
@@ -262,13 +266,13 @@ def _has_articles(value: object) -> bool:
 
 
 def is_question_file(file: Path) -> bool:
-    """Return whether JSON Lines or Parquet have questions with their documents."""
+    """Return True for JSON Lines or Parquet with questions and their contexts."""
     is_table = split_suffix(file)[1] in PARQUET
     return has_fields(file, *(QUESTION_COLUMNS if is_table else ("context", "passage")))
 
 
 def is_cuad(file: Path) -> bool:
-    """Return whether a file with questions begins with one of CUAD."""
+    """Return True if the first questions of a file are CUAD's."""
     if split_suffix(file)[1] in PARQUET:
         return is_question_file(file) and asks_about_contract(next(iterate_rows(file), None))
     with open_decompressed(file) as content:
@@ -276,5 +280,5 @@ def is_cuad(file: Path) -> bool:
 
 
 def asks_about_contract(row: object) -> bool:
-    """Return whether a row has a question of CUAD's templates."""
+    """Return True if the question of a row is one of CUAD's templates."""
     return isinstance(row, Mapping) and str(row.get("question")).startswith(CUAD_TEMPLATE)

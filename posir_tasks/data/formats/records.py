@@ -1,4 +1,4 @@
-"""Lines and rows of files from outside, and errors that name file, place and field."""
+"""Rows of external files, with errors that name file, location and field."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import Items, SkippedText
 
-#: Types of JSON by the words of messages.
+#: JSON types and their names in messages.
 KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 MISSING = object()
-#: Kind of a folder, where a file has its suffix.
+#: Kind of a folder; the kind of a file is its suffix.
 FOLDER = "/"
 PARQUET = (".parquet",)
 
@@ -34,122 +34,130 @@ class FieldError(ValueError):
 
 
 class UnrecognizedError(DataError):
-    """A file is in no form that its reader knows."""
+    """The file has a form that its reader does not know."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """An object of a file. Types are strict: a boolean is not an integer.
+    """An object in a file. Types are strict: a boolean is not an integer.
 
-    A field is named by its path, such as `document/title`; where layouts differ, by several with
-    `|` between them, of which the first that is there counts. A method with a default returns it
-    if the field is missing or null; without one, that is a `FieldError`.
+    A field is addressed by its path, such as `document/title`. `|` separates alternatives, of which
+    the first present field counts. A missing or null field raises FieldError, unless the method
+    gets a default.
     """
 
     fields: Mapping[str, Any]
-    place: str = ""
+    location: str = ""
     """Path of the object in its file, for messages."""
 
     @classmethod
-    def of(cls, value: object, place: str = "") -> Row:
-        """Take a value as a row; raise FieldError if it is not an object."""
+    def of(cls, value: object, location: str = "") -> Row:
+        """Make a row from a value; raise FieldError if it is not an object."""
         if not isinstance(value, dict):
-            where = f"'{place}' " if place else ""
+            where = f"'{location}' " if location else ""
             raise FieldError(f"{where}must be an object, not {_name_type(value)}")
-        return cls(value, place)
+        return cls(value, location)
 
     def get(self, names: str, kind: type, default: object = None) -> Any:
-        """Return a value of a type of `KINDS`."""
-        path, value = self._locate(names)
-        if default is not None and value in (MISSING, None):
+        """Return a value; raise FieldError if its type is not `kind`, a key of `KINDS`."""
+        name, value = self._locate(names)
+        if default is not None and (value is None or value is MISSING):
             return default
-        return _require(path, value, kind)
+        return self._require(name, value, kind)
 
     def text(self, names: str, default: str | None = None) -> str:
-        """Return a text, whose characters can all be encoded."""
+        """Return a string without lone surrogates."""
         value = str(self.get(names, str, default))
         try:
             value.encode()
         except UnicodeEncodeError as error:
-            raise FieldError(f"'{self._locate(names)[0]}' is not valid: {error}") from error
+            raise self._invalid(names, str(error)) from error
         return value
 
     def identifier(self, names: str, default: str | None = None) -> str:
-        """Return an id; an integer becomes a text."""
-        path, value = self._locate(names)
+        """Return an id as a string. Integers are accepted."""
+        _, value = self._locate(names)
         if type(value) is int:
             return str(value)
         name = self.text(names, default)
         if "\0" in name:
-            raise FieldError(
-                f"'{path}' is not valid: has a null character, at which libraries end an id; "
-                "remove it"
-            )
+            problem = "has a null character, at which libraries end an id; remove it"
+            raise self._invalid(names, problem)
         return name
 
     def integer(self, names: str) -> int:
-        """Return an integer; the text of one, or a number with nothing after its point, is one."""
-        path, value = self._locate(names)
+        """Return an integer. Whole floats and strings of digits are accepted."""
+        name, value = self._locate(names)
         is_whole = isinstance(value, float) and value.is_integer()
         is_digits = isinstance(value, str) and value.strip().removeprefix("-").isdecimal()
-        return int(value if is_whole or is_digits else _require(path, value, int))
+        return int(value if is_whole or is_digits else self._require(name, value, int))
 
     def span(self, name: str) -> tuple[int, int]:
         """Return a list of two integers, start and end."""
         match self.get(name, list):
             case [int(start), int(end)] if type(start) is type(end) is int:
                 return start, end
-        path = self._locate(name)[0]
-        raise FieldError(f"'{path}' is not valid: must be two integers, start and end")
+        raise self._invalid(name, "must be two integers, start and end")
 
     def texts(self, names: str) -> list[str]:
-        """Return a list of texts."""
-        path, values = self._locate(names)
-        listed = enumerate(_require(path, values, list))
-        return [str(_require(f"{path}[{number}]", item, str)) for number, item in listed]
+        """Return a list of strings."""
+        values = self.get(names, list)
+        for number, item in enumerate(values):
+            self._require(f"{self._locate(names)[0]}[{number}]", item, str)
+        return [*values]
 
     def rows(self, names: str) -> list[Row]:
-        """Return a list of objects; an object of lists, as the Hub has it, is one."""
-        path, value = self._locate(names)
+        """Return a list of objects. An object of equally long lists counts as one, as in the
+        columnar files of the Hub.
+        """
+        name, value = self._locate(names)
+        path = self._join_path(name)
         if isinstance(value, dict):
             if value and all(isinstance(item, dict) for item in value.values()):
-                # As pandas writes columns: by the numbers of rows.
+                # pandas writes each column as an object of row numbers.
                 value = {name: [*item.values()] for name, item in value.items()}
             sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}
             if len(sizes) > 1 or -1 in sizes:
                 raise FieldError(f"'{path}' is not an object of lists of one length")
             cells = zip(*value.values(), strict=True)
             value = [dict(zip(value, row, strict=True)) for row in cells]
-        listed = enumerate(_require(path, value, list))
-        return [Row.of(item, f"{path}[{number}]") for number, item in listed]
+        items = self._require(name, value, list)
+        return [Row.of(item, f"{path}[{number}]") for number, item in enumerate(items)]
 
     def has(self, names: str) -> bool:
-        """Return whether a field has a value."""
-        return self._locate(names)[1] not in (MISSING, None)
+        """Return True if a field is present and not null."""
+        _, value = self._locate(names)
+        return value is not None and value is not MISSING
 
     def _locate(self, names: str) -> tuple[str, Any]:
-        """Return path and value of the first field that is there, or `MISSING`."""
+        """Return the name and the value of the first field that is present, or `MISSING`."""
         if names in self.fields:
-            return f"{self.place}.{names}" if self.place else names, self.fields[names]
-        paths = names.split("|")
-        found = paths[0]
-        value: Any = MISSING
-        for path in paths:
-            value = self.fields
-            for key in path.split("/"):
+            return names, self.fields[names]
+        alternatives = names.split("|")
+        for name in alternatives:
+            value: Any = self.fields
+            for key in name.split("/"):
                 value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
             if value is not MISSING:
-                found = path
-                break
-        return ".".join(filter(None, [self.place, *found.split("/")])), value
+                return name, value
+        return alternatives[0], MISSING
 
-
-def _require(path: str, value: Any, kind: type) -> Any:
-    if value is MISSING:
-        raise FieldError(f"'{path}' is missing")
-    if type(value) is not kind:
+    def _require(self, name: str, value: Any, kind: type) -> Any:
+        if type(value) is kind:
+            return value
+        path = self._join_path(name)
+        if value is MISSING:
+            raise FieldError(f"'{path}' is missing")
         raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
-    return value
+
+    def _invalid(self, names: str, problem: str) -> FieldError:
+        name, _ = self._locate(names)
+        return FieldError(f"'{self._join_path(name)}' is not valid: {problem}")
+
+    def _join_path(self, name: str) -> str:
+        """Return the path of a field within its file."""
+        path = name.replace("/", ".")
+        return f"{self.location}.{path}" if self.location else path
 
 
 def _name_type(value: object) -> str:
@@ -157,11 +165,11 @@ def _name_type(value: object) -> str:
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield number from 1 and text of each line that is not blank; if it cannot be decoded, the
-    byte is named instead.
+    """Yield the nonblank lines with their numbers, from 1. A line that cannot be decoded is yielded
+    as skipped.
 
     Raises:
-        OSError: The file cannot be read. `GZIP_ERRORS`: It is not a complete compressed file.
+        OSError: The file cannot be read; `GZIP_ERRORS` for an incomplete compressed file.
     """
     with open_decompressed(file) as raw:
         is_wide = find_encoding(raw.read(4)) == "utf-16"
@@ -183,11 +191,9 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
 
 
 @contextmanager
-def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]:
-    """Turn an error about a place in a file into a DataError that names the place and the expected
-    format.
-    """
-    where = f"{file}: {place}" if place else f"{file}"
+def error_context(file: Path | str, location: str, expected: str) -> Iterator[None]:
+    """Turn errors into a DataError that names the file, the location and the expected format."""
+    where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
     except GateError as error:
@@ -203,22 +209,22 @@ def error_context(file: Path | str, place: str, expected: str) -> Iterator[None]
 
 
 def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
-    """Return the split that the user names, or the default one; raise DataError if there is none of
-    this name.
-    """
+    """Return the user's split, or the default; raise DataError if it is not available."""
     names = sorted({*available})
-    chosen = default if split is None else split
-    if chosen not in names:
-        listed = ", ".join(names) or "none"
+    name = default if split is None else split
+    if name not in names:
+        choices = ", ".join(names) or "none"
         raise DataError(
-            f"{where}: no split '{chosen}'. Available splits: {listed}; choose one with --split."
+            f"{where}: no split '{name}'. Available splits: {choices}; choose one with --split."
         )
-    return chosen
+    return name
 
 
 def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
-    """Yield place and row of each line of JSON Lines that is not blank, item of a list, or row of
-    Parquet; raise DataError if it is not an object, or the file cannot be read.
+    """Yield the rows of JSON Lines, a JSON list or Parquet with their locations.
+
+    Raises:
+        DataError: A row is not an object, or the file cannot be read.
     """
     if split_suffix(file)[1] in PARQUET:
         for number, fields in enumerate(iterate_rows(file)):
@@ -230,17 +236,17 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
                 yield f"[{number}]", Row.of(value, f"[{number}]")
             return
         for number, line in read_lines(file, f"{file}: line "):
-            place = f"line {number}"
+            location = f"line {number}"
             if isinstance(line, SkippedText):
-                yield place, line
+                yield location, line
                 continue
-            with error_context(file, place, expected):
+            with error_context(file, location, expected):
                 row = Row.of(parse_json(line, file))
-            yield place, row
+            yield location, row
 
 
 def _is_list(file: Path) -> bool:
-    """Return whether a file is one list of JSON, whatever its suffix."""
+    """Return True if the content of a file is a JSON list."""
     with open_decompressed(file) as content:
         head = content.read(2**10)
     text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")
@@ -248,7 +254,7 @@ def _is_list(file: Path) -> bool:
 
 
 def load_values(file: Path) -> object:
-    """Return a JSON value, or a list of the values of lines."""
+    """Return the JSON value of a file, or the list of values of JSON Lines."""
     content = decode(read_decompressed(file))
     try:
         return parse_json(content, file)
@@ -265,21 +271,19 @@ def load_values(file: Path) -> object:
 
 
 def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
-    """Yield what a function yields of each row and its place, and the lines that cannot be
-    decoded; raise DataError if a row is malformed.
+    """Yield the items that `read` makes from each row and its location, and undecodable lines as
+    skipped; raise DataError if a row is malformed.
     """
-    for place, row in read_rows(file, expected):
+    for location, row in read_rows(file, expected):
         if isinstance(row, SkippedText):
             yield row
         else:
-            with error_context(file, place, expected):
-                yield from read(row, place)
+            with error_context(file, location, expected):
+                yield from read(row, location)
 
 
 def has_fields(file: Path, *groups: str) -> bool:
-    """Return whether the first row of JSON Lines or a list, or the columns of Parquet, have all
-    names of a group.
-    """
+    """Return True if the first row, or the columns of Parquet, have all names of a group."""
     try:
         if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))
@@ -287,6 +291,6 @@ def has_fields(file: Path, *groups: str) -> bool:
             rows = (row for _, row in read_rows(file, "") if isinstance(row, Row))
             names = set(next(rows, Row({})).fields)
     except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
-        # The error is raised where the rows are read.
+        # Reading the rows raises the error.
         return False
     return any(names.issuperset(group.split()) for group in groups)

@@ -1,4 +1,4 @@
-"""The shape of a file: the names of its fields or columns at any depth, and its first record."""
+"""The field or column names of a file at any depth, and its first record."""
 
 from __future__ import annotations
 
@@ -23,21 +23,23 @@ from posir_tasks.data.formats.records import PARQUET
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (".csv", ".tsv")
-#: Bytes of a file whose fields are listed, and characters of its first record that are shown.
+#: Bytes of a file that are searched for fields.
 MAX_HEAD = 2**18
+#: Characters of a record in a message.
 MAX_RECORD = 300
-#: A mark after the name of a field whose value must be an object or a list.
+#: Suffix of a field name that requires an object or a list as the value.
 NESTED = "/"
-#: A text, which may be cut, with what follows it: a colon, and the bracket of a nested value.
+#: A string, possibly cut off, with the colon and the opening bracket after it; or a bracket.
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
 
-#: Names of fields, outer ones first; the value is whether what a field holds is nested.
+#: Field names, outer fields first. The value is True for objects and lists.
 Shape: TypeAlias = Mapping[str, bool]
 
 
 def list_fields(file: Path) -> Shape:
-    """List the fields of JSON in its first part, or the columns of a table; none if it is neither,
-    or unreadable.
+    """Return the fields at the start of a JSON file, or the columns of a table.
+
+    The result is empty for other and for unreadable files.
     """
     with suppress(OSError):
         state = file.stat()
@@ -49,7 +51,7 @@ def list_fields(file: Path) -> Shape:
 def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
     suffix = split_suffix(file)[1]
     shape: dict[str, bool] = {}
-    # An error is raised where the rows are read.
+    # Reading the rows raises the error.
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
             columns = read_column_types(file)
@@ -64,7 +66,7 @@ def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
 
 
 def _add_fields(shape: dict[str, bool], kind: Any) -> None:
-    """Add the fields of a type of Arrow's structs and lists."""
+    """Add the fields of a nested column type."""
     if isinstance(kind, pl.List | pl.Array):
         _add_fields(shape, kind.inner)
     elif isinstance(kind, pl.Struct):
@@ -80,9 +82,9 @@ def _read_head(file: Path) -> str:
 
 
 def _scan_json(text: str) -> dict[str, bool]:
-    """List the keys in a text of JSON, which may end anywhere, by their depth."""
+    """Return the keys of possibly truncated JSON, ordered by depth."""
     depths: dict[str, int] = {}
-    nested: dict[str, bool] = {}
+    is_nested: dict[str, bool] = {}
     depth = 0
     for match in TOKEN.finditer(text):
         string, colon, bracket = match.groups()
@@ -91,28 +93,19 @@ def _scan_json(text: str) -> dict[str, bool]:
             continue
         if colon:
             depths[string] = min(depth, depths.get(string, depth))
-            nested[string] = bool(bracket) or nested.get(string, False)
+            is_nested[string] = bool(bracket) or is_nested.get(string, False)
         depth += bool(bracket)
-    return {name: nested[name] for name in sorted(depths, key=depths.__getitem__)}
+    return {name: is_nested[name] for name in sorted(depths, key=depths.__getitem__)}
 
 
 def has_marks(shape: Shape, marks: str) -> bool:
-    """Return whether a shape has all names of one of several groups between `|`."""
-    for group in marks.split("|"):
-        names = group.split()
-        if all(
-            name.removesuffix(NESTED) in shape
-            and (not name.endswith(NESTED) or shape[name.removesuffix(NESTED)])
-            for name in names
-        ):
-            return True
-    return False
+    """Return True if a file has all fields of one layout; `|` separates layouts."""
+    names = {*shape} | {name + NESTED for name, is_nested in shape.items() if is_nested}
+    return any(names.issuperset(group.split()) for group in marks.split("|"))
 
 
 def read_first_record(file: Path) -> str:
-    """Return the first row of a file, or its first line with text, shortened; empty if it is
-    unreadable.
-    """
+    """Return the first row or line of a file, shortened, or an empty string if it is unreadable."""
     suffix = split_suffix(file)[1]
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
@@ -123,7 +116,7 @@ def read_first_record(file: Path) -> str:
         lines = _read_head(file).removeprefix("\ufeff").split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
         if suffix in JSON_LINES and len(first) < 2:
-            # It is written on several lines.
+            # The record spans several lines.
             first = " ".join(map(str.strip, lines))
         return sanitize(first, MAX_RECORD)
     return ""

@@ -1,4 +1,4 @@
-"""Texts of tables: JSON Lines, Parquet and CSV with a text per row."""
+"""Readers of JSON Lines, Parquet and CSV with a text per row."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.formats.records import read_lines
 
-#: Columns that may hold the text, in order of preference.
+#: Text columns in order of preference.
 TEXT_COLUMNS = ("text", "content", "contents", "body", "document", "passage")
 ID_COLUMNS = ("_id", "id")
 
 
 def read_csv_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row of a table of values between separators."""
+    """Yield the text of every row of a CSV or TSV file."""
     frame = read_delimited(file)
-    # A column of numbers has no text.
+    # Columns of numbers are not texts.
     numbers = frame.cast(pl.Float64, strict=False)
     textual = [
         name for name in frame.columns if numbers[name].null_count() > frame[name].null_count()
@@ -46,8 +46,8 @@ def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
     try:
         types = read_column_types(file)
         textual = [column for column, kind in types.items() if kind == pl.String]
-        needed = {find_text_column(textual, options), *_list_id_columns(options)}
-        frame = read_table(file, [column for column in types if column in needed])
+        names = {find_text_column(textual, options), *_list_id_columns(options)}
+        frame = read_table(file, [column for column in types if column in names])
     except LimitError:
         raise
     except DataError as error:
@@ -67,10 +67,10 @@ def _read_frame(
     if column is None:
         yield _miss_text(name, name, columns)
         return
-    chosen = replace(options, column=column)
+    row_options = replace(options, column=column)
     rows = frame.with_columns(pl.col(column).fill_null("")).iter_rows(named=True)
     for number, row in enumerate(rows, start=1):
-        yield read_text_row(row, name, f"row {number}", f"{name}:{number}", chosen)
+        yield read_text_row(row, name, f"row {number}", f"{name}:{number}", row_options)
 
 
 def read_line_texts(file: Path, options: ReadOptions) -> Items:
@@ -80,18 +80,24 @@ def read_line_texts(file: Path, options: ReadOptions) -> Items:
         if isinstance(line, SkippedText):
             yield line
             continue
-        place = f"{name}:{number}"
+        location = f"{name}:{number}"
         try:
-            row = parse_json(line, place)
+            row = parse_json(line, location)
         except GateError as error:
-            yield SkippedText(place, "not a JSON object", error.problem, name)
+            yield SkippedText(location, "not a JSON object", error.problem, name)
             continue
-        yield read_text_row(row, name, f"line {number}", place, options)
+        yield read_text_row(row, name, f"line {number}", location, options)
 
 
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
-    """Return the text of a row at a place of a file, or why it has none; `name` is that of the
-    row.
+    """Return the text of a row, or a skipped item without one.
+
+    Args:
+        row: An object; any other value is skipped.
+        file: Name of the file.
+        where: Location of the row in the file.
+        name: Name of the row in messages.
+        options: The text and id columns.
     """
     if not isinstance(row, Mapping):
         return SkippedText(name, "not a JSON object", file=file)
@@ -111,8 +117,8 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
 
 
 def _miss_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
-    listed = sanitize(", ".join(map(str, columns)), 300)
-    detail = f"it has {listed}; name one with --column, or text_field in `posir build`"
+    names = sanitize(", ".join(map(str, columns)), 300)
+    detail = f"it has {names}; name one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -121,8 +127,8 @@ def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
 
 
 def find_text_column(textual: Iterable[str], options: ReadOptions) -> str | None:
-    """Return the column with the text, of those that hold text; None if there is none or it is not
-    clear.
+    """Return the text column among the columns of strings, or None if it is missing or
+    ambiguous.
     """
     ids = _list_id_columns(options)
     columns = [name for name in textual if name not in ids]

@@ -27,7 +27,7 @@ from posir_build.settings import STAGE_NAMES, BuildSettings
 from posir_build.stage_report import build_stage_rows
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings
-from posir_tasks.data.posir import inspect_domain, resolve_folder
+from posir_tasks.data.posir import find_layout, inspect_domain
 from posir_tasks.data.repository import LocalRepository
 from tests.support import human_answers as human
 from tests.support.build_accuracy import measure_stages
@@ -93,7 +93,7 @@ def test_a_build_is_complete_resumed_and_valid(tmp_path):
     assert held_out.parent.parent.name == "data-held-out"
     assert sum(written.values()) == accuracy.kept
     for folder in written:
-        root, (subset,) = resolve_folder(folder)
+        root, (subset,) = find_layout(folder)
         assert not inspect_domain(LocalRepository(root), subset)[0]
         provenance = [
             json.loads(line) for line in (folder / "provenance.jsonl").read_text().splitlines()
@@ -343,7 +343,7 @@ def test_translations_have_the_evidence_of_the_human_ones(squad_data, tmp_path, 
     assert sum(right) / len(right) >= 0.97
     assert len(right) / len(results["balance"].questions) >= 0.85
     # The translated questions about the original corpus are a cross-lingual subset of their own.
-    resolved = map(resolve_folder, written)
+    resolved = map(find_layout, written)
     inspections = [
         inspect_domain(LocalRepository(root), subset)
         for root, subsets in resolved

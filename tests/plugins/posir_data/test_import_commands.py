@@ -172,7 +172,7 @@ def test_judgments_alone_and_texts_alone_cannot_be_imported(tmp_path):
     for name, message in (
         ("a.qrels", "has judgments and no texts"),
         ("a.csv", "AutoRAG's corpus"),
-        ("a.json", r"judgments without positions .*posir score RUN --data .*a\.json`"),
+        ("a.json", r"judgments without evidence spans.*posir score RUN --data .*a\.json`"),
     ):
         with pytest.raises(PosirError, match=message):
             posir("import", tmp_path / name, output=tmp_path / "out")

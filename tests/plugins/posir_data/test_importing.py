@@ -11,17 +11,17 @@ import posir
 from posir_data.api import import_passages
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import (
+    Answer,
     Cause,
     Passage,
     PassageQuestion,
-    StatedAnswer,
     skip_question,
 )
 from posir_tasks.data.posir import Target
 from tests.support.datasets import imported, read_back
 
 TEXT = "Zoë 👩‍🚀 flew in 1999."
-FLEW = StatedAnswer("1999")
+FLEW = Answer("1999")
 
 
 def asked(text="When did she fly?", answer=FLEW, name="1", **known):
@@ -37,7 +37,7 @@ def document_ids(folder):
 
 
 def test_ids_are_preserved_and_missing_ones_derived(tmp_path):
-    derived = passage("Time flies.", asked("What flies?", StatedAnswer("Time")))
+    derived = passage("Time flies.", asked("What flies?", Answer("Time")))
     result = imported([passage(TEXT, asked(id="mine"), id="d7"), derived], tmp_path)
     rows = pl.read_parquet(tmp_path / "eng-Latn/sports/qrels/test.parquet").rows()
     assert re.fullmatch(
@@ -52,7 +52,7 @@ def test_a_document_is_known_by_the_ids_of_its_questions(tmp_path):
     passages = [
         passage(TEXT, asked(), question_ids=["b", "c"]),
         passage("Time flies.", question_ids=["d"]),
-        passage(TEXT, asked("Who?", StatedAnswer("Zoë")), question_ids=["a"]),
+        passage(TEXT, asked("Who?", Answer("Zoë")), question_ids=["a"]),
         passage("Nobody asks."),
     ]
     for name, order in (("one", passages), ("other", passages[::-1])):
@@ -125,12 +125,12 @@ def test_a_blank_document_stays_and_its_questions_are_left_out(tmp_path):
         ),
         ([passage(" \n", asked())], "file: question 1: its relevant document has no text"),
         (
-            [passage(TEXT, asked(answer=StatedAnswer("2001")))],
+            [passage(TEXT, asked(answer=Answer("2001")))],
             "nothing was written.\n  1 of 1: file: question 1: ",
         ),
         (
             [skip_question("file", "1", Cause.UNANSWERABLE)],
-            "file: question 1: has no answer\nCorrect what is named",
+            "file: question 1: has no answer\nCorrect them",
         ),
         ([], "There is no question with a usable answer; nothing was written."),
     ],
@@ -143,15 +143,15 @@ def test_unusable_data_is_refused_and_nothing_written(tmp_path, passages, messag
 
 def test_judgments_alone_are_refused_with_how_spans_are_added(tmp_path):
     with pytest.raises(
-        DataError, match=r"`start` and `end` of BEIR's qrels.*`posir score RUN --data DATA`"
+        DataError, match=r"`start` and `end` to BEIR's qrels.*`posir score RUN --data DATA`"
     ):
         imported([passage(TEXT, asked(answer=None))], tmp_path / "out")
 
 
 def test_an_id_of_several_questions_is_made_from_their_content(tmp_path, caplog):
     others = (
-        asked("Who?", StatedAnswer("Zoë"), id="q"),
-        asked("Whose?", StatedAnswer("Zoë"), id="r"),
+        asked("Who?", Answer("Zoë"), id="q"),
+        asked("Whose?", Answer("Zoë"), id="r"),
     )
     imported([passage(TEXT, asked(id="q"), *others)], tmp_path)
     ids = {*pl.read_parquet(tmp_path / "eng-Latn" / "sports" / "queries.parquet")["_id"]}
@@ -280,7 +280,7 @@ def test_spans_count_code_points_from_import_to_evidence(tmp_path):
     answers = [f"{row}{piece} {piece}x" for row, piece in enumerate(pieces)]
     starts = [text.index(f"|{answer}|") + 1 for text, answer in zip(texts, answers, strict=True)]
     stated = [
-        asked(f"{piece}?", StatedAnswer(*answer))
+        asked(f"{piece}?", Answer(*answer))
         for piece, *answer in zip(pieces, answers, starts, strict=True)
     ]
     imported(

@@ -512,9 +512,9 @@ def test_bright(tmp_path):
     places, reasons, data = read(tmp_path)
     assert places == {"1": ["Second part.", "Fourth part."]}
     assert sorted(reasons) == [
+        Cause.EXCLUDING,
         Cause.NO_PASSAGE,
         "its evidence is several times in its document",
-        Cause.EXCLUDING,
     ]
     assert data.documents == long
     with pytest.raises(DataError, match="biology"):

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from datasets import Dataset
 
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, Selection, open_probe_source
@@ -14,7 +13,7 @@ from posir_probe.evidence_moving import EvidenceMoving
 from posir_probe.posir_paper import EvidenceLocation, EvidenceLocationStart
 from posir_probe.probe import run_probe
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, build_text_frame
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.spans import Span
 from posir_tasks.values.evidence import Evidence
@@ -196,8 +195,8 @@ def test_long_documents_are_chosen_by_the_datas_tokens():
 
 def test_starts_without_ends_are_read_as_far_as_they_go():
     """SQuAD-PosQ has the first character of an answer."""
-    corpus = Dataset.from_dict({"id": ["a", "b"], "text": [MILL, FERRY]})
-    queries = Dataset.from_dict({"id": ["1", "2"], "text": ["When?", "What?"]})
+    corpus = build_text_frame(["a", "b"], [MILL, FERRY])
+    queries = build_text_frame(["1", "2"], ["When?", "What?"])
     squad = PositionData(
         corpus, queries, Evidence(["1", "2"], ["a", "b"], np.array([len(MILL) // 2, 0])), "1"
     )

@@ -409,7 +409,7 @@ def test_squad_is_counted_in_its_own_buckets_boundaries_twice(tmp_path, monkeypa
     assert row["histogram"] == {"all": [3, 1, 1, 0, 0, 1]}
     assert (row["queries"], row["documents"], row["relevant_documents"]) == (5, 2, 1)
     assert (row["length_unit"], row["length_50"]) == ("characters", len(context))
-    assert "counted in each" in markdown(described)
+    assert "counts in each" in markdown(described)
     assert build_tables(described)[-1].headings == ("Domain", *QueryType)
     (positions,) = build_position_tables(described)
     assert positions.headings == ("Position", "all")
@@ -462,7 +462,7 @@ def test_the_command_prints_every_form(folder, described):
         assert (done.exit_code, done.stdout.strip()) == (0, text.strip())
     table = run(folder).stdout
     assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
-    assert "by a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
+    assert "follow a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
 
 
 def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import logging
 import random
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,14 +11,13 @@ import numpy as np
 import polars as pl
 import pytest
 import pytrec_eval
-from datasets import Dataset
 from hypothesis import given
 from hypothesis import strategies as st
 
 import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.data.copies import choose_originals, find_copies, merge_copies, move_span
-from posir_tasks.data.data import Judgments, PositionData
+from posir_tasks.data.data import Judgments, PositionData, build_text_frame
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.presentation import Result
 from posir_tasks.tasks.base import PositionTask
@@ -51,8 +51,8 @@ def read(result: Result) -> str:
     return " ".join(result.footer)
 
 
-def build(texts: dict[str, str]) -> Dataset:
-    return Dataset.from_dict({"id": [*texts], "text": [*texts.values()]})
+def build(texts: dict[str, str]) -> pl.DataFrame:
+    return build_text_frame([*texts], [*texts.values()])
 
 
 @given(
@@ -176,7 +176,7 @@ def test_overlapping_places_of_copies_are_joined():
     }
     places = {name: Place(name[0], 2 if name == "q#2" else 1) for name in questions}
     data = PositionData.from_questions(texts, questions, titles={"b": "T"})
-    data = PositionData(**{**vars(data), "places": places})
+    data = replace(data, places=places)
     merged, _, _ = merge_copies(data, Judgments.from_positions(data))
     rows = [
         (name, document, tuple(span)) for name, _, document, span in merged.list_questions() if span

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from posir_tasks.base import digests
 from posir_tasks.base.digests import digest_file
-from posir_tasks.data.data import PositionData, digest_data, digest_texts
+from posir_tasks.data.data import PositionData, build_text_frame, digest_data, digest_texts
 from posir_tasks.values.evidence import Evidence
 
 
@@ -84,7 +84,7 @@ TEXTS = st.lists(
 
 def dataset(rows):
     rows = dict(rows)
-    return Dataset.from_dict({"id": list(rows), "text": list(rows.values())})
+    return build_text_frame([*rows], [*rows.values()])
 
 
 @settings(max_examples=20)
@@ -100,7 +100,7 @@ def test_a_selection_and_other_columns_do_not_change_the_digest(monkeypatch):
     rows = {f"d{number}": "text" * number for number in range(30)}
     expected = digest_texts(dataset(rows))
     monkeypatch.setattr("posir_tasks.data.data.BATCH_ROWS", 7)
-    selected = dataset({"x": "y", **rows}).select(range(1, 31))
+    selected = Dataset.from_polars(dataset({"x": "y", **rows})).select(range(1, 31))
     assert digest_texts(selected.add_column("title", [""] * 30)) == expected
 
 

@@ -209,7 +209,7 @@ def test_a_digest_tells_fractional_grades_apart():
     )
     digests = [
         digest_queries(
-            data.queries, data.evidence, {"a": Place("q", grade), "b": Place("q", grade)}
+            data.questions, data.evidence, {"a": Place("q", grade), "b": Place("q", grade)}
         )
         for grade in (1, 2, 0.5, 0.9)
     ]

@@ -11,7 +11,7 @@ import pytest
 import posir
 from posir_score.excerpts import read_excerpts
 from posir_tasks.base.errors import PosirError
-from posir_tasks.data.formats.passages import Cause, StatedAnswer, Use
+from posir_tasks.data.formats.passages import Answer, Cause, Use
 from posir_tasks.data.markers import marks_no_answer, states_no_answer
 from posir_tasks.datasets.opening import open_data
 from tests.support.datasets import write_beir_folder
@@ -113,7 +113,7 @@ MARKS: list[tuple[str, int | None, str, bool]] = [
 
 @pytest.mark.parametrize(("text", "start", "document", "expected"), MARKS)
 def test_a_mark_is_no_word_of_the_text(text: str, start: int | None, document: str, expected: bool):
-    assert marks_no_answer(StatedAnswer(text, start), document) == expected
+    assert marks_no_answer(Answer(text, start), document) == expected
 
 
 @pytest.mark.parametrize(

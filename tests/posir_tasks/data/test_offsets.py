@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from posir_tasks.data.formats.passages import StatedAnswer
+from posir_tasks.data.formats.passages import Answer
 from posir_tasks.data.offsets import COUNTINGS, recognize_counting
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.text.spans import Span
@@ -125,7 +125,7 @@ def test_every_counting_is_inverted(parts: list[tuple[str, str]]):
         encoding, size = encodings.get(counting.title, ("utf-8", 1))
         stated = [
             (
-                StatedAnswer(
+                Answer(
                     span.of(text), *(len(text[:place].encode(encoding)) // size for place in span)
                 ),
                 text,
@@ -143,15 +143,12 @@ def test_a_file_decides_and_not_a_question():
     """One answer in twenty that is exact by another counting changes nothing; nor do few shifted
     ones.
     """
-    right = [(StatedAnswer("b", 3), "😀aab")] * 19
-    wrong = [(StatedAnswer("b", 4), "😀aab")]
+    right = [(Answer("b", 3), "😀aab")] * 19
+    wrong = [(Answer("b", 4), "😀aab")]
     assert recognize_counting(right + wrong)[0].title == "Unicode code points"
+    assert recognize_counting([(Answer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
     assert (
-        recognize_counting([(StatedAnswer("b", 4), "aaab")] * 2)[0].title == "Unicode code points"
-    )
-    assert (
-        recognize_counting([(StatedAnswer("b", 4), "aaab")] * 3)[0].title
-        == "Unicode code points from 1"
+        recognize_counting([(Answer("b", 4), "aaab")] * 3)[0].title == "Unicode code points from 1"
     )
     assert recognize_counting(wrong)[0].title == "UTF-16 code units"
 

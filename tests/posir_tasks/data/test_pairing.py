@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.data.formats.passages import Passage, PassageQuestion, StatedAnswer
+from posir_tasks.data.formats.passages import Answer, Passage, PassageQuestion
 from posir_tasks.data.formats.question_rows import read_squad_json
 from posir_tasks.data.pairing import PairAgreement, correlate_lengths, match_texts
 from posir_tasks.data.posir import SubsetKey, inspect_domain, read_domain
@@ -35,7 +35,7 @@ def invented(language, names=NAMES):
     for name in names:
         number = NAMES.index(name)
         text = texts[language].format(name=name, year=1900 + number)
-        asked = PassageQuestion("file", name, f"When? {name}", StatedAnswer(str(1900 + number)))
+        asked = PassageQuestion("file", name, f"When? {name}", Answer(str(1900 + number)))
         passages.append(Passage("file", name, text, [asked], question_ids=[f"q{number}"]))
     return passages
 
@@ -79,7 +79,7 @@ def test_ids_in_order_are_accepted_for_translations_only(tmp_path):
     (problem,) = inspect(tmp_path / "shifted")[0]
     assert problem.file.endswith("deu-Latn/sports/qrels/test.parquet")
     assert (
-        "for 0 of 6 documents, the one of the same id is that which shares most numbers and names"
+        "for 0 of 6 documents, the document with the same id shares the most numbers and names"
         in problem.message
     )
 
@@ -125,7 +125,7 @@ def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
     problems, warnings = inspect(tmp_path)
     assert problems == []
     assert "consecutive documents, from d20" in warnings[1]
-    assert "may not be translations of those of the same id; for 1" in warnings[1]
+    assert "may not be translations of the documents with the same id; for 1" in warnings[1]
 
 
 def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):

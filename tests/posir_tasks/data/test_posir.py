@@ -9,14 +9,14 @@ import polars as pl
 import pyarrow.parquet as pq
 import pytest
 
-from posir_tasks.base.errors import DataError, PosirError
+from posir_tasks.base.errors import DataError
 from posir_tasks.data.checks import raise_problems
 from posir_tasks.data.posir import (
     SubsetKey,
+    find_layout,
     inspect_domain,
     list_domains,
     read_domain,
-    resolve_folder,
 )
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.datasets.opening import open_data
@@ -513,16 +513,15 @@ def test_the_data_one_language_or_one_domain_can_be_given(posir_folder):
         "deu-Latn/sports": 2,
     }
     for name, count in named.items():
-        root, keys = resolve_folder(posir_folder / name)
+        root, keys = find_layout(posir_folder / name)
         assert (root, len(keys)) == (posir_folder, count), name
 
 
 @pytest.mark.parametrize("name", ["none", "empty", "file"])
-def test_a_path_without_data_is_refused(tmp_path, name):
+def test_a_path_without_data_has_no_layout(tmp_path, name):
     (tmp_path / "empty").mkdir()
     (tmp_path / "file").write_text("")
-    with pytest.raises(PosirError, match=r"in the PosIR layout, <language>/<domain>/"):
-        resolve_folder(tmp_path / name)
+    assert find_layout(tmp_path / name) is None
 
 
 def test_the_card_of_a_dataset_is_no_text_of_it(tmp_path: Path):

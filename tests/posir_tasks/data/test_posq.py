@@ -10,11 +10,10 @@ import re
 import numpy as np
 import polars as pl
 import pytest
-from datasets import Dataset
 
 from posir_tasks.base.errors import DataError
 from posir_tasks.data import posq
-from posir_tasks.data.data import PositionData
+from posir_tasks.data.data import PositionData, build_text_frame
 from posir_tasks.data.posq import (
     read_fineweb,
     read_fineweb_raw,
@@ -342,7 +341,7 @@ def test_the_first_tiny_sample_has_the_published_numbers():
     labels = [label for label, count in shares.items() for _ in range(count)]
     random.Random(0).shuffle(labels)
     names = [str(row) for row in range(len(labels))]
-    texts = Dataset.from_dict({"id": names, "text": names})
+    texts = build_text_frame(names, names)
     data = PositionData(texts, texts, Evidence(names, names, labels=tuple(labels)), "local")
     tiny = sample_tiny_fineweb(data, posq.TINY_RAW_CLASS)
     counts = [sum(name in label for label in tiny.evidence.labels) for name in POSITIONS]

@@ -8,7 +8,7 @@ import re
 import pytest
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.posir import SubsetKey, list_domains, resolve_folder
+from posir_tasks.data.posir import SubsetKey, find_layout, list_domains
 from posir_tasks.data.repository import (
     HubRepository,
     LocalRepository,
@@ -119,7 +119,7 @@ def test_symbolic_links_are_followed(posir_folder, tmp_path):
         ["sports"],
         ["sports"],
     ]
-    assert [str(key) for key in resolve_folder(posir_folder / "eng-Latn" / "sports")[1]] == [
+    assert [str(key) for key in find_layout(posir_folder / "eng-Latn" / "sports")[1]] == [
         "eng-Latn/sports"
     ]
 

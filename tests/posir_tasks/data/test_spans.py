@@ -8,7 +8,7 @@ import pytest
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from posir_tasks.data.formats.passages import StatedAnswer, UnusableError
+from posir_tasks.data.formats.passages import Answer, UnusableError
 from posir_tasks.data.questions import (
     REPAIR_DISTANCE,
     find_occurrences,
@@ -27,12 +27,10 @@ def test_a_stated_span_is_accepted_exactly_where_its_text_is(before, answer, shi
     assume(answer.strip())
     document, start = before + answer + " after", len(before) + shift
     if start >= 0 and document.startswith(answer, start):
-        assert resolve_span(StatedAnswer(answer, start), document) == Span(
-            start, start + len(answer)
-        )
+        assert resolve_span(Answer(answer, start), document) == Span(start, start + len(answer))
     else:
         with pytest.raises(ValueError, match="is not at character"):
-            resolve_span(StatedAnswer(answer, start), document)
+            resolve_span(Answer(answer, start), document)
 
 
 @given(few_letters, letters)
@@ -41,31 +39,31 @@ def test_a_text_alone_has_a_span_if_it_occurs_once(document, text):
     assert places == [match.start() for match in re.finditer(f"(?={text})", document)]
     assume(text.strip())
     if len(places) == 1:
-        assert resolve_span(StatedAnswer(text), document) == Span(places[0], places[0] + len(text))
+        assert resolve_span(Answer(text), document) == Span(places[0], places[0] + len(text))
     else:
         with pytest.raises(UnusableError, match=f"occurs {len(places)} times in"):
-            resolve_span(StatedAnswer(text), document)
+            resolve_span(Answer(text), document)
 
 
 @given(few_letters, st.integers(-3, 45), st.integers(-3, 45))
 def test_start_and_end_alone_must_quote_text_of_the_document(document, start, end):
     if 0 <= start < end <= len(document) and document[start:end].strip():
-        assert resolve_span(StatedAnswer(start=start, end=end), document) == Span(start, end)
+        assert resolve_span(Answer(start=start, end=end), document) == Span(start, end)
     else:
         with pytest.raises(ValueError, match=f"its span {start} to {end} is"):
-            resolve_span(StatedAnswer(start=start, end=end), document)
+            resolve_span(Answer(start=start, end=end), document)
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (StatedAnswer("and", end=5), "neither the text of its answer nor both start and end"),
-        (StatedAnswer(start=3), "neither the text of its answer nor both start and end"),
-        (StatedAnswer("  ", 3), "has no answer"),
-        (StatedAnswer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
-        (StatedAnswer("And", 4, 7), "is not at character 4 or anywhere else"),
-        (StatedAnswer("and", 6), "the nearest match is at 4"),
-        (StatedAnswer("and", 10**30), "the nearest match is at 12"),
+        (Answer("and", end=5), "neither the text of its answer nor both start and end"),
+        (Answer(start=3), "neither the text of its answer nor both start and end"),
+        (Answer("  ", 3), "has no answer"),
+        (Answer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
+        (Answer("And", 4, 7), "is not at character 4 or anywhere else"),
+        (Answer("and", 6), "the nearest match is at 4"),
+        (Answer("and", 10**30), "the nearest match is at 12"),
     ],
 )
 def test_an_answer_that_does_not_match_is_refused(answer, message):
@@ -115,7 +113,7 @@ PERSIAN = "در خانه کنار رود ماهیگیر پیری زندگی می
 def test_a_repair_takes_the_spelling_of_the_document(answer, evidence, document):
     start = document.index(evidence)
     with pytest.raises(ValueError, match="is not at character"):
-        resolve_span(StatedAnswer(answer, start), document)
+        resolve_span(Answer(answer, start), document)
     for shift in (0, 2, -REPAIR_DISTANCE):
         assert repair_span(answer, start + shift, document) == Span(start, start + len(evidence))
     with pytest.raises(ValueError, match="is not at character"):
@@ -127,7 +125,7 @@ def test_another_unicode_form_is_named_and_never_taken(form):
     other = {"NFC": "NFD", "NFD": "NFC"}[form]
     document = unicodedata.normalize(form, "Das Café in Zürich.")
     answer = unicodedata.normalize(other, "Zürich")
-    for stated in (StatedAnswer(answer, document.index("Z")), StatedAnswer(answer)):
+    for stated in (Answer(answer, document.index("Z")), Answer(answer)):
         with pytest.raises(ValueError, match="in another Unicode form"):
             find_span(stated, document, repair=True)
 

@@ -286,7 +286,10 @@ def test_forms_of_others_are_read_by_a_name_of_the_hub(monkeypatch):
         "datasets.load_dataset", lambda name, *_, **__: Dataset.from_list(rows[name])
     )
     opened = open_data("some/mrqa", revision="6" * 40)
-    assert (opened.location, opened.find_stated_language()) == ("some/mrqa@" + "6" * 40, "eng-Latn")
+    assert (opened.location, opened.find_declared_language()) == (
+        "some/mrqa@" + "6" * 40,
+        "eng-Latn",
+    )
     data = opened.subsets[0].read()
     assert [*data.evidence.starts] == [NORTH]
     judged = open_data("some/ragas", revision="6" * 40).subsets[0].judgments
@@ -768,15 +771,15 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
         import_data(file, domain="d", output=tmp_path / "read" / case)
         assert (tmp_path / "read" / case / "eng-Latn/d/queries.parquet").exists()
     write(tmp_path / "MRQA/b.jsonl", MRQA)
-    assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
+    assert open_data(tmp_path / "MRQA").find_declared_language() == "eng-Latn"
     (tmp_path / "MRQA/notes.py").write_text("x = 1\n")
-    assert open_data(tmp_path / "MRQA").find_stated_language() == "eng-Latn"
+    assert open_data(tmp_path / "MRQA").find_declared_language() == "eng-Latn"
     file = write(tmp_path / "a.jsonl", [TYDI, TYDI | {"language": "telugu"}])
     with pytest.raises(PosirError, match="--language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
     import_data(tmp_path / "read/MRQA/eng-Latn", domain="e", output=tmp_path / "again")
     file = write(tmp_path / "b.json", build_squad())
-    with pytest.raises(PosirError, match=r"may be eng-Latn\. Give it with --language CODE"):
+    with pytest.raises(PosirError, match=r"may be eng-Latn\. Add --language CODE"):
         import_data(file, domain="d", output=tmp_path / "out")
 
 
@@ -796,7 +799,7 @@ def test_a_language_that_the_data_states_is_not_asked_for(tmp_path):
 def test_the_language_of_a_card_is_not_asked_for(tmp_path, head, code):
     (tmp_path / "README.md").write_bytes(head.encode())
     file = write(tmp_path / "b.json", build_squad())
-    assert open_data(file).find_stated_language() == code
+    assert open_data(file).find_declared_language() == code
     if code:
         import_data(tmp_path, domain="d", output=tmp_path / "out")
         assert (tmp_path / "out" / code / "d/queries.parquet").exists()
