@@ -31,7 +31,7 @@ from posir_build.records import (
     PromptValues,
     Question,
     StageResult,
-    by_id,
+    index_by_id,
     question_id,
     seeded_order,
     shuffle,
@@ -292,23 +292,23 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     """Take the questions and spans that come with the documents; raise DataError if there are
     none.
     """
-    by_name = by_id(documents)
+    documents_by_id = index_by_id(documents)
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
-            document = by_name.get(name)
+            document = documents_by_id.get(name)
             # Documents in different languages may share ids.
             if span is None or document is None or document.text != texts[name]:
                 continue
             third = POSITIONS[find_third(span, len(document.text))]
             answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    candidates = [by_name[name] for name in {question.document for question in questions}]
-    sample = by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
+    candidates = [documents_by_id[name] for name in {question.document for question in questions}]
+    sample = index_by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
     selection = tuple(question for question in questions if question.document in sample)
-    repetitions = count_repeated_evidence(selection, by_name, settings.language)
+    repetitions = count_repeated_evidence(selection, documents_by_id, settings.language)
     counts = {"questions": len(selection), "repeated": repetitions}
     note = (
         f"evidence sentences that occur in several documents: {repetitions:,} of "
