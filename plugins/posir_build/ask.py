@@ -205,7 +205,7 @@ def ask_questions(
     Raises:
         PosirError: The model or the persona file cannot be used.
     """
-    selection = sample_documents(documents, settings.ask.documents, settings.seed)
+    selection = sample_sources(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
@@ -306,7 +306,7 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
             answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
     candidates = [documents_by_id[name] for name in {question.document for question in questions}]
-    sample = index_by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
+    sample = index_by_id(sample_sources(candidates, settings.ask.documents, settings.seed))
     selection = tuple(question for question in questions if question.document in sample)
     repetitions = count_repeated_evidence(selection, documents_by_id, settings.language)
     counts = {"questions": len(selection), "repeated": repetitions}
@@ -352,9 +352,7 @@ def _fold(texts: Iterable[str]) -> pl.Series:
     return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def sample_documents(
-    documents: Iterable[Document], number: int | None, seed: int
-) -> list[Document]:
+def sample_sources(documents: Iterable[Document], number: int | None, seed: int) -> list[Document]:
     """Sample the documents to ask about, sorted by id; all documents if `number` is None."""
     return sorted(shuffle(documents, seed, "ask")[:number], key=attrgetter("id"))
 
