@@ -70,7 +70,7 @@ def build(
     is written after the last stage. `report.md` in the work folder lists the counts of each stage.
 
     Args:
-        config: YAML file with settings; settings given here take precedence, in sections field by
+        config: YAML file with settings; settings by name take precedence, in sections field by
             field.
         stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
@@ -148,7 +148,7 @@ def rate_translations(
     and in PosIR. All translation systems are rated on the same documents.
 
     Args:
-        config: YAML file with settings; settings given here take precedence, in sections field by
+        config: YAML file with settings; settings by name take precedence, in sections field by
             field.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
         sheets: Folder for rating sheets for people, one per language, that do not name the system;
@@ -372,7 +372,7 @@ def build_sample(
 
     Args:
         number: Number of questions.
-        config: YAML file with settings; settings given here take precedence, in sections field by
+        config: YAML file with settings; settings by name take precedence, in sections field by
             field.
         output: CSV file; by default human-check.csv in the work folder.
         settings: Settings of the build by name.

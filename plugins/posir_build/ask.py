@@ -31,7 +31,7 @@ from posir_build.records import (
     PromptValues,
     Question,
     StageResult,
-    by_id,
+    index_by_id,
     question_id,
     seeded_order,
     shuffle,
@@ -205,7 +205,7 @@ def ask_questions(
     Raises:
         PosirError: The model or the persona file cannot be used.
     """
-    selection = sample_documents(documents, settings.ask.documents, settings.seed)
+    selection = sample_sources(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
@@ -292,23 +292,23 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
     """Take the questions and spans that come with the documents; raise DataError if there are
     none.
     """
-    by_name = by_id(documents)
+    documents_by_id = index_by_id(documents)
     questions = []
     for subset in open_source(settings).with_questions("`ask.method: given`").subsets:
         data = subset.read()
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
-            document = by_name.get(name)
+            document = documents_by_id.get(name)
             # Documents in different languages may share ids.
             if span is None or document is None or document.text != texts[name]:
                 continue
             third = POSITIONS[find_third(span, len(document.text))]
             answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    candidates = [by_name[name] for name in {question.document for question in questions}]
-    sample = by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
+    candidates = [documents_by_id[name] for name in {question.document for question in questions}]
+    sample = index_by_id(sample_sources(candidates, settings.ask.documents, settings.seed))
     selection = tuple(question for question in questions if question.document in sample)
-    repetitions = count_repeated_evidence(selection, by_name, settings.language)
+    repetitions = count_repeated_evidence(selection, documents_by_id, settings.language)
     counts = {"questions": len(selection), "repeated": repetitions}
     note = (
         f"evidence sentences that occur in several documents: {repetitions:,} of "
@@ -352,9 +352,7 @@ def _fold(texts: Iterable[str]) -> pl.Series:
     return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def sample_documents(
-    documents: Iterable[Document], number: int | None, seed: int
-) -> list[Document]:
+def sample_sources(documents: Iterable[Document], number: int | None, seed: int) -> list[Document]:
     """Sample the documents to ask about, sorted by id; all documents if `number` is None."""
     return sorted(shuffle(documents, seed, "ask")[:number], key=attrgetter("id"))
 

@@ -22,7 +22,7 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    by_id,
+    index_by_id,
     seeded_order,
     shuffle,
 )
@@ -60,8 +60,10 @@ class CellScheme:
         self, documents: Sequence[Document], questions: Sequence[Question]
     ) -> dict[BalanceCell, int]:
         """Count the questions of every cell, including empty cells."""
-        by_name = by_id(documents)
-        counts = Counter(self.find(question, by_name[question.document]) for question in questions)
+        documents_by_id = index_by_id(documents)
+        counts = Counter(
+            self.find(question, documents_by_id[question.document]) for question in questions
+        )
         return {cell: counts[cell] for cell in product(range(len(self.titles)), range(3))}
 
 
@@ -116,7 +118,7 @@ def _find_surplus(
 ) -> dict[str, DiscardReason]:
     """Map the ids of questions beyond the limit of their cell to the reason."""
     scheme = CELLS[settings.cells]
-    documents = by_id(previous.documents)
+    documents = index_by_id(previous.documents)
     incomplete: set[int] = set()
     if settings.per_cell == "smallest":
         counts = scheme.count(previous.documents, previous.questions)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 StartEngine = Callable[[], Engine]
-Texts = Sequence[Document] | Sequence[Question]
+Texts = Sequence[Document | Question]
 #: Document ids per query, nearest first, and their similarities, shape (queries, documents).
 NearestDocuments = tuple[list[list[str]], NDArray[np.float32]]
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, by_id, shuffle
+from posir_build.records import Check, Document, Question, StageResult, index_by_id, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -174,7 +174,7 @@ def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
     """Sample questions, about the same number from each cell of length and position."""
-    documents = by_id(result.documents)
+    documents = index_by_id(result.documents)
     sizes: Counter[BalanceCell] = Counter()
     by_round = {}
     for question in shuffle(result.questions, seed, "human check"):
@@ -188,7 +188,7 @@ def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) 
     """Write a CSV file with questions, documents with 【marked】 spans, and empty columns for
     judgments.
     """
-    documents = by_id(result.documents)
+    documents = index_by_id(result.documents)
     rows = []
     for question in questions:
         text = documents[question.document].text

@@ -78,7 +78,7 @@ def estimate_stages(
     stages replace estimated numbers of questions.
     """
     documents = results["sample"].documents
-    sources = ask.sample_documents(documents, settings.ask.documents, settings.seed)
+    sources = ask.sample_sources(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in sources) / max(1, len(sources))
     usage, questions = _estimate_ask(settings, sources)
     number = {}

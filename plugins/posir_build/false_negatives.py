@@ -24,7 +24,7 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    by_id,
+    index_by_id,
 )
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
@@ -91,7 +91,7 @@ def _find_candidates(
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
     """Yield the recalled documents that rerankers suspect, batch by batch to limit memory."""
-    documents = by_id(previous.documents)
+    documents = index_by_id(previous.documents)
     questions = previous.questions
     nearest = recall.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):

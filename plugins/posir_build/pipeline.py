@@ -25,7 +25,7 @@ from posir_build.dataset_files import (
     write_card,
     write_dataset,
 )
-from posir_build.records import LOG_FILE, Document, Question, StageResult, by_id
+from posir_build.records import LOG_FILE, Document, Question, StageResult, index_by_id
 from posir_build.sample import digest_source, open_source, sample_corpus
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
@@ -80,7 +80,7 @@ def load_stage(
         ) from error
     if stage_file.fingerprint != fingerprint:
         return None
-    documents = by_id([*previous.documents, *stage_file.result.documents])
+    documents = index_by_id([*previous.documents, *stage_file.result.documents])
     return replace(
         stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
     )

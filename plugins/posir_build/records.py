@@ -206,7 +206,7 @@ def question_id(document: str, text: str) -> str:
     return hashlib.blake2b(f"{document}\0{text}".encode(), digest_size=16).hexdigest()
 
 
-def by_id(documents: Iterable[Document]) -> dict[str, Document]:
+def index_by_id(documents: Iterable[Document]) -> dict[str, Document]:
     """Index documents by id."""
     return {document.id: document for document in documents}
 

@@ -28,7 +28,7 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    by_id,
+    index_by_id,
 )
 from posir_build.settings import TranslateSettings
 from posir_tasks.base.batches import split_batches
@@ -57,7 +57,7 @@ class TranslatedSentences(ModelAnswer):
 
     sentences: list[TranslatedSentence]
 
-    def by_number(self) -> list[tuple[int, str]]:
+    def sort_by_number(self) -> list[tuple[int, str]]:
         """List numbers and texts, sorted by number."""
         return sorted((sentence.number, sentence.text) for sentence in self.sentences)
 
@@ -180,7 +180,7 @@ class Translator:
             for row in documents
             if row.id not in faults
         }
-        originals = by_id(documents)
+        originals = index_by_id(documents)
         pairs = {
             name: (originals[name].text, row.document.text) for name, row in translations.items()
         }
@@ -209,7 +209,7 @@ class Translator:
             return {"sentences": numbered_text, **self._languages}
 
         def check(block: SentenceBlock, answer: TranslatedSentences) -> None:
-            rows = answer.by_number()
+            rows = answer.sort_by_number()
             if [number for number, _ in rows] != list(range(1, len(block.sentences) + 1)):
                 raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
@@ -227,7 +227,7 @@ class Translator:
             if reply.answer is None:
                 faults.setdefault(name, reply.fault)
                 continue
-            (_, first), *following = reply.answer.by_number()
+            (_, first), *following = reply.answer.sort_by_number()
             # Only the first sentence may have a prefix.
             texts[name].append(remove_prefix(first, block.texts[0]))
             texts[name] += [" ".join(text.split()) for _, text in following]

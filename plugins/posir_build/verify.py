@@ -28,7 +28,7 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
-    by_id,
+    index_by_id,
     shuffle,
 )
 from posir_build.settings import VerifySettings
@@ -311,7 +311,7 @@ def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPoo
     """Count the questions with a margin, in total and at each threshold; an empty list without
     margins.
     """
-    documents = by_id(result.documents)
+    documents = index_by_id(result.documents)
     rows = []
     for question in result.checked_questions():
         margin = find_margin(question)

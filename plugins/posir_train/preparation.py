@@ -119,7 +119,7 @@ class ModelWindow:
     """Number of special tokens and prompt tokens."""
 
     @classmethod
-    def of_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
+    def from_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
         """Build the window of a model; raise PosirError if its tokenizer returns no offsets."""
         tokenizer = ModelTokenizer(model.tokenizer)
         if not tokenizer.locates_tokens:

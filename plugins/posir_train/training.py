@@ -224,7 +224,7 @@ def train_model(
     with track("Loading the model"):
         model = load_base(settings)
     with track("Preparing the data"):
-        prepared_data = prepare_data(settings, data, ModelWindow.of_model(model, settings.model))
+        prepared_data = prepare_data(settings, data, ModelWindow.from_model(model, settings.model))
     with _explain_failures(checkpoints):
         # Written first: only folders with this file can be resumed.
         write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
