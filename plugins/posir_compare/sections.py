@@ -81,8 +81,7 @@ def title_comparison(rows: Sequence[ChangeRow]) -> str:
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
         return title_changes(overall)
-    changes = [row for row in overall if row.metric is Metric.NDCG_AT_10]
-    return title_models(changes, rows[0].subject.baseline, len(list_models(rows)) - 1)
+    return title_models(overall, rows[0].subject.baseline, len(list_models(rows)) - 1)
 
 
 def build_sections(
@@ -128,12 +127,12 @@ def _describe_task(rows: Sequence[ChangeRow], *, has_others: bool) -> Iterator[D
     """
     first = rows[0]
     models = {row.subject.model for row in rows}
-    of_metric = [row for row in rows if row.metric is first.metric]
-    title = title_models(of_metric, first.subject.baseline, len(models))
     sentences = list_undecided(rows)
     if len(models) == 1:
-        title = title_changes([row for row in rows if row.subject.length == ALL] or rows)
+        title = title_changes(rows)
         sentences.insert(0, describe_windows(first))
+    else:
+        title = title_models(rows, first.subject.baseline, len(models))
     lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
     if has_others:
         yield replace(lead, title=f"{first.subject.task}: {title}.")

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 
 from posir_significance.findings import (
+    EFFECTS,
     LEVEL,
     MIN_DOCUMENTS,
     ChangeRow,
@@ -107,36 +108,47 @@ def describe_needed_change(change: ChangeRow) -> str:
 
 
 def title_changes(changes: Sequence[ChangeRow]) -> str:
-    """Title the changes of a model over all lengths by that in nDCG@10, the first, if it is better
-    or worse; else by the first other one that is.
+    """Title the changes of one model over all lengths by the decided metrics."""
+    by_metric = {change.metric: change for change in changes}
+    first, *effects = (by_metric[metric] for metric in select_title_metrics(changes))
+    title = _title_change(first)
+    for change in effects:
+        title += f"; {label_change(change)} in {change.metric}: {format_difference(change)}"
+    return title
+
+
+def select_title_metrics(changes: Iterable[ChangeRow]) -> list[Metric]:
+    """Select the metrics for a title: the first score and the position effect within the window,
+    each if it is better or worse. The effect in whole documents replaces them if it alone has
+    changed. If nothing is better or worse, the title has nDCG@10 and an equivalent effect.
     """
-    first = changes[0]
-    if first.state in TITLES:
-        return describe_ndcg_change(first)
+    within = Metric.POSITION_EFFECT_IN_WINDOW
+    states = defaultdict[Metric, set[ChangeState | None]](set)
     for change in changes:
-        if change.state in TITLES:
-            return TITLES[change.state].format(
-                a=change.subject.baseline,
-                b=change.subject.model,
-                metric=change.metric,
-                points=format_difference(change),
-            )
-    return describe_ndcg_change(first)
+        states[change.metric].add(change.state)
+    decided = [metric for metric in Metric if states[metric] & TITLES.keys()]
+    if decided:
+        scores = [metric for metric in decided if metric not in EFFECTS]
+        effects = [metric for metric in decided if metric is within]
+        return [*scores[:1], *effects] or decided
+    first = next(iter(states))
+    return [first, within] if ChangeState.EQUIVALENT in states[within] else [first]
 
 
-def describe_ndcg_change(change: ChangeRow) -> str:
-    """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
-    38.4]`.
-    """
+def _title_change(change: ChangeRow) -> str:
+    """Title one change: `B scores 31.7 points lower than A [24.9, 38.4]`."""
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in TITLES and change.estimate:
+    if change.state in TITLES and change.metric is Metric.NDCG_AT_10 and change.estimate:
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"
+    if change.state in TITLES:
+        points = format_difference(change)
+        return TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
     if change.state is ChangeState.EQUIVALENT:
-        return f"{b} and {a} are {label_change(change)} of nDCG@10"
-    return f"nDCG@10 of {b} and {a}: inconclusive"
+        return f"{b} and {a} are {label_change(change)} of {change.metric}"
+    return f"{change.metric} of {b} and {a}: {label_change(change) or 'inconclusive'}"
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
@@ -178,11 +190,15 @@ def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
 
 
 def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
-    """Title the changes of models in one metric; without changes, their number."""
+    """Title the changes of models by counts of their states in the decided metrics."""
     title = f"{pluralize(models, 'model')} against {baseline}"
     if not changes:
         return title
-    return f"{title} in {changes[0].metric}: {list_counts(Counter(map(label_change, changes)))}"
+    facts = []
+    for metric in select_title_metrics(changes):
+        labels = Counter(label_change(change) for change in changes if change.metric is metric)
+        facts.append(f"in {metric}: {list_counts(labels)}")
+    return f"{title} {'; '.join(facts)}"
 
 
 def count_changes(changes: Sequence[ChangeRow]) -> str:
