@@ -93,7 +93,7 @@ def test_names_that_differ_in_case_alone_are_one_model(tmp_path, profiles, caplo
         (MODEL, "rev1"),
         (MODEL, "rev2"),
     ]
-    assert "ORG/Model: taken for org/model" in caplog.text
+    assert "ORG/Model: counts as org/model" in caplog.text
 
 
 def test_a_folder_without_results_says_how_to_make_them(tmp_path):

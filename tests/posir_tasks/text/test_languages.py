@@ -53,7 +53,7 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
         ("zho-Hant", "did you mean cmn-Hant?"),
         ("fa", "ISO 639-3 has no individual language 'fa'; did you mean pes-Arab?"),
         ("ar", "did you mean ara-Arab?"),
-        ("tha", "it has no script; did you mean tha-Thai?"),
+        ("tha", "the script is missing; did you mean tha-Thai?"),
         ("THA_thai", "did you mean tha-Thai?"),
         ("fin-Lant", "ISO 15924 has no script 'Lant'; did you mean fin-Latn?"),
         ("eng-Code", "ISO 15924 has no script 'Code'"),
