@@ -258,8 +258,8 @@ def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
         elif isinstance(value, list):
             stack += value
     # One check of all strings is ten times as fast, and nearly all files need no change.
-    joined = " ".join(texts)
-    if sanitize(joined, None) == joined:
+    joint_text = " ".join(texts)
+    if sanitize(joint_text, None) == joint_text:
         return data
     sanitized: dict[str, Any] = map_json(
         data, lambda value: sanitize(value, None) if isinstance(value, str) else value

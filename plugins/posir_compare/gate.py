@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -121,7 +122,7 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
     for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
         effect: Difference | None = test.effect if test else None
         documents = test.documents_at_ends if test and effect else MIN_DOCUMENTS
-        if group.not_tested is Reason.ORDER_BLIND:
+        if group.untested_reason is Reason.ORDER_BLIND:
             effect = NO_EFFECT
         effect_subject = replace(subject, documents=documents, counted=DOCUMENT)
         yield _build_row(metric, effect_subject, effect)
@@ -326,52 +327,40 @@ def check_limits(
     A limit fails if the whole interval is beyond it. It is inconclusive if the value is undefined,
     the documents are too few, or results are missing; `gaps` has the reasons by model and task.
     """
-    texts = [limits] if isinstance(limits, str) else limits
-    parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in texts]
-    if not parsed:
+    items = [limits] if isinstance(limits, str) else limits
+    tests = [parse_limit(item) if isinstance(item, str) else item for item in items]
+    if not tests:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
-    rows = list(rows)
     names = sorted({length.casefold() for length in lengths})
-    tested_rows = [row for row in rows if row.subject.length.casefold() in names]
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(tested_rows, parsed)))
+    by_subject = defaultdict[tuple[str, str, str], list[ChangeRow]](list)
+    systems: dict[tuple[str, str], None] = {}
+    baseline = ""
+    for row in rows:
+        subject = row.subject
+        by_subject[subject.model, subject.task, subject.length.casefold()].append(row)
+        systems[subject.model, subject.task] = None
+        baseline = subject.baseline
+    tested_rows = [row for key, group in by_subject.items() if key[2] in names for row in group]
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(tested_rows, tests)))
     results = []
-    for limit, row in product(parsed, tested_rows):
-        if row.metric is limit.metric:
+    for limit, (model, task), length in product(tests, systems | dict.fromkeys(gaps), names):
+        group = by_subject[model, task, length]
+        gap = gaps.get((model, task))
+        metric_rows = [row for row in group if row.metric is limit.metric]
+        for row in metric_rows:
             result = limit.test(row, level, strict=strict)
-            gap = gaps.get((result.model, result.task))
             # No limit passes if the model lacks results.
             if gap and result.verdict is GateVerdict.PASSES:
                 result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
             results.append(result)
-    results += _report_missing(rows, parsed, names, gaps)
-    return build_gate(results, level, strict=strict, command=command, notes=notes)
-
-
-def _report_missing(
-    rows: Sequence[ChangeRow],
-    limits: Sequence[Limit],
-    lengths: Sequence[str],
-    gaps: Mapping[tuple[str, str], str],
-) -> Iterator[TestedLimit]:
-    """Yield an inconclusive verdict for each limit without a row for a model, task and length."""
-    subjects: dict[tuple[str, str, str], ChangeSubject] = {}
-    metrics = set()
-    for row in rows:
-        key = (row.subject.model, row.subject.task, row.subject.length.casefold())
-        subjects[key] = row.subject
-        metrics.add((*key, row.metric))
-    baseline = rows[0].subject.baseline if rows else ""
-    systems = dict.fromkeys([*((model, task) for model, task, _ in subjects), *gaps])
-    for (model, task), length, limit in product(systems, lengths, limits):
-        subject = subjects.get((model, task, length))
         # Position effects exist only for queries with one place of evidence.
-        is_undefined = subject and subject.has_places and limit.metric in EFFECTS
-        if is_undefined or (model, task, length, limit.metric) in metrics:
-            continue
-        absent = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
-        code = LimitReason.UNKNOWN if subject else LimitReason.NO_QUESTIONS
-        reason = describe_limit(code, ChangeRow(limit.metric, None, subject=absent))
-        yield limit.report(GateVerdict.UNDECIDED, gaps.get((model, task), reason), absent)
+        is_undefined = limit.metric in EFFECTS and any(row.subject.has_places for row in group)
+        if not metric_rows and not is_undefined:
+            subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
+            code = LimitReason.UNKNOWN if group else LimitReason.NO_QUESTIONS
+            reason = describe_limit(code, ChangeRow(limit.metric, None, subject=subject))
+            results.append(limit.report(GateVerdict.UNDECIDED, gap or reason, subject))
+    return build_gate(results, level, strict=strict, command=command, notes=notes)
 
 
 def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
@@ -444,14 +433,11 @@ def write_junit(gate: Gate, file: Path) -> None:
         errors=str(verdicts.count(GateVerdict.UNDECIDED)),
     )
     for limit in gate.limits:
+        case = ElementTree.SubElement(suite, "testcase")
         class_name = ", ".join(filter(None, (limit.task, limit.model)))
+        case.set("classname", escape_controls(class_name))
         name = ", ".join(filter(None, (limit.limit, limit.length)))
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=escape_controls(class_name),
-            name=escape_controls(name),
-        )
+        case.set("name", escape_controls(name))
         explanation = ElementTree.SubElement(case, ELEMENTS[limit.verdict])
         if limit.verdict is not GateVerdict.PASSES:
             explanation.set("message", escape_controls(limit.reason))
@@ -460,10 +446,5 @@ def write_junit(gate: Gate, file: Path) -> None:
             value = f"change {format_estimate(limit.change, format_points)}"
         parts = [f"{value}: {limit.reason}", limit.answer]
         explanation.text = escape_controls(". ".join(filter(None, parts)))
-    try:
-        with atomic_write(file) as temporary:
-            ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise PosirError(
-            f"Cannot write --junit {file}: {error.strerror}. Choose another file."
-        ) from error
+    with atomic_write(file) as temporary:
+        ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

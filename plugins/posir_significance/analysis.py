@@ -13,7 +13,7 @@ from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.regression import symmetric_root
+from posir_significance.regression import compute_symmetric_root
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
@@ -43,7 +43,7 @@ class GroupAnalysis:
 
     observations: Observations
     """The queries."""
-    not_tested: Reason | None = None
+    untested_reason: Reason | None = None
     """The reason for the lack of rotated versions."""
     whole: ControlledTest | None = None
     """Test W; None without rotated versions."""
@@ -227,7 +227,7 @@ class BinScores:
     As in the published PSI, different bins have different documents.
     """
 
-    filled: Integers
+    indices: Integers
     """Indices of the non-empty bins, shape (B,)."""
     scores: Floats
     """Observed scores, shape (B,)."""
@@ -247,7 +247,7 @@ class BinScores:
         """
         clusters, bins = self.deviations.shape
         if clusters > MAX_CLUSTERS:
-            root = symmetric_root(self.deviations.T @ self.deviations)
+            root = compute_symmetric_root(self.deviations.T @ self.deviations)
             return self.level + _sample_normals(bins) @ root
         sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
         scores: Floats = self.level + sums.astype(np.float64)
@@ -259,17 +259,17 @@ def score_bins(observations: Observations) -> BinScores | None:
     if not observations.gains.any():
         return None
     query = observations.query
-    filled, column, counts = np.unique(
+    indices, column, counts = np.unique(
         observations.position, return_inverse=True, return_counts=True
     )
     _, cluster = np.unique(observations.clusters[query], return_inverse=True)
     gains = observations.gains[query]
     level = float(gains.mean())
-    size = len(filled)
+    size = len(indices)
     deviations = (gains - level) / counts[column]
     cells = (cluster.max() + 1) * size
     rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
-    return BinScores(filled, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
+    return BinScores(indices, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
 
 
 @cache
@@ -294,7 +294,7 @@ def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate 
     if bins is None:
         return None, None
     psi = Estimate(float(compute_psi(bins.scores)))
-    if len(bins.filled) < 2:
+    if len(bins.indices) < 2:
         return psi, None
     samples = compute_psi(np.clip(bins.sample_null(), 0, 1))
     samples = samples[~np.isnan(samples)]
@@ -313,7 +313,7 @@ def estimate_chance_band(observations: Observations) -> Floats:
     bins = score_bins(observations)
     if bins:
         errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
-        band[:, bins.filled] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
+        band[:, bins.indices] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
     return band
 
 

@@ -33,7 +33,6 @@ from posir_tasks.base.limits import (
     LimitError,
     check_rows,
     describe_bytes,
-    file_size,
     limit_seconds,
     max_line,
     max_unpacked,
@@ -479,7 +478,7 @@ class _UnpackedFile(RawIOBase):
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._limit = max_unpacked(file_size(file))
+        self._limit = max_unpacked(file.stat().st_size)
         self._position = 0
         self._content = gzip.open(file)  # noqa: SIM115 (closed with this file)
 
@@ -535,5 +534,5 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         problem = f"is larger than {describe_bytes(limit)}, the limit"
         raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
     if is_compressed(file):
-        check_rows(file, content.count(b"\n"), file_size(file))
+        check_rows(file, content.count(b"\n"), file.stat().st_size)
     return content

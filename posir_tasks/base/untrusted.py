@@ -275,11 +275,11 @@ def check_columns(columns: int, name: object) -> None:
 
 def find_repeated(values: Iterable[Value]) -> Value | None:
     """Find the first repeated value, or None."""
-    seen = set[Value]()
+    earlier = set[Value]()
     for value in values:
-        if value in seen:
+        if value in earlier:
             return value
-        seen.add(value)
+        earlier.add(value)
     return None
 
 

@@ -133,7 +133,7 @@ def is_valid(code: str) -> bool:
 def _find_problem(language: str, script: str) -> str | None:
     languages = read_codes("639_3_to_language")
     scripts = read_codes("15924_to_script")
-    if language in macrolanguages():
+    if language in list_macrolanguages():
         return f"'{language}' is a macrolanguage, {_strip(languages[language])}"
     if language not in languages or language in NOT_A_LANGUAGE:
         return f"ISO 639-3 has no individual language '{language}'"
@@ -151,13 +151,13 @@ def suggest_codes(text: str) -> list[str]:
     languages = read_codes("639_3_to_language")
     language, _, suffix = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
     script = suffix.title() if suffix.title() in read_codes("15924_to_script") else None
-    names = {name.lower(): code for code, name in language_names().items()}
+    names = {name.lower(): code for code, name in list_language_names().items()}
     code = LANGUAGE_ALPHA3.get(language.lower(), language.lower())
     code = code if code in languages else names.get(code, code)
-    individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
+    individual = languages.keys() - list_macrolanguages().keys() - NOT_A_LANGUAGE
     suggestions = [name for name in _PUBLISHED if name[:3] == code and script in (None, name[4:])]
     if not suggestions:
-        members = macrolanguages().get(code, (code,) if code in individual else ())
+        members = list_macrolanguages().get(code, (code,) if code in individual else ())
         suggestions = _add_scripts(members, script, code)
     if suggestions:
         return suggestions[:MAX_SUGGESTIONS]
@@ -173,16 +173,16 @@ def _add_scripts(
     """
     codes = []
     for language in languages:
-        name = script or default_script(language)
+        name = script or find_default_script(language)
         if not name and macrolanguage:
-            name = default_script(macrolanguage)
+            name = find_default_script(macrolanguage)
         if name:
             codes.append(f"{language}-{name}")
     return codes
 
 
 @cache
-def macrolanguages() -> dict[str, tuple[str, ...]]:
+def list_macrolanguages() -> dict[str, tuple[str, ...]]:
     """Map each macrolanguage of ISO 639-3 to the individual language that CLDR substitutes, or to
     all its members.
     """
@@ -201,7 +201,7 @@ def macrolanguages() -> dict[str, tuple[str, ...]]:
 
 
 @cache
-def default_script(language: str) -> str | None:
+def find_default_script(language: str) -> str | None:
     """Return the default script of a language of ISO 639-3, or None if CLDR lacks it."""
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
@@ -234,7 +234,7 @@ def english_name(code: str) -> str:
 
 
 @cache
-def language_names() -> dict[str, str]:
+def list_language_names() -> dict[str, str]:
     """Map ISO 639-3 codes of individual languages to unique names for tasks, in letters A to Z.
 
     The name is mteb's English name without parentheses ("Modern Greek (1453-)" is `Greek`) unless
@@ -243,12 +243,12 @@ def language_names() -> dict[str, str]:
     """
     languages = read_codes("639_3_to_language")
     names = {language.code[:3]: language.name for language in LANGUAGES}
-    for macrolanguage, (main, *_) in macrolanguages().items():
+    for macrolanguage, (main, *_) in list_macrolanguages().items():
         name = _to_letters(_strip(languages[macrolanguage]))
         is_new = main not in names and name not in names.values()
         if is_new and name in _to_letters(languages[main]):
             names[main] = name
-    excluded = names.keys() | macrolanguages().keys() | NOT_A_LANGUAGE
+    excluded = names.keys() | list_macrolanguages().keys() | NOT_A_LANGUAGE
     short_names = {
         code: _to_letters(_strip(name)) for code, name in languages.items() if code not in excluded
     }
@@ -282,8 +282,8 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
     languages = []
     for code in valid:
         language, _, script = code.partition("-")
-        name = language_names()[language]
-        is_usual = scripts[language] == 1 and script == (default_script(language) or script)
+        name = list_language_names()[language]
+        is_usual = scripts[language] == 1 and script == (find_default_script(language) or script)
         languages.append(Language(name if is_usual else f"{name}-{script}", code))
     return sorted(languages, key=lambda language: language.name)
 
@@ -298,11 +298,11 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
         if published.name == name:
             return published
     word, _, script = name.partition("-")
-    for language, word_of_code in language_names().items():
+    for language, word_of_code in list_language_names().items():
         if word_of_code != word:
             continue
-        codes = [f"{language}-{script or default_script(language)}"]
-        if not script and default_script(language) is None:
+        codes = [f"{language}-{script or find_default_script(language)}"]
+        if not script and find_default_script(language) is None:
             codes = [code for code in list_codes() if code[:3] == language]
         if len(codes) == 1 and codes[0] not in _PUBLISHED and is_valid(codes[0]):
             return Language(name, codes[0])

@@ -49,16 +49,18 @@ def unpack_column(text: str, max_size: int) -> Integers:
             f"a column is incomplete, or has more numbers than the {max_size:,} queries"
         )
     values = np.frombuffer(raw, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(values < 128)
-    if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
+    is_end = values < 128
+    if not is_end[-1:].all():
         raise ValueError("a column is incomplete")
+    ends = np.flatnonzero(is_end)
     if len(ends) > max_size:
         raise ValueError(f"a column has {len(ends):,} numbers, more than the {max_size:,} queries")
-    if len(ends) == len(values):
+    if is_end.all():
         return values
-    group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    shifts = 7 * (np.arange(len(values)) - starts[group])
-    if shifts.max() > 28:
+    starts = np.append(0, ends[:-1] + 1)
+    lengths = ends - starts + 1
+    if lengths.max() > MAX_VARINT:
         raise ValueError("a column has a number that is too large")
-    return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)
+    shifts = 7 * (np.arange(len(values)) - np.repeat(starts, lengths))
+    column: Integers = np.add.reduceat((values & 127) << shifts, starts)
+    return column

@@ -262,51 +262,50 @@ class DocumentRanks:
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        nothing = empty_integers()
         names = sorted({part.subset for part in self.sets})
-        sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
-        row = np.repeat(np.arange(len(sizes)), sizes)
-        owners = [nothing]
+        subsets = [empty_integers()]
+        owners = [empty_integers()]
+        questions = [empty_integers()]
+        keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
         firsts = dict[str, int]()
+        document_count = 1
+        question_count = 1
         for part in self.sets:
             # Sets of the same documents share numbers.
-            first = firsts.setdefault(part.documents, 1 + sum(map(len, owners)))
+            first = firsts.setdefault(part.documents, document_count)
             owners.append(np.arange(len(part.document_sizes)) + first)
+            document_count += len(part.document_sizes)
+            questions.append(part.questions + question_count)
+            question_count += len(part.questions)
+            subsets.append(np.full(len(part.ranks), names.index(part.subset)))
+            keys.append(part.document_keys)
         owner = np.concatenate(owners)
-        keys = np.concatenate(
-            [*(part.document_keys for part in self.sets), np.zeros((0, len(KEY_NAMES)), np.int64)]
-        ).T
-
-        def join(name: str) -> Integers:
-            return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
-
-        def join_complete(name: str) -> Integers:
-            if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets):
-                return join(name)
-            return nothing
-
-        clusters = link_documents([owner, *keys])[row]
-        questions = [nothing]
-        for part in self.sets:
-            largest = max(int(column.max(initial=0)) for column in questions)
-            questions.append(part.questions + 1 + largest)
-        if len(numbers := np.concatenate(questions)):
+        sizes = self._join("document_sizes")
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        texts, *further_keys = np.concatenate(keys).T
+        clusters = link_documents([owner, texts, *further_keys])[row]
+        question_numbers = np.concatenate(questions)
+        if len(question_numbers):
             # Places of one query are dependent, even in different documents.
-            clusters = link_documents([clusters + 1, numbers])
+            clusters = link_documents([clusters + 1, question_numbers])
         return QueryColumns(
-            subsets=np.repeat(
-                [names.index(part.subset) for part in self.sets],
-                [len(part.ranks) for part in self.sets],
-            ).astype(np.int64),
+            subsets=np.concatenate(subsets),
             clusters=clusters,
-            documents=link_documents([owner, keys[0]])[row],
-            cells=join("cells"),
-            ranks=join("ranks"),
-            twelfths=join_complete("twelfths"),
-            thirds=join_complete("thirds"),
-            weights=join("weights"),
-            questions=numbers,
+            documents=link_documents([owner, texts])[row],
+            cells=self._join("cells"),
+            ranks=self._join("ranks"),
+            twelfths=self._join("twelfths"),
+            thirds=self._join("thirds"),
+            weights=self._join("weights"),
+            questions=question_numbers,
         )
+
+    def _join(self, name: str) -> Integers:
+        """Concatenate a column of all sets; empty if any set with queries lacks it."""
+        columns = [getattr(part, name) for part in self.sets]
+        pairs = zip(self.sets, columns, strict=True)
+        is_complete = all(len(column) > 0 or not len(part.ranks) for part, column in pairs)
+        return np.concatenate([empty_integers(), *columns] if is_complete else [empty_integers()])
 
     @cached_property
     def cell_lengths(self) -> Integers:
@@ -388,7 +387,7 @@ class DocumentRanks:
             ProfileError: A field is missing or damaged.
             NewerSchemaError: A newer version of posir wrote the result.
         """
-        stored: list[list[Any]] = []
+        rows_by_field: list[list[Any]] = []
         fields = fields or FIELDS
         for key in fields:
             if key not in data:
@@ -397,8 +396,8 @@ class DocumentRanks:
                 sets = data[key]["sets"]
                 if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
-                stored.append(sets)
-        names = {str(name) for rows in stored for row in rows for name in row}
+                rows_by_field.append(sets)
+        names = {str(name) for rows in rows_by_field for row in rows for name in row}
         unknown = sorted(names.difference(*fields.values()))
         if unknown:
             logger.warning(
@@ -408,7 +407,7 @@ class DocumentRanks:
         with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cells = data[RANKS_KEY]["cells"].split()
             cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
-            rows_of_sets = list(zip(*stored, strict=True))
+            rows_of_sets = list(zip(*rows_by_field, strict=True))
         parts = list[DocumentSet]()
         remaining = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:

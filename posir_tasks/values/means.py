@@ -182,9 +182,9 @@ def linearize(
     owners = keys // width
     sizes = _add(cells, shares, len(keys))
     sums = _add(cells, residuals, len(keys))
-    used = _add(owners, sizes > 0, size)
-    has_clusters = used > 1
-    factors = used / np.maximum(used - 1, 1)
+    cluster_counts = _add(owners, sizes > 0, size)
+    has_clusters = cluster_counts > 1
+    factors = cluster_counts / np.maximum(cluster_counts - 1, 1)
     variances = np.where(has_clusters, factors * _add(owners, sums**2, size) + pseudo, singles)
     squares = _add(owners, sizes**2, size)
     degrees = np.where(has_clusters, np.maximum(1 / np.maximum(squares, TINY) - 1, 1.0), 0.0)

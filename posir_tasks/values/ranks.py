@@ -178,8 +178,8 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
-    others = np.where(at_best, -np.inf, scores)
-    second = np.maximum.reduceat(others, starts)
+    lower_scores = np.where(at_best, -np.inf, scores)
+    second = np.maximum.reduceat(lower_scores, starts)
     best_hits = np.add.reduceat(at_best, starts, dtype=np.int64)
     second = np.where((best_hits > 1) | (lengths == 1), best, second)
     means = np.add.reduceat(scores, starts) / lengths
@@ -191,13 +191,13 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     return measures
 
 
-def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
+def retrieval_scores(queries: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
     """Compute mteb's retrieval scores of at least one query, under mteb's names, not rounded.
 
     `k_values` are cut-offs and include 1. With one relevant document per query, MAP@k is MRR@k,
     precision@k is recall@k / k, and precision has the nAUC of recall.
     """
-    gains = {k: _gains(ranked.ranks, k) for k in k_values}
+    gains = {k: _gains(queries.ranks, k) for k in k_values}
 
     def mean(name: str, metric: str) -> dict[str, float]:
         return {f"{name}_at_{k}": float(gains[k][metric].mean()) for k in k_values}
@@ -206,7 +206,7 @@ def retrieval_scores(ranked: RankedQueries, k_values: Sequence[int]) -> dict[str
         (metric, f"{k}_{measure}"): compute_nauc(confidence, gains[k][metric])
         for metric in ("ndcg", "recall", "mrr")
         for k in k_values
-        for measure, confidence in ranked.confidence.items()
+        for measure, confidence in queries.confidence.items()
     }
 
     def nauc(name: str, metric: str) -> dict[str, float]:
@@ -258,16 +258,16 @@ def score_each_query(
         },
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
-    ranked = {
+    runs = {
         query: scores if isinstance(scores, dict) else dict(scores)
         for query, scores in rankings.items()
         if query in grades and scores
     }
-    evaluated = judge.evaluate(ranked)
+    evaluated = judge.evaluate(runs)
     by_query = [evaluated.get(query, {}) for query in grades]
     gains = np.array(
         [
-            compute_ndcg(ranked.get(query, {}), query_grades, k_values)
+            compute_ndcg(runs.get(query, {}), query_grades, k_values)
             for query, query_grades in grades.items()
         ]
     )

@@ -66,23 +66,24 @@ class ReadPart:
 
     def __post_init__(self) -> None:
         is_part = self.kind is ReadKind.PART
-        if is_part != (self.part is not None) or is_part != (self.tokens is not None):
-            raise ValueError("part and tokens are required for the kind 'part', and only for it")
-        if self.tokens is not None and self.tokens < 1:
-            raise ValueError(f"tokens is {self.tokens}; must be at least 1")
-        if (self.part is Part.ENDS) != (self.tokens_at_start is not None):
-            raise ValueError("tokens_at_start is required for the part 'ends', and only for it")
-        if self.tokens_at_start is not None and not 0 < self.tokens_at_start < (self.tokens or 0):
-            raise ValueError(
-                f"tokens_at_start is {self.tokens_at_start}; must be from 1 to "
-                f"{(self.tokens or 0) - 1}, below tokens"
-            )
-        if (self.kind is ReadKind.UNKNOWN) != (self.known_by is None):
-            raise ValueError("known_by is required unless the kind is 'unknown'")
-        if self.least_tokens is not None and (
-            self.kind is not ReadKind.UNKNOWN or self.least_tokens < 1
+        is_unknown = self.kind is ReadKind.UNKNOWN
+        has_two_ends = self.part is Part.ENDS
+        for name, is_required in (
+            ("part", is_part),
+            ("tokens", is_part),
+            ("tokens_at_start", has_two_ends),
+            ("known_by", not is_unknown),
         ):
-            raise ValueError("least_tokens must be at least 1, and the kind 'unknown'")
+            if (getattr(self, name) is not None) != is_required:
+                verb = "requires" if is_required else "cannot have"
+                raise ValueError(f"a window of kind '{self.kind}', part {self.part}, {verb} {name}")
+        if self.least_tokens is not None and not is_unknown:
+            raise ValueError("least_tokens is only for the kind 'unknown'")
+        counts = (self.tokens, self.least_tokens)
+        if any(count is not None and count < 1 for count in counts):
+            raise ValueError("tokens and least_tokens must be at least 1")
+        if has_two_ends and not 0 < (self.tokens_at_start or 0) < (self.tokens or 0):
+            raise ValueError("tokens_at_start must be at least 1 and below tokens")
 
     @classmethod
     def all(cls, known_by: KnownBy) -> ReadPart:

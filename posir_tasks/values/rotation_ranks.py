@@ -13,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from posir_tasks.base.arrays import Booleans, Integers, empty_integers
 from posir_tasks.base.errors import PosirError
@@ -333,25 +334,32 @@ COLUMNS = (
     "window_twelfths",
     "window_ranks",
 )
-#: Text and number attributes of a set in JSON.
-FIELDS = (
-    "subset",
-    "documents",
-    "queries",
-    "sample_size",
-    "subsets",
-    "room",
-    "digest",
-    "window_digest",
-)
+#: A stored number of questions, documents or tokens.
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MAX_SAMPLE)]
+
+
+class _Header(BaseModel):
+    """The attributes of a set in JSON, except arrays."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    subset: str
+    documents: str
+    queries: str
+    sample_size: Annotated[Count, Field(ge=1)]
+    subsets: Annotated[Count, Field(ge=1)]
+    room: Count
+    digest: str
+    window_digest: str
+    window: Window
+    left_out: dict[LeftOut, Count]
+    untested: Untested | None = None
 
 
 def _pack(part: RotationSet) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(part, name) for name in FIELDS}
-    values["window"] = part.window.value
-    values["left_out"] = dict(part.left_out)
+    values = _Header.model_validate(part).model_dump(mode="json", exclude_none=True)
     if part.untested is not None:
-        return values | {"untested": part.untested.value}
+        return values
     return values | {name: pack_column(getattr(part, name)) for name in COLUMNS}
 
 
@@ -359,41 +367,17 @@ def _unpack(
     row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
 ) -> RotationSet:
     """Read a set; raise ValueError if it is inconsistent or contradicts the ranks."""
-    owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
+    part = RotationSet(**dict(_Header.model_validate(row)))
+    owner = owners.get(part.owner)
     if owner is None:
         raise ValueError("a set has documents or questions that the ranks by document lack")
-    sample_size = _read_count(row["sample_size"])
-    subsets = _read_count(row["subsets"])
-    if not sample_size or not subsets:
-        raise ValueError("'sample_size' and 'subsets' must be at least 1")
-    counts = {LeftOut(name).value: _read_count(count) for name, count in row["left_out"].items()}
-    untested = Untested(row["untested"]) if "untested" in row else None
-    part = RotationSet(
-        subset=owner.subset,
-        documents=owner.documents,
-        queries=owner.queries,
-        digest=str(row["digest"]),
-        window_digest=str(row["window_digest"]),
-        sample_size=sample_size,
-        subsets=subsets,
-        room=_read_count(row["room"]),
-        window=Window(row["window"]),
-        untested=untested,
-        left_out=counts,
-    )
-    if untested is not None:
+    if part.untested is not None:
         return part
     limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
     columns: dict[str, Any] = {name: unpack_column(row[name], limit) for name in COLUMNS}
     part = replace(part, **columns)
     _check_columns(part, owner)
     return part
-
-
-def _read_count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SAMPLE:
-        raise ValueError(f"a count is {value!r}; it must be an integer from 0")
-    return value
 
 
 def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
@@ -422,14 +406,14 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
             raise ValueError(f"'{name}' does not fit the tested questions and versions")
         if column.max(initial=0) >= bound:
             raise ValueError(f"'{name}' has a value above {bound - 1}")
-    unmoved = version == 0
-    if not np.array_equal(part.ranks[unmoved], owner.ranks[query[unmoved]]):
-        raise ValueError("the rank of an unmoved document differs from that of the ordinary search")
+    is_original = version == 0
+    if not np.array_equal(part.ranks[is_original], owner.ranks[query[is_original]]):
+        raise ValueError("the rank of an original document differs from its rank in the search")
     if len(part.unread) and len(owner.twelfths):
-        stored = owner.twelfths[query[unmoved]] >= TWELFTHS
-        if not np.array_equal(part.unread[unmoved] > 0, stored):
+        is_unread = owner.twelfths[query[is_original]] >= TWELFTHS
+        if not np.array_equal(part.unread[is_original] > 0, is_unread):
             raise ValueError(
-                "evidence of an unmoved document is read in one field and not in another"
+                "evidence of an original document is truncated in one field and not in another"
             )
 
 

@@ -233,7 +233,7 @@ def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Ax
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
 
 
-def bin_midpoints(bins: int) -> Floats:
+def compute_bin_midpoints(bins: int) -> Floats:
     """Return the midpoints of P equal bins of [0, 1], shape (P,)."""
     return (np.arange(bins) + 0.5) / bins
 
@@ -242,7 +242,7 @@ def assign_thirds(bins: int) -> Integers:
     """Return the third of the document with each bin's midpoint, shape (P,). Of two bins, one is in
     the first and one in the last third.
     """
-    middle = bin_midpoints(bins)
+    middle = compute_bin_midpoints(bins)
     thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
 

@@ -99,11 +99,11 @@ class CorpusRead:
             NewerSchemaError: A newer version of posir wrote it.
         """
         read = ReadPart.from_json(data.get(READ_KEY, {}))
-        stored = data.get(TOKENS_READ_KEY)
-        if stored is None:
+        fields = data.get(TOKENS_READ_KEY)
+        if fields is None:
             return cls(read)
-        with reading_json(stored, SCHEMA, field=TOKENS_READ_KEY):
-            counts = _Stored.model_validate(stored)
+        with reading_json(fields, SCHEMA, field=TOKENS_READ_KEY):
+            counts = _Stored.model_validate(fields)
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
@@ -170,8 +170,8 @@ def count_tokens_read(
     rows = np.arange(len(sizes))
     if tokenizer is not None and limit is not None and sizes.any():
         rows, weights = _sample_documents(sizes)
-        joined = pl.concat_str(pl.all(), separator=" ").str.strip_chars()
-        texts = frame[rows].select(joined).to_series().to_list()
+        joint_text = pl.concat_str(pl.all(), separator=" ").str.strip_chars()
+        texts = frame[rows].select(joint_text).to_series().to_list()
         tokens = np.array(tokenizer.count_all(texts))
         limit = max(limit - further, 0)
         way = CountedWith.TOKENIZER

@@ -145,7 +145,7 @@ COUNTED = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "toke
     [
         ("position_profile", {"schema": 9}, ".*schema 9"),
         ("position_profile", {"counts": None}, ".*damaged"),
-        ("position_profile", {"queries": 1}, ".*1 queries"),
+        ("position_profile", {"queries": 1}, ".*'queries' is 1"),
         ("document_keys", {"sets": 3}, ".*field 'document_keys'"),
         ("position_scores", [["all", {}]], "field 'position_scores': "),
         ("position_scores", {"all": [1]}, r"field 'position_scores\.all': "),
