@@ -292,8 +292,7 @@ def _choose_runs(
     for task in tasks:
         if task not in task_names:
             raise PosirError(
-                f"--task {task}: there are no results of such a task. Choose from "
-                f"{', '.join(task_names)}."
+                f"--task {task}: no results of this task. Choose from {', '.join(task_names)}."
             )
     if tasks:
         selected = [

@@ -126,7 +126,7 @@ def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list
     for key, name in names.items():
         if key not in available:
             raise PosirError(
-                f"--lengths {name}: no queries of such a length. Choose from "
+                f"--lengths {name}: no queries of this length. Choose from "
                 f"{', '.join(available.values())}."
             )
     return [row for row in rows if not names or row.subject.length.casefold() in names]

@@ -94,7 +94,7 @@ RESOLVE_LOADER = PrivateName(
 )
 EVALUATE_SUBSET = PrivateName(
     "mteb.abstasks.retrieval:AbsTaskRetrieval._evaluate_subset",
-    "`evaluate` calls it once per subset, and what it returns is the subset's entry in the result.",
+    "`evaluate` calls it once per subset and stores the output in the result.",
     "evaluating any of posir's tasks",
 )
 CREATE_DATALOADER = PrivateName(

@@ -246,18 +246,12 @@ class DocumentRanks:
 
     def same_queries(self, other: DocumentRanks) -> bool:
         """Return True if queries, documents and cells are the same, in the same order."""
-        if (
-            self.axes != other.axes
-            or self.cell_keys != other.cell_keys
-            or len(self.sets) != len(other.sets)
-        ):
-            return False
-        for ours, theirs in zip(self.sets, other.sets, strict=True):
-            if (ours.documents, ours.queries) != (theirs.documents, theirs.queries):
-                return False
-            if not np.array_equal(ours.cells, theirs.cells):
-                return False
-        return True
+        return self._query_key == other._query_key
+
+    @property
+    def _query_key(self) -> tuple[object, ...]:
+        keys = [(part.documents, part.queries, part.cells.tobytes()) for part in self.sets]
+        return self.axes, self.cell_keys, keys
 
     @cached_property
     def columns(self) -> QueryColumns:

@@ -117,8 +117,8 @@ def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
         in_range = (numbers >= 2) & (numbers <= MAX_PLACES)
         if not np.all(in_range & (part.weights * numbers == PLACE_WEIGHT)):
             raise ProfileError(
-                f"Field '{PLACES_KEY}': a query has a number of places other than 2 to "
-                f"{MAX_PLACES}, or weights that are not 1/n of it.",
+                f"Field '{PLACES_KEY}': each query must have 2 to {MAX_PLACES} places with weight "
+                "1/n.",
                 PLACES_KEY,
             )
     return replace(ranks, left_out=left_out)

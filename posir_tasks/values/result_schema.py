@@ -126,7 +126,7 @@ def average_vectors(runs: Iterable[Mapping[str, Any]]) -> float | None:
         size = run.get(INDEX_KEY)
         if not isinstance(size, dict):
             continue
-        counts = [size.get("documents"), size.get("vectors")]
+        counts: list[Any] = [size.get("documents"), size.get("vectors")]
         if all(isinstance(count, int) and 0 < count < 2**53 for count in counts):
             documents += counts[0]
             vectors += counts[1]

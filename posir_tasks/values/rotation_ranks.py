@@ -254,24 +254,24 @@ class RotationRanks:
             firsts.setdefault(owner.identity, (first, owner))
             first += len(owner.ranks)
         size = sample_size or self.sample_size
-        expanded = [RotationRows(*[empty_integers()] * 5)]
+        rows_by_set = [RotationRows(*[empty_integers()] * 5)]
         for part in self._tested:
             if part.owner not in firsts:
                 continue
             first, owner = firsts[part.owner]
             query, version, document = _list_rows(part, owner, window=window)
-            ranked = part.ranks
+            version_ranks = part.ranks
             twelfths = part.twelfths
             unread = np.zeros(len(query), np.int64)
             if window and part.window is not Window.WHOLE:
-                ranked = part.window_ranks
+                version_ranks = part.window_ranks
                 twelfths = part.window_twelfths
             elif len(part.unread) and not window:
                 unread = part.unread
-            rows = RotationRows(query + first, version, twelfths, ranked, unread)
+            rows = RotationRows(query + first, version, twelfths, version_ranks, unread)
             sample_ranks = part.sample[part.sample > 0][document]
-            expanded.append(rows.select(sample_ranks <= part.quota(size)))
-        columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
+            rows_by_set.append(rows.select(sample_ranks <= part.quota(size)))
+        columns = zip(*(vars(rows).values() for rows in rows_by_set), strict=True)
         return RotationRows(*map(np.concatenate, columns))
 
     def to_json(self) -> dict[str, Any]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 
 from posir_significance.findings import (
     EFFECTS,
@@ -115,38 +115,36 @@ def title_changes(changes: Sequence[ChangeRow]) -> str:
     return title
 
 
-def select_title_metrics(changes: Iterable[ChangeRow]) -> list[Metric]:
+def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
     """Select the metrics for a title: the first score and the position effect within the window,
-    each if it is better or worse. The effect in whole documents replaces them if it alone has
+    each if it is better or worse. The effect in whole documents is selected if only that has
     changed. If nothing is better or worse, the title has nDCG@10 and an equivalent effect.
     """
     within = Metric.POSITION_EFFECT_IN_WINDOW
-    states = defaultdict[Metric, set[ChangeState | None]](set)
-    for change in changes:
-        states[change.metric].add(change.state)
-    decided = [metric for metric in Metric if states[metric] & TITLES.keys()]
-    if decided:
-        scores = [metric for metric in decided if metric not in EFFECTS]
-        effects = [metric for metric in decided if metric is within]
-        return [*scores[:1], *effects] or decided
-    first = next(iter(states))
-    return [first, within] if ChangeState.EQUIVALENT in states[within] else [first]
+    states = {(change.metric, change.state) for change in changes}
+    decided = [metric for metric in Metric if any((metric, state) in states for state in TITLES)]
+    scores = [metric for metric in decided if metric not in EFFECTS][:1]
+    if not decided:
+        scores = [changes[0].metric]
+        decided = [within] if (within, ChangeState.EQUIVALENT) in states else []
+    effects = [within] if within in decided else []
+    return [*scores, *effects] or decided
 
 
 def _title_change(change: ChangeRow) -> str:
     """Title one change: `B scores 31.7 points lower than A [24.9, 38.4]`."""
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in TITLES and change.metric is Metric.NDCG_AT_10 and change.estimate:
+    if change.state in TITLES:
+        if change.metric is not Metric.NDCG_AT_10 or not change.estimate:
+            points = format_difference(change)
+            return TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"
-    if change.state in TITLES:
-        points = format_difference(change)
-        return TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
     if change.state is ChangeState.EQUIVALENT:
         return f"{b} and {a} are {label_change(change)} of {change.metric}"
-    return f"{change.metric} of {b} and {a}: {label_change(change) or 'inconclusive'}"
+    return f"{change.metric} of {b} and {a}: {label_change(change)}"
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:

@@ -50,13 +50,13 @@ PROBE_TERMS = (
     "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
     "one natural text. Only their order changes.",
     "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
-    "percentile in a document. It depends on the words, too.",
+    "percentile in a document. It also depends on the words.",
     "Embeddings: these probes do not measure search. A model whose embeddings lean to the start "
     "may still find evidence near the end.",
     "Cosine: of the embeddings of two texts, 1 if they point the same way. Cosines of unrelated "
     "texts are seldom 0: compare cosines with each other.",
     "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
-    "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
+    "Range: the highest minus the lowest value. It is above 0 by chance.",
 )
 
 

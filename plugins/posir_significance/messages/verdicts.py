@@ -258,12 +258,12 @@ def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
         is_order_blind = findings.reason is Reason.ORDER_BLIND
         return not findings.value(Quantity.UNREAD_SHARE), is_order_blind
 
-    separator = ""
-    for name, findings in sorted(rows, key=rank)[: 1 if len(rows) < 3 else 2]:
-        yield separator
+    selected = sorted(rows, key=rank)[: 1 if len(rows) < 3 else 2]
+    yield ""
+    for number, (name, findings) in enumerate(selected, 1):
         yield name
-        separator = f" {phrase_finding(findings)}; "
-    yield separator.removesuffix("; ")
+        end = "; " if number < len(selected) else ""
+        yield f" {phrase_finding(findings)}{end}"
 
 
 def phrase_finding(findings: GroupFindings) -> str:
