@@ -261,10 +261,10 @@ def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
     joint_text = " ".join(texts)
     if sanitize(joint_text, None) == joint_text:
         return data
-    sanitized: dict[str, Any] = map_json(
+    safe_data: dict[str, Any] = map_json(
         data, lambda value: sanitize(value, None) if isinstance(value, str) else value
     )
-    return sanitized
+    return safe_data
 
 
 def load_result(file: Path) -> dict[str, Any]:

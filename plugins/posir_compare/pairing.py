@@ -96,8 +96,8 @@ def find_common_results(pair: Pair) -> CommonResults:
     reasons = []
     if a.keys().isdisjoint(b):
         reasons.append("they have no subset in common")
-    elif unmatched := sorted(a.keys() ^ b.keys()):
-        reasons.append(f"skipped subsets that only one of them has: {', '.join(unmatched)}")
+    elif unmatched_subsets := sorted(a.keys() ^ b.keys()):
+        reasons.append(f"skipped subsets that only one of them has: {', '.join(unmatched_subsets)}")
     if data_mismatches:
         files = " and ".join(_name_file(results, data_mismatches) for results in (a, b))
         reasons.append(

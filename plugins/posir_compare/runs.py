@@ -65,12 +65,12 @@ def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
         for parent, group in groupby(results, key=lambda result: result.file.parent):
             # Ignore repeated and nested folders.
             runs.setdefault(parent.resolve(), tuple(group))
-    names = Counter(group[0].model for group in runs.values())
+    names = Counter(run_results[0].model for run_results in runs.values())
     model_runs = []
-    for group in runs.values():
-        name = group[0].model
-        label = name if names[name] == 1 else f"{name} ({group[0].file.parent})"
-        model_runs.append(ModelRun(label, group))
+    for run_results in runs.values():
+        name = run_results[0].model
+        label = name if names[name] == 1 else f"{name} ({run_results[0].file.parent})"
+        model_runs.append(ModelRun(label, run_results))
     return model_runs
 
 

@@ -25,14 +25,14 @@ def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figu
     """Draw the curves of models on a task in one chart, given their results by name."""
     names = ", ".join(results)
     queries = max(values.profile.queries for values in results.values())
-    framed = charts.add_frame(
+    chart = charts.add_frame(
         overlay_curves(results),
         OVERLAY,
         f"{names} on {task}",
         OVERLAY_MARKS,
         f"Source: {queries:,} queries of {task}.",
     )
-    return [Figure("models", task, None, framed)]
+    return [Figure("models", task, None, chart)]
 
 
 def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:

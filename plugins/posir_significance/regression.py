@@ -77,8 +77,8 @@ class Regression:
 
         def center(values: Floats) -> Floats:
             means = np.bincount(stratum, row_weights * values) / totals
-            centered: Floats = np.sqrt(row_weights) * (values - means[stratum])
-            return centered
+            deviations: Floats = np.sqrt(row_weights) * (values - means[stratum])
+            return deviations
 
         x = np.stack([center(column) for column in columns.T], axis=1)
         varies = (np.abs(x) > TOLERANCE).any(axis=1)
@@ -120,8 +120,8 @@ class Regression:
         # For each cluster, H = V diag(shares) V' and F = V diag(1 - shares)^-1/2 V'. Below are F a,
         # q = a'F H F a, and h = H F a.
         coordinates = (axes.transpose(0, 2, 1) @ a) / np.sqrt(1 - shares)
-        corrected = (axes @ coordinates[..., None])[..., 0]
-        squares = ((corrected @ root * self.scores).sum(axis=1) ** 2).sum()
+        corrected_weights = (axes @ coordinates[..., None])[..., 0]
+        squares = ((corrected_weights @ root * self.scores).sum(axis=1) ** 2).sum()
         q = (shares * coordinates**2).sum(axis=1)
         h = (axes @ (shares * coordinates)[..., None])[..., 0]
         gram = h.T @ h

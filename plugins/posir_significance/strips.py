@@ -30,7 +30,7 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
     read = findings.read
     unread = findings.value(Quantity.UNREAD_SHARE) or 0.0
     parts = tuple(estimate_parts(group.observations))
-    heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
+    head_shares = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
     window = [f"Reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []
     effect = f"Position effect {format_finding(findings[Quantity.POSITION_EFFECT])}"
     ndcg_truncated = None
@@ -43,7 +43,7 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
         parts,
         unread,
         ndcg_truncated,
-        round(len(parts) * heads[read.part]) if read.part in heads else None,
+        round(len(parts) * head_shares[read.part]) if read.part in head_shares else None,
         describe_group(findings),
         partial(list_facts, findings),
     )

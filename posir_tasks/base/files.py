@@ -69,9 +69,9 @@ CACHE_VARIABLE = "POSIR_CACHE"
 
 def cache_folder() -> Path:
     """Return posir's cache folder."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    if configured:
-        return Path(configured).expanduser()
+    configured_folder = os.environ.get(CACHE_VARIABLE)
+    if configured_folder:
+        return Path(configured_folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
 
 
@@ -323,8 +323,8 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 def find_free_name(file: Path, suffix: str) -> Path:
     """Find an unused path next to a file: `a.json.SUFFIX`, then `a.json.SUFFIX-2`."""
     for number in count(1):
-        ending = suffix if number == 1 else f"{suffix}-{number}"
-        path = file.with_name(f"{file.name}.{ending}")
+        numbered_suffix = suffix if number == 1 else f"{suffix}-{number}"
+        path = file.with_name(f"{file.name}.{numbered_suffix}")
         if not os.path.lexists(path):
             return path
     raise AssertionError
@@ -440,8 +440,8 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 def find_compressed(file: Path) -> Path:
     """Return the compressed file if only that exists, else the file."""
-    compressed = file.with_name(file.name + SUFFIX)
-    return compressed if compressed.is_file() and not file.is_file() else file
+    compressed_file = file.with_name(file.name + SUFFIX)
+    return compressed_file if compressed_file.is_file() and not file.is_file() else file
 
 
 def check_readable(file: Path) -> None:

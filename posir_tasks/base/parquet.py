@@ -71,11 +71,11 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
                 rows = min(rows, max(BATCH_BYTES // longest, 1))
             elif chunk.num_values * longest > limit:
                 dictionaries.add(chunk.path_in_schema)
-    unpacked = 0
+    total_bytes = 0
     with pq.ParquetFile(file, read_dictionary=sorted(dictionaries)) as parquet:
         for batch in parquet.iter_batches(rows, columns=columns):
-            unpacked += sum(map(_measure, batch.columns))
-            if unpacked > limit:
+            total_bytes += sum(map(_measure, batch.columns))
+            if total_bytes > limit:
                 raise MAX_BYTES.refuse(file, f"unpacks to more than {describe_bytes(limit)}")
             if dictionaries:
                 batch = batch.cast(pa.schema([schema.field(name) for name in batch.schema.names]))

@@ -43,10 +43,10 @@ def is_regular(rows: Sequence[Row]) -> bool:
 
 def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
     """Remove the quotation marks around cells if a file encloses cells."""
-    quoted = [cell for _, cells in rows for cell in cells if QUOTE in cell]
-    if not quoted or not all(map(_is_enclosed, quoted)):
+    quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
+    if not quoted_cells or not all(map(_is_enclosed, quoted_cells)):
         return rows
-    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in quoted)
+    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in quoted_cells)
     if not needs_marks and not _has_enclosed_column(rows):
         return rows
     return [(number, [_remove_marks(cell) for cell in cells]) for number, cells in rows]

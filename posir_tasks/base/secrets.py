@@ -85,12 +85,12 @@ def collect_secrets() -> None:
 
 def redact(text: str) -> str:
     """Replace collected secrets and typical forms of secrets in a text by `***`."""
-    redacted = redact_collected(text)
-    lowered = redacted.lower()
-    patterns = [pattern for marks, pattern in FORMS if any(mark in lowered for mark in marks)]
+    safe_text = redact_collected(text)
+    lower_text = safe_text.lower()
+    patterns = [pattern for marks, pattern in FORMS if any(mark in lower_text for mark in marks)]
     if patterns:
-        redacted = re.sub("|".join(patterns), _hide_form, redacted, flags=re.IGNORECASE)
-    return redacted
+        safe_text = re.sub("|".join(patterns), _hide_form, safe_text, flags=re.IGNORECASE)
+    return safe_text
 
 
 def redact_collected(text: str) -> str:
@@ -98,9 +98,9 @@ def redact_collected(text: str) -> str:
     if _forms is None:
         collect_secrets()
     assert _forms
-    lowered = text.lower()
+    lower_text = text.lower()
     # Substring search is much faster than patterns, and nearly all texts have no secret.
-    if any(root in lowered for root in _forms.roots):
+    if any(root in lower_text for root in _forms.roots):
         for pattern in _forms.patterns:
             text = pattern.sub(HIDDEN, text)
     return text
@@ -145,13 +145,13 @@ def _read_netrc(file: str) -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _build_forms(secrets: frozenset[str]) -> Forms:
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
-    ordered = sorted(forms, key=lambda form: (-len(form), form))
+    sorted_forms = sorted(forms, key=lambda form: (-len(form), form))
     roots: list[str] = []
-    for form in reversed(ordered):
-        lowered = form.lower()
-        if not any(root in lowered for root in roots):
-            roots.append(lowered)
-    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in ordered)
+    for form in reversed(sorted_forms):
+        lower_text = form.lower()
+        if not any(root in lower_text for root in roots):
+            roots.append(lower_text)
+    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in sorted_forms)
     return Forms(tuple(roots), tuple(patterns))
 
 
@@ -176,6 +176,6 @@ def _list_forms(secret: str) -> Iterator[str]:
         # Also as the user or the password of HTTP basic authentication.
         for content in (raw, raw + b":", b":" + raw):
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
-                encoded = encode(content).decode()
-                yield from (encoded, encoded.rstrip("="))
+                base64_text = encode(content).decode()
+                yield from (base64_text, base64_text.rstrip("="))
         yield raw.hex()

@@ -93,10 +93,10 @@ def dump_settings(settings: Section) -> str:
     # The import is slow.
     import yaml
 
-    dumped: str = yaml.safe_dump(
+    yaml_text: str = yaml.safe_dump(
         settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
-    return dumped
+    return yaml_text
 
 
 def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
@@ -120,8 +120,8 @@ def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}:"
         else:
             default = to_jsonable_python(field.get_default(call_default_factory=True))
-            dumped = yaml.safe_dump({name: default}, allow_unicode=True)
-            yield textwrap.indent(dumped.strip(), indent)
+            yaml_text = yaml.safe_dump({name: default}, allow_unicode=True)
+            yield textwrap.indent(yaml_text.strip(), indent)
 
 
 def _list_choices(kind: Any) -> list[str]:
@@ -161,16 +161,18 @@ def _find_section(kind: Any) -> type[Section] | None:
 
 
 def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
-    required = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
-    expected = "a YAML file with settings"
-    if required:
-        expected += f", at least {required}"
+    required_fields = ", ".join(
+        name for name, field in kind.model_fields.items() if field.is_required()
+    )
+    description = "a YAML file with settings"
+    if required_fields:
+        description += f", at least {required_fields}"
     try:
         values = read_yaml(file)
     except GateError as error:
-        raise PosirError(f"{error}. Expected {expected}.") from None
+        raise PosirError(f"{error}. Expected {description}.") from None
     if not isinstance(values, dict):
-        raise PosirError(f"{file}: has no fields; expected {expected}.")
+        raise PosirError(f"{file}: has no fields; expected {description}.")
     return values
 
 

@@ -166,10 +166,10 @@ def parse_table(
 
 def require_distinct(columns: Iterable[object], name: object) -> None:
     """Raise GateError if two columns have the same name. Several columns may be unnamed."""
-    repeated = find_repeated(str(column) for column in columns if column not in (None, ""))
-    if repeated is not None:
+    duplicate = find_repeated(str(column) for column in columns if column not in (None, ""))
+    if duplicate is not None:
         raise GateError(
-            name, f"the column '{sanitize(str(repeated))}' occurs twice; keep one of them"
+            name, f"the column '{sanitize(str(duplicate))}' occurs twice; keep one of them"
         )
 
 
@@ -196,9 +196,9 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
         heading = read_heading(content)
         delimiter = ";" if heading.count(b";") >= max(1, len(columns) - 1) else ","
         headings, rows = parse_table(content, file, delimiter=delimiter)
-        missing = [column for column in columns if column not in headings]
-        if missing:
-            raise GateError(file, f"no column {', '.join(missing)}")
+        missing_columns = [column for column in columns if column not in headings]
+        if missing_columns:
+            raise GateError(file, f"no column {', '.join(missing_columns)}")
     except GateError as error:
         raise GateError(file, f"{error.problem}. Expected {expected}.") from error
     indices = {column: headings.index(column) for column in columns}
@@ -299,8 +299,8 @@ def decode(content: bytes) -> str:
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        repeated = find_repeated(key for key, _ in pairs)
-        raise ValueError(f"the key '{sanitize(repeated)}' occurs twice in one object")
+        duplicate = find_repeated(key for key, _ in pairs)
+        raise ValueError(f"the key '{sanitize(duplicate)}' occurs twice in one object")
     return members
 
 
@@ -420,11 +420,11 @@ def _count_nodes(
     if node is not None and node.id == "sequence":
         children = items
     elif node is not None and node.id == "mapping":
-        repeated = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
-        if repeated is not None:
+        duplicate = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
+        if duplicate is not None:
             raise GateError(
                 name,
-                f"line {node.start_mark.line + 1}: the key '{sanitize(repeated[1])}' occurs "
+                f"line {node.start_mark.line + 1}: the key '{sanitize(duplicate[1])}' occurs "
                 "twice in one mapping",
             )
         children = [child for pair in items for child in pair]

@@ -81,7 +81,7 @@ def declare(*items: object) -> Callable[[], list[object]]:
 
     @hookimpl
     def implementation() -> list[object]:
-        values = []
+        values = list[object]()
         for item in items:
             value = resolve_name(item) if isinstance(item, str) else item
             values += value if isinstance(value, tuple) else [value]

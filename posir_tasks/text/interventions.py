@@ -56,7 +56,7 @@ def reverse_parts(text: str, parts: int) -> str:
     if len(pieces) < 2:
         return text
     gaps = [Span(before.end, after.start).of(text) for before, after in pairwise(pieces)]
-    reordered = text[: pieces[0].start]
+    result = text[: pieces[0].start]
     for piece, gap in zip(reversed(pieces), [*reversed(gaps), ""], strict=True):
-        reordered += piece.of(text) + gap
-    return reordered + text[pieces[-1].end :]
+        result += piece.of(text) + gap
+    return result + text[pieces[-1].end :]

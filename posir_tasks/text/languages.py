@@ -248,9 +248,11 @@ def list_language_names() -> dict[str, str]:
         is_new = main not in names and name not in names.values()
         if is_new and name in _to_letters(languages[main]):
             names[main] = name
-    excluded = names.keys() | list_macrolanguages().keys() | NOT_A_LANGUAGE
+    excluded_codes = names.keys() | list_macrolanguages().keys() | NOT_A_LANGUAGE
     short_names = {
-        code: _to_letters(_strip(name)) for code, name in languages.items() if code not in excluded
+        code: _to_letters(_strip(name))
+        for code, name in languages.items()
+        if code not in excluded_codes
     }
     uses = Counter([*names.values(), *short_names.values()])
     for code, name in short_names.items():
@@ -266,8 +268,8 @@ def _strip(name: str) -> str:
 
 def _to_letters(name: str) -> str:
     """Join the capitalized words of a name, transliterated to letters A to Z."""
-    decomposed = unicodedata.normalize("NFKD", name)
-    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    characters = unicodedata.normalize("NFKD", name)
+    plain = "".join(letter for letter in characters if not unicodedata.combining(letter))
     return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
 
 
@@ -366,8 +368,8 @@ def detect_other_language(text: str, code: str) -> str | None:
 
     Short texts are seldom certain.
     """
-    expected = two_letter_code(code)
-    alike = next((group for group in CONFUSED if expected in group), {expected})
+    expected_language = two_letter_code(code)
+    alike = next((group for group in CONFUSED if expected_language in group), {expected_language})
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
     if best is None or best in alike or alike.isdisjoint(_list_detectable()):

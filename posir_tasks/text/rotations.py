@@ -104,21 +104,21 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
     The first version is the original, or the part without trailing white space. Versions with the
     same border are built once, so there are one to `VERSIONS`.
     """
-    rotated = text if part is None else part.of(text)
+    content = text if part is None else part.of(text)
     offset = 0 if part is None else part.start
     starts = [unit.start - offset for unit in units]
-    borders = [start for start in starts if 0 <= start < max(1, len(rotated))]
-    versions = [Version(text if part is None else rotated.rstrip(), 0, offset)]
+    borders = [start for start in starts if 0 <= start < max(1, len(content))]
+    versions = [Version(text if part is None else content.rstrip(), 0, offset)]
     # The separator between the last unit and the moved first unit.
-    seam = "\n" if "\n" in rotated else " "
-    if rotated[-1:].isspace() or (seam == " " and is_unspaced(rotated)):
+    seam = "\n" if "\n" in content else " "
+    if content[-1:].isspace() or (seam == " " and is_unspaced(content)):
         seam = ""
     for number in range(1, VERSIONS):
-        target = len(rotated) * number / VERSIONS
+        target = len(content) * number / VERSIONS
         border = min(borders, key=lambda start: abs(start - target))
         if border not in {version.border for version in versions}:
-            tail = rotated[border:] + seam
-            version = (tail + rotated[:border]).rstrip()
+            tail = content[border:] + seam
+            version = (tail + content[:border]).rstrip()
             versions.append(Version(version, number, offset, border, len(tail)))
     return versions
 

@@ -66,9 +66,9 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
     offset = 0
     for column in columns:
         offset = offset or len(column)
-        keyed = np.flatnonzero(column)
-        values, numbers = np.unique(column[keyed], return_inverse=True)
-        rows.append(keyed)
+        rows_with_key = np.flatnonzero(column)
+        values, numbers = np.unique(column[rows_with_key], return_inverse=True)
+        rows.append(rows_with_key)
         nodes.append(numbers + offset)
         offset += len(values)
     row = np.concatenate(rows)

@@ -392,11 +392,11 @@ class DocumentRanks:
                     raise ValueError("'sets' must be a list of objects")
                 rows_by_field.append(sets)
         names = {str(name) for rows in rows_by_field for row in rows for name in row}
-        unknown = sorted(names.difference(*fields.values()))
-        if unknown:
+        unknown_names = sorted(names.difference(*fields.values()))
+        if unknown_names:
             logger.warning(
                 "fields of a newer version of posir are left out: %s",
-                sanitize(", ".join(unknown), 200),
+                sanitize(", ".join(unknown_names), 200),
             )
         with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cells = data[RANKS_KEY]["cells"].split()
@@ -431,11 +431,11 @@ def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
     if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
-    packed = dict[str, Any]()
+    entry = dict[str, Any]()
     for name in names:
         value = getattr(part, name)
-        packed[name] = pack_column(value) if isinstance(value, np.ndarray) else value
-    return packed
+        entry[name] = pack_column(value) if isinstance(value, np.ndarray) else value
+    return entry
 
 
 def _read_set(

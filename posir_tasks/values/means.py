@@ -98,13 +98,15 @@ def estimate_means(
     lines = linearize(gains, clusters, shares, strata, groups, size)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.minimum(np.maximum(lines.means, 0.0), 1.0)
-        expected = np.maximum(_expect_variance(gains, shares, groups, lines), lines.variances)
+        expected_variances = np.maximum(
+            _expect_variance(gains, shares, groups, lines), lines.variances
+        )
         rarer = np.minimum(means, 1 - means) + 0.5 / lines.counts
-        evidence = np.maximum(rarer / RARE, rarer * lines.bounds / expected / FEW_EVENTS)
+        evidence = np.maximum(rarer / RARE, rarer * lines.bounds / expected_variances / FEW_EVENTS)
         blend = np.minimum(np.maximum(2 - evidence, 0.0), 1.0)
-        widened = lines.variances + blend * (expected - lines.variances)
+        widened_variances = lines.variances + blend * (expected_variances - lines.variances)
         limits = max_trials / _add(groups, shares**2, size)
-        trials = np.minimum(lines.bounds / widened, limits)
+        trials = np.minimum(lines.bounds / widened_variances, limits)
         designs = lines.variances / lines.singles
         quantiles = stdtrit(lines.degrees, (1 + LEVEL) / 2)
         lows, highs = bound_wilson(means, trials, quantiles)
@@ -117,7 +119,7 @@ def estimate_means(
         estimates[group] = MeanEstimate(
             mean,
             (float(lows[group]), float(highs[group])),
-            float(widened[group]) ** 0.5,
+            float(widened_variances[group]) ** 0.5,
             float(designs[group]),
             float(lines.degrees[group]),
             float(trials[group]),

@@ -64,8 +64,8 @@ def format_counts(row: Integers) -> str:
 
 def rank_columns(ranks: Integers) -> Integers:
     """Return the column of each rank, shape (n,); rank 0 is a miss."""
-    missed = (ranks < 1) | (ranks > 100)
-    return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
+    is_miss = (ranks < 1) | (ranks > 100)
+    return np.where(is_miss, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
 def recall_gain(depth: int) -> Floats:

@@ -171,10 +171,10 @@ def _count(flags: Booleans, sizes: Integers) -> Integers:
 def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     """Vectorize `mteb._evaluators.retrieval_metrics.confidence_scores` over queries."""
     measures = {name: np.zeros(len(sizes)) for name in ("max", "std", "diff1")}
-    answered = np.flatnonzero(sizes)
-    if not answered.size:
+    nonempty = np.flatnonzero(sizes)
+    if not nonempty.size:
         return measures
-    lengths = sizes[answered]
+    lengths = sizes[nonempty]
     starts = np.cumsum(lengths) - lengths
     best = np.maximum.reduceat(scores, starts)
     at_best = scores == np.repeat(best, lengths)
@@ -185,9 +185,9 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     means = np.add.reduceat(scores, starts) / lengths
     deviations = scores - np.repeat(means, lengths)
     variances = np.add.reduceat(deviations**2, starts) / lengths
-    measures["max"][answered] = best
-    measures["std"][answered] = np.sqrt(variances)
-    measures["diff1"][answered] = best - second
+    measures["max"][nonempty] = best
+    measures["std"][nonempty] = np.sqrt(variances)
+    measures["diff1"][nonempty] = best - second
     return measures
 
 
@@ -263,8 +263,8 @@ def score_each_query(
         for query, scores in rankings.items()
         if query in grades and scores
     }
-    evaluated = judge.evaluate(runs)
-    by_query = [evaluated.get(query, {}) for query in grades]
+    query_measures = judge.evaluate(runs)
+    by_query = [query_measures.get(query, {}) for query in grades]
     gains = np.array(
         [
             compute_ndcg(runs.get(query, {}), query_grades, k_values)
@@ -305,21 +305,21 @@ def compute_ndcg(
     """
     with np.errstate(over="ignore"):
         single = np.array([*ranking.values()], np.float32)
-    ordered = [*ranking]
+    names = [*ranking]
     if not (single[1:] < single[:-1]).all():
         pairs = sorted(zip(single.tolist(), ranking, strict=True), reverse=True)
-        ordered = [name for _, name in pairs]
-    gained = _cumulate_gains([grades.get(name, 0) for name in ordered], k_values)
-    ideal = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
-    return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
+        names = [name for _, name in pairs]
+    dcg = _cumulate_gains([grades.get(name, 0) for name in names], k_values)
+    ideal_dcg = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
+    return np.divide(dcg, ideal_dcg, out=np.zeros(len(k_values)), where=ideal_dcg > 0)
 
 
 def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> Floats:
     """Sum the discounted gains up to each cut-off."""
-    discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
-    totals = np.concatenate([[0.0], np.cumsum(discounted)])
-    cumulated: Floats = totals[np.minimum(k_values, len(gains))]
-    return cumulated
+    discounted_gains = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
+    totals = np.concatenate([[0.0], np.cumsum(discounted_gains)])
+    sums: Floats = totals[np.minimum(k_values, len(gains))]
+    return sums
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
@@ -357,9 +357,9 @@ def _abstention_curve(confidence: Floats, scores: Floats) -> Floats:
     order = np.argsort(confidence, kind="stable")
     sizes = np.diff([0, *np.flatnonzero(np.diff(confidence[order])) + 1, len(order)])
     means = np.add.reduceat(scores[order], np.cumsum(sizes) - sizes) / sizes
-    smoothed = np.repeat(means, sizes)
+    smoothed_scores = np.repeat(means, sizes)
     starts = [min(round(rate * len(order)), len(order) - 1) for rate in ABSTENTION_RATES]
-    return np.array([smoothed[start:].mean() for start in starts])
+    return np.array([smoothed_scores[start:].mean() for start in starts])
 
 
 def _area(curve: Floats) -> float:
@@ -369,10 +369,10 @@ def _area(curve: Floats) -> float:
 
 def _gains(ranks: Integers, k: int) -> dict[str, Floats]:
     """Compute each metric at `k` for queries with one relevant document, shape (n,) each."""
-    retrieved = (ranks >= 1) & (ranks <= k)
-    rank = np.where(retrieved, ranks, 1)
+    is_retrieved = (ranks >= 1) & (ranks <= k)
+    rank = np.where(is_retrieved, ranks, 1)
     return {
-        "ndcg": retrieved / np.log2(1 + rank),
-        "recall": retrieved.astype(np.float64),
-        "mrr": retrieved / rank,
+        "ndcg": is_retrieved / np.log2(1 + rank),
+        "recall": is_retrieved.astype(np.float64),
+        "mrr": is_retrieved / rank,
     }

@@ -41,10 +41,10 @@ class TokensRead:
     @property
     def share(self) -> tuple[float, float]:
         """Share of truncated tokens, and half the width of its 95% interval over samples."""
-        truncated = self.not_read.sum()
-        total = max(int(self.read.sum() + truncated), 1)
+        truncated_tokens = self.not_read.sum()
+        total = max(int(self.read.sum() + truncated_tokens), 1)
         margin = 1.96 * self.variance**0.5 / total
-        return float(truncated / total), float(margin)
+        return float(truncated_tokens / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
         way = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
@@ -107,8 +107,8 @@ class CorpusRead:
             columns = np.array([counts.read.split(), counts.not_read.split()], np.int64)
             if columns.min(initial=0) < 0 or columns.max(initial=0) > MAX_COUNT:
                 raise ValueError(f"a count is not between 0 and {MAX_COUNT:,}")
-            read_tokens, truncated = columns
-            tokens = TokensRead(read_tokens, truncated, counts.counted_with, counts.variance)
+            read_tokens, truncated_tokens = columns
+            tokens = TokensRead(read_tokens, truncated_tokens, counts.counted_with, counts.variance)
             return cls(read, tokens)
 
 
