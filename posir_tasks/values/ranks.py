@@ -4,7 +4,8 @@ With one relevant document per query, every retrieval metric is a function of it
 document by document would take most of the time and memory of a large retrieval task.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -14,10 +15,13 @@ import pytrec_eval
 from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import ScoreError
 
 #: trec_eval's measures with binary relevance, by mteb's name.
 MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: Number of queries in a batch for pytrec_eval.
+BATCH_SIZE = 1_000
 #: Shares of the least confident queries that mteb's nAUC leaves out.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
@@ -258,26 +262,23 @@ def score_each_query(
         },
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
-    runs = {
-        query: scores if isinstance(scores, dict) else dict(scores)
-        for query, scores in rankings.items()
-        if query in grades and scores
+    measures = {
+        f"{name}_at_{k}": f"{measure}_{k}" for name, measure in MEASURES.items() for k in k_values
     }
-    query_measures = judge.evaluate(runs)
-    by_query = [query_measures.get(query, {}) for query in grades]
-    gains = np.array(
-        [
-            compute_ndcg(runs.get(query, {}), query_grades, k_values)
-            for query, query_grades in grades.items()
-        ]
-    )
-    scores = {f"ndcg_at_{k}": gains[:, column].tolist() for column, k in enumerate(k_values)}
-    scores |= {
-        f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
-        for name, measure in MEASURES.items()
-        for k in k_values
-    }
-    reciprocal_ranks = [row.get("recip_rank", 0.0) for row in by_query]
+    measures["mrr"] = "recip_rank"
+    gains: list[Floats] = []
+    rows: list[list[float]] = []
+    for queries in split_batches(list(grades), BATCH_SIZE):
+        runs = {query: dict(rankings[query]) for query in queries if rankings.get(query)}
+        query_measures = judge.evaluate(runs)
+        for query in queries:
+            gains.append(compute_ndcg(runs.get(query, {}), grades[query], k_values))
+            row = query_measures.get(query, {})
+            rows.append([row.get(measure, 0.0) for measure in measures.values()])
+    ndcg_names = [f"ndcg_at_{k}" for k in k_values]
+    scores = dict(zip(ndcg_names, np.transpose(gains).tolist(), strict=True))
+    scores |= dict(zip(measures, np.transpose(rows).tolist(), strict=True))
+    reciprocal_ranks = scores.pop("mrr")
     for k in k_values:
         # Ranks up to k have a reciprocal of at least 1 / k, up to rounding.
         scores[f"mrr_at_{k}"] = [
@@ -309,17 +310,19 @@ def compute_ndcg(
     if not (single[1:] < single[:-1]).all():
         pairs = sorted(zip(single.tolist(), ranking, strict=True), reverse=True)
         names = [name for _, name in pairs]
-    dcg = _cumulate_gains([grades.get(name, 0) for name in names], k_values)
-    ideal_dcg = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
+    gains = [(rank, grades[name]) for rank, name in enumerate(names) if name in grades]
+    dcg = _cumulate_gains(gains, k_values)
+    ideal_dcg = _cumulate_gains(enumerate(sorted(grades.values(), reverse=True)), k_values)
     return np.divide(dcg, ideal_dcg, out=np.zeros(len(k_values)), where=ideal_dcg > 0)
 
 
-def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> Floats:
-    """Sum the discounted gains up to each cut-off."""
-    discounted_gains = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
-    totals = np.concatenate([[0.0], np.cumsum(discounted_gains)])
-    sums: Floats = totals[np.minimum(k_values, len(gains))]
-    return sums
+def _cumulate_gains(gains: Iterable[tuple[int, float]], k_values: Sequence[int]) -> Floats:
+    """Sum the discounted gains up to each cut-off; ranks start at 0, in ascending order."""
+    totals = np.zeros(len(k_values))
+    for rank, gain in gains:
+        if gain > 0:
+            totals[np.greater(k_values, rank)] += gain / math.log2(rank + 2)
+    return totals
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
