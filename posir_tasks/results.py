@@ -49,17 +49,15 @@ from posir_tasks.values.tokens_read import CorpusRead
 
 logger = logging.getLogger(__name__)
 
-#: Name of mteb's file about the model, beside its results.
+#: mteb's file with the metadata of the model, next to its results.
 META_FILE = "model_meta.json"
-#: Folder below a revision in which mteb saves runs of a model with other settings, each in a folder
-#: of its own.
+#: mteb's folder below a revision, with a folder for each run with other settings.
 EXPERIMENTS = "experiments"
-#: mteb writes NaN for its nAUC scores if the metric is the same for every query; no other number
-#: may be NaN.
+#: Prefix of the only scores that may be NaN: nAUC if a metric is the same for every query.
 NAN_PREFIX = "nauc_"
-#: Keys of the additive values that every result by position has.
+#: Keys of the additive values in every result by position.
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
-#: Most tokens of a text that a model reads; none reads a tenth.
+#: Upper limit of a plausible window; no model reads a tenth.
 MAX_TOKENS = 10**9
 
 
@@ -74,24 +72,24 @@ class StoredResult:
     subset: str
     values: Any = field(repr=False)
     run: Mapping[str, Any] = field(repr=False)
-    """Record of the data that was read and of the model that was run, as the task made it."""
+    """The task's record of data and model."""
     file: Path
     corpus: CorpusRead | None = None
-    """Read part of the corpus, for a result without positions; None if it is not stored."""
+    """Truncation of the corpus, for results without positions; None if it is not stored."""
 
     @property
     def data(self) -> DataVersion:
-        """The data that was read."""
+        """The version of the data."""
         return DataVersion.from_run(self.run)
 
     @property
     def reference(self) -> CommandReference:
-        """The names of the model, the data and the settings in commands."""
+        """Model, data and settings as command arguments."""
         return CommandReference.from_run(self.model, self.task, self.run)
 
     @property
     def experiment(self) -> str | None:
-        """mteb's name of the model's settings; None if they are its own."""
+        """mteb's name of the settings; None for the model's defaults."""
         return find_experiment(self.file)
 
 
@@ -103,7 +101,7 @@ class SubsetResult(StoredResult):
 
     @property
     def ranks(self) -> DocumentRanks:
-        """The ranks by document."""
+        """Ranks by document."""
         return self.values.ranks
 
     @property
@@ -114,9 +112,7 @@ class SubsetResult(StoredResult):
 
 @dataclass(frozen=True)
 class JudgedResult(StoredResult):
-    """One model's result on all judged queries of one subset of a task, whether or not their
-    evidence has a position.
-    """
+    """One model's result on all judged queries of one subset, with and without positions."""
 
     values: JudgedScores = field(repr=False)
 
@@ -125,39 +121,35 @@ AnyResult = TypeVar("AnyResult", bound=StoredResult)
 
 
 def find_experiment(file: Path) -> str | None:
-    """Return mteb's name of the settings that a result file was made with; None if they are the
-    model's own.
-    """
+    """Return mteb's name of the settings of a result file; None for the model's defaults."""
     folder = file.parent
     return folder.name if folder.parent.name == EXPERIMENTS else None
 
 
 def find_paper(file: Path) -> str | None:
-    """Return the paper with whose protocol a result file was made; None for all others."""
+    """Return the paper whose protocol produced a result file, or None."""
     paper = (find_experiment(file) or "").removeprefix(f"{PROTOCOL_KEY}_")
     return paper if paper in PAPERS else None
 
 
 class ForeignFileError(PosirError):
-    """A file among results is not one."""
+    """A file among results is not a result."""
 
 
 class ResultFile(BaseModel):
-    """The fields of a result file that are read here."""
+    """Required fields of a result file."""
 
     task_name: str
     scores: dict[str, list[dict[str, Any]]]
 
 
 class RunRecord(BaseModel):
-    """The record of a run in its result, as far as it is read; other fields are left as they
-    are.
-    """
+    """Checked fields of the record of a run; other fields may have any value."""
 
     model_config = ConfigDict(strict=True)
 
     form: NonNegativeInt = Field(SCHEMA, alias="schema")
-    """Version of the form of the result."""
+    """Schema version of the result."""
     data_revision: str = ""
     data_digest: dict[str, str] = {}
     tolerated: dict[str, NonNegativeInt] = {}
@@ -167,44 +159,42 @@ class RunRecord(BaseModel):
 
 
 class SubsetRecord(BaseModel):
-    """The fields of a subset's scores that are read beside its additive values; others are left as
-    they are.
-    """
+    """Checked fields of a subset's scores, next to the additive values."""
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
     position_scores: dict[str, dict[str, Any]] = {}
 
 
 def read_results(folder: Path) -> list[SubsetResult]:
-    """Read every result with a position profile below a folder, ordered by model, task and subset.
+    """Read every result with a position profile below a folder, sorted by model, task and subset.
 
-    Files that are not results, or are damaged, are left out with a warning.
+    Damaged files and files of other kinds are skipped with a warning.
 
     Raises:
-        PosirError: There is no such folder, no such result in it, or none that can be read.
+        PosirError: The folder does not exist or has no readable result with a profile.
     """
     results = [result for result in read_all_results(folder) if isinstance(result, SubsetResult)]
     if not results:
         raise PosirError(
-            f"{folder}: no result with a position profile below it, only of queries without "
-            "positions, which `posir report` and `posir compare` take."
+            f"{folder}: all results are of queries without positions. Use `posir report` or "
+            "`posir compare`, which read such results."
         )
     return results
 
 
 def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
-    """Read every result of some kinds, by default those that can be compared; order and errors as
-    in `read_results`.
+    """Read every result of the given kinds below a folder, by default the comparable ones. Order
+    and errors are those of `read_results`.
     """
     results: list[StoredResult] = []
-    left_out: list[PosirError] = []
+    problems: list[PosirError] = []
     for file in progress(list(result_files(folder)), "Reading results"):
         try:
             results += [result for result in _read_stored(file) if isinstance(result, kinds)]
         except (ForeignFileError, ProfileError) as error:
-            left_out.append(error)
-    if not results and left_out:
-        raise left_out[0]
+            problems.append(error)
+    if not results and problems:
+        raise problems[0]
     if not results:
         raise PosirError(
             f"{folder}: no result with a position profile below it. Create results with `mteb "
@@ -212,7 +202,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
             "tasks` lists the tasks. `posir score RUN --data DATA` makes results of data without "
             "positions."
         )
-    for problem in left_out:
+    for problem in problems:
         logger.warning("skipped: %s", problem)
     return sorted(
         unify_names(results),
@@ -221,26 +211,22 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
-    """Return results with the usual spelling of each model's name, which case alone does not
-    change; warn of the others.
-    """
+    """Replace model names that differ in case by the most frequent spelling, with a warning."""
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
     unified: dict[str, str] = {}
     for counts in spellings.values():
-        usual, *others = sorted(counts, key=lambda name: (-counts[name], name))
+        usual, *variants = sorted(counts, key=lambda name: (-counts[name], name))
         unified |= dict.fromkeys(counts, usual)
-        for other in others:
-            logger.warning(
-                "%s: taken for %s, since names that differ in case alone are one", other, usual
-            )
+        for variant in variants:
+            logger.warning("%s: counts as %s, which differs only in case", variant, usual)
     return [replace(result, model=unified[result.model]) for result in results]
 
 
 def result_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of mteb task results below a folder; raise PosirError if there is no such
-    folder.
+    """Yield the files of mteb task results below a folder; raise PosirError if the folder does not
+    exist.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
@@ -250,8 +236,8 @@ def result_files(folder: Path) -> Iterator[Path]:
 
 
 def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
-    """Yield files that are not in the clone of mteb's results repository, which `mteb
-    submit-results` leaves next to results.
+    """Yield files outside the clone of mteb's results repository, which `mteb submit-results`
+    leaves next to results.
     """
     clone = folder / "remote"
     has_clone = (clone / ".git").exists()
@@ -259,26 +245,26 @@ def skip_clone(folder: Path, files: Iterable[Path]) -> Iterator[Path]:
 
 
 def sanitize_strings(data: dict[str, Any]) -> dict[str, Any]:
-    """Return JSON with every key and text as `sanitize` has it."""
+    """Sanitize every key and string of a JSON object."""
     texts: set[str] = set()
-    left: list[Any] = [data]
-    while left:
-        part = left.pop()
-        if isinstance(part, str):
-            texts.add(part)
-        elif isinstance(part, dict):
-            texts.update(part)
-            left += part.values()
-        elif isinstance(part, list):
-            left += part
-    # Nearly all files need no change, and one look at all texts is ten times as fast.
-    joined = " ".join(texts)
-    if sanitize(joined, None) == joined:
+    stack: list[Any] = [data]
+    while stack:
+        value = stack.pop()
+        if isinstance(value, str):
+            texts.add(value)
+        elif isinstance(value, dict):
+            texts.update(value)
+            stack += value.values()
+        elif isinstance(value, list):
+            stack += value
+    # One check of all strings is ten times as fast, and nearly all files need no change.
+    joint_text = " ".join(texts)
+    if sanitize(joint_text, None) == joint_text:
         return data
-    changed: dict[str, Any] = map_json(
-        data, lambda part: sanitize(part, None) if isinstance(part, str) else part
+    safe_data: dict[str, Any] = map_json(
+        data, lambda value: sanitize(value, None) if isinstance(value, str) else value
     )
-    return changed
+    return safe_data
 
 
 def load_result(file: Path) -> dict[str, Any]:
@@ -297,28 +283,24 @@ def load_result(file: Path) -> dict[str, Any]:
 def _stored_scores(
     data: Mapping[str, Any], keys: Set[str] = VALUE_KEYS
 ) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield name and scores of each subset that has one of the keys, by default those of a
-    profile.
-    """
+    """Yield name and scores of each subset with any of the keys, by default those of a profile."""
     for split in data["scores"].values():
         for scores in split:
-            # Of a result that lost its profile, the others are left.
+            # A damaged result may have lost its profile, but not all other values.
             if not keys.isdisjoint(scores):
                 yield str(scores.get("hf_subset", "default")), scores
 
 
 def read_result_file(file: Path) -> Iterator[SubsetResult]:
-    """Yield the results in a file that have a position profile; raise PosirError if it cannot be
-    read.
-    """
+    """Yield the results with a position profile in a file; raise PosirError if it is unreadable."""
     return (result for result in _read_stored(file) if isinstance(result, SubsetResult))
 
 
 def _read_stored(file: Path) -> Iterator[StoredResult]:
-    """Yield the results in a file, those of all judged queries of a subset after those by position,
-    and those of mteb alone.
+    """Yield the results in a file: for each subset by position and by judged queries, then plain
+    results of mteb.
     """
-    # Names are shown in terminals, tables and pages.
+    # Names appear in terminals, tables and pages.
     data = sanitize_strings(load_result(file))
     identity = (*read_model(file), data["task_name"])
     for subset, scores in _stored_scores(data, VALUE_KEYS | {JUDGMENTS_KEY}):
@@ -327,28 +309,28 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
             values = read_values(file, subset, scores)
             yield SubsetResult(*identity, subset, values, run, file)
         if JUDGMENTS_KEY in scores:
-            with _naming(file, subset):
+            with _locate_errors(file, subset):
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
             yield JudgedResult(*identity, subset, judged, run, file, corpus)
-    # What mteb alone has scored, with what was read of its corpora beside it.
+    # Plain results of mteb have their truncation in a file next to them.
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
-    beside = file.with_suffix(TOKENS_READ_SUFFIX)
-    corpora = read_json(beside) if beside.is_file() else {}
+    corpus_file = file.with_suffix(TOKENS_READ_SUFFIX)
+    corpora = read_json(corpus_file) if corpus_file.is_file() else {}
     for split, entries in data["scores"].items():
         for scores in entries:
             ours = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
             if ours.isdisjoint(scores) and scores.keys() >= METRICS.keys():
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
-                with _naming(beside, name):
+                with _locate_errors(corpus_file, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
                 metrics = [scores[key] for key in METRICS]
                 yield StoredResult(*identity, name, metrics, run, file, corpus)
 
 
 @contextmanager
-def _naming(file: Path, subset: str) -> Iterator[None]:
-    """Name file, subset and field in a ProfileError."""
+def _locate_errors(file: Path, subset: str) -> Iterator[None]:
+    """Add file, subset and field to a ProfileError."""
     try:
         yield
     except ProfileError as error:
@@ -357,15 +339,13 @@ def _naming(file: Path, subset: str) -> Iterator[None]:
 
 
 def read_values(file: Path, subset: str, scores: Mapping[str, Any]) -> ResultValues:
-    """Read the additive values of a subset, as `parse_values` does; errors name file, subset and
-    field.
-    """
-    with _naming(file, subset):
+    """Parse the additive values of a subset; errors name file, subset and field."""
+    with _locate_errors(file, subset):
         return parse_values(subset, scores)
 
 
 def explain_invalid(error: ValidationError) -> tuple[str, str]:
-    """Return the first field of a JSON object that is missing or not what is allowed, and why."""
+    """Return the first missing or invalid field, and the problem."""
     first = error.errors(include_url=False)[0]
     field = ".".join(map(str, first["loc"]))
     if first["type"] == "missing":
@@ -374,14 +354,12 @@ def explain_invalid(error: ValidationError) -> tuple[str, str]:
 
 
 def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
-    """Read the additive values among a subset's scores, and check them as far as they determine
-    each other.
+    """Parse the additive values in a subset's scores and check that they are consistent.
 
-    This is the one check of all that reads results: reports, comparisons, the leaderboard,
-    submission and rescoring.
+    Reports, comparisons, the leaderboard, submission and rescoring share this check.
 
     Raises:
-        ProfileError: One of them is missing, damaged, impossible or of a newer schema.
+        ProfileError: A value is missing, damaged, impossible or of a newer schema.
     """
     try:
         check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
@@ -399,7 +377,7 @@ def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
 
 
 def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str]]:
-    """Yield the field of each value of a subset that others contradict, and in which way."""
+    """Yield field and problem of each value that contradicts other values of the subset."""
     axes, read = values.ranks.axes, values.read
     scheme = find_scheme(axes.scheme)
     if scheme and axes.to_json() != scheme.axes.to_json():
@@ -411,15 +389,15 @@ def _find_problems(subset: str, values: ResultValues) -> Iterator[tuple[str, str
             if part.subset != subset:
                 yield RANKS_KEY, f"has ranks of the subset '{part.subset}'"
             if len(part.twelfths) and read.kind is ReadKind.UNKNOWN:
-                yield READ_RANKS_KEY, "has places in what the model reads, which is unknown"
+                yield READ_RANKS_KEY, "has positions within the window, which is unknown"
             if _has_other_bins(part, ranks, scheme):
-                yield READ_RANKS_KEY, "has thirds of documents that are in other position bins"
+                yield READ_RANKS_KEY, "has thirds that contradict the position bins"
             if len(part.twelfths) and len(part.thirds):
                 yield from _find_place_problems(part, read)
 
 
 def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionScheme | None) -> bool:
-    """Return whether a third of a document contradicts the position bin of the same evidence."""
+    """Return True if a third contradicts the position bin of the same evidence."""
     if not isinstance(scheme, RelativePositions) or not len(part.thirds):
         return False
     first_bins = np.array([min(bins, default=0) for _, bins in ranks.cell_keys], np.int64)
@@ -430,24 +408,20 @@ def _has_other_bins(part: DocumentSet, ranks: DocumentRanks, scheme: PositionSch
 
 
 def _find_place_problems(part: DocumentSet, read: ReadPart) -> Iterator[tuple[str, str]]:
-    """Yield field and reason of places of evidence in what is read that contradict those in whole
-    documents.
-    """
+    """Yield a problem if positions within the window contradict positions in whole documents."""
     twelfths = part.twelfths
     thirds = part.thirds
-    # The same place, rounded in tokens instead of characters, may be in the next twelfth.
+    # Rounding in tokens instead of characters may shift a position to the next twelfth.
     is_elsewhere = (twelfths >= TWELFTHS) | (abs(twelfths - 4 * thirds - 1.5) > 2.5)
     if read.kind is ReadKind.ALL and is_elsewhere.any():
         yield (
             READ_RANKS_KEY,
-            "has other places of evidence in what the model reads than in documents it reads whole",
+            "has positions within the window that contradict positions in whole documents",
         )
 
 
 def read_model(file: Path) -> tuple[str, str]:
-    """Return the model's name and revision, from mteb's `model_meta.json` or, failing that, from
-    the folders' names.
-    """
+    """Read a model's name and revision from mteb's `model_meta.json`, or from the folder names."""
     try:
         meta = read_json(file.parent / META_FILE)
         names = meta["name"], meta["revision"]
@@ -458,9 +432,7 @@ def read_model(file: Path) -> tuple[str, str]:
 
 
 def read_training_data(file: Path) -> list[str] | None:
-    """Return mteb's names of the datasets that the model of a result was trained on; None if mteb's
-    `model_meta.json` does not state them.
-    """
+    """Read mteb's names of a model's training datasets from `model_meta.json`; None if unknown."""
     with suppress(GateError, KeyError, TypeError):
         names = read_json(file.parent / META_FILE)["training_datasets"]
         return names if names is None else [*map(str, names)]
@@ -468,12 +440,12 @@ def read_training_data(file: Path) -> list[str] | None:
 
 
 def rescore_file(file: Path) -> int:
-    """Run the plugins over the stored profiles of a result file, and write it in the present form.
+    """Compute the plugins' scores anew from a result file, and write it in the current schema.
 
-    Scores of plugins that are not installed now are left unchanged.
+    Scores of plugins that are not installed are left unchanged.
 
     Returns:
-        The number of profiles; a file without any is not written.
+        The number of profiles. A file without profiles is not written.
 
     Raises:
         PosirError: The file cannot be read.
@@ -490,8 +462,8 @@ def rescore_file(file: Path) -> int:
                     values.profile.positions, taken=scores.keys() - old_names
                 )
             )
-            for group, kept in scores.get(GROUPS_KEY, {}).items():
-                new[GROUPS_KEY][group] = {**kept, **new[GROUPS_KEY].get(group, {})}
+            for group, old in scores.get(GROUPS_KEY, {}).items():
+                new[GROUPS_KEY][group] = old | new[GROUPS_KEY].get(group, {})
             scores.update(new)
             run.update({"schema": SCHEMA, SCORE_NAMES_KEY: sorted(old_names | new.keys())})
         if subsets:

@@ -1,1 +1,1 @@
-"""Comparing models: changes in nDCG@10 and position effects, with intervals that hold together."""
+"""Comparison of models: changes in nDCG@10 and position effects, with simultaneous intervals."""

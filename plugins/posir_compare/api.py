@@ -1,10 +1,11 @@
-"""The public function of this package: `posir.compare`."""
+"""`posir.compare`."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias
 
@@ -21,11 +22,11 @@ from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.results import JudgedResult, StoredResult, SubsetResult, read_all_results
 from posir_tasks.values.scores import ALL
 
-#: A folder of results, or what was read from it.
+#: A folder of results, or the output of `posir.read_results`.
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
-#: One of these, or several.
+#: A source or several.
 Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
-#: A text, or several.
+#: A text or several.
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
@@ -49,7 +50,7 @@ NOTES = (
     "models have the same excerpts.",
     "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
 )
-#: The reason why results of mteb alone are not compared, and what to do.
+#: Why plain results of mteb are not compared, and the remedy.
 NO_QUERIES = (
     "They store no queries, so no change would have an interval. Save the predictions with `mteb "
     "run --prediction-folder` and score them with `posir score`."
@@ -58,19 +59,17 @@ NO_QUERIES = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Comparison(Result):
-    """Models against a baseline, by task, length and metric."""
+    """Changes of models from a baseline, by task, length and metric."""
 
     rows: Sequence[ChangeRow]
     skipped: tuple[str, ...]
-    """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
+    """Sentences on skipped pairs and subsets, and on results without pairing."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Reasons why a model was not compared with the baseline, or not with all of its results, by
-    model and task.
-    """
+    """Reasons for missing or incomplete comparisons, by model and task."""
 
     @property
     def baseline(self) -> str:
-        """Name of the model that all others are compared with."""
+        """Name of the baseline model."""
         return self.rows[0].subject.baseline
 
     def check(
@@ -80,17 +79,16 @@ class Comparison(Result):
         lengths: Collection[str] = (ALL,),
         strict: bool = False,
     ) -> Gate:
-        """Test limits on the change from the baseline, as `posir compare --fail-if` does.
+        """Test limits on changes from the baseline, like `posir compare --fail-if`.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which its change is printed,
-                such as `position_effect > 5`; or several of these.
+            limits: A limit or several. A limit is a metric, `<` or `>`, and a number in points,
+                such as `position_effect > 5`.
             lengths: `all` or names of length buckets.
-            strict: Whether a limit already fails if the interval of the change is not wholly within
-                it.
+            strict: If true, a limit fails unless the whole interval is within it.
 
         Returns:
-            The verdict on every limit, and over all.
+            The verdict on each limit and on all of them.
 
         Raises:
             PosirError: A limit is malformed.
@@ -100,30 +98,30 @@ class Comparison(Result):
         )
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row for each task, model, length and metric."""
+        """Return a record for each task, model, length and metric."""
         return [list_columns(row) for row in self.rows]
 
 
-def _present(compared: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
-    """Present a comparison; the hint is for the error stream alone."""
-    rows = sections.shorten_models(compared.rows)
+def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comparison:
+    """Present a comparison; the hint is printed on standard error."""
+    rows = sections.shorten_models(comparison.rows)
     title = sections.title_comparison(rows)
     is_judged = all(row.subject.is_judged for row in rows)
     latex = DisplaySection(tables=tuple(sections.build_latex_tables(rows)), only=Medium.LATEX)
     return Comparison(
         title=title,
-        rows=compared.rows,
-        skipped=compared.notes,
-        gaps=compared.gaps,
+        rows=comparison.rows,
+        skipped=comparison.notes,
+        gaps=comparison.gaps,
         values=lambda: {
-            "baseline": compared.rows[0].subject.baseline,
-            "comparisons": [list_columns(row) for row in compared.rows],
-            "notes": compared.notes,
+            "baseline": comparison.rows[0].subject.baseline,
+            "comparisons": [list_columns(row) for row in comparison.rows],
+            "notes": comparison.notes,
         },
-        parts=Deferred(lambda: [*sections.build_sections(compared, rows, full=full), latex]),
+        parts=Deferred(lambda: [*sections.build_sections(comparison, rows, full=full), latex]),
         notes=(JUDGED_BRIEF,) if is_judged else BRIEF,
-        details=(*NOTES, *compared.notes),
-        warnings=tuple(f"note: {note}" for note in (hint, *compared.notes) if note),
+        details=(*NOTES, *comparison.notes),
+        warnings=tuple(f"note: {note}" for note in (hint, *comparison.notes) if note),
         data=", ".join(dict.fromkeys(row.subject.task for row in rows)),
         full=full,
     )
@@ -148,42 +146,40 @@ def compare(
     strict: bool = False,
     junit: str | Path | None = None,
 ) -> Comparison | Gate:
-    """Say whether models are better, worse or equivalent to a baseline in nDCG@10 and position
-    effects, by task and length.
+    """Test whether models are better than, worse than or equivalent to a baseline in nDCG@10 and
+    position effects, by task and length.
 
         posir compare results                # all models with the first
         posir compare results/old results/new
         posir compare --results results bge-m3 all-MiniLM-L6-v2
 
-    Results are paired by query where both have the ranks of the same queries. Queries without
-    positions are compared in nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their
-    clusters.
+    Results on the same queries are paired by query. Queries without positions are compared in
+    nDCG@10, MRR@10, Recall@10, Recall@100 and MAP@100, paired by their clusters.
 
     Args:
-        given: Result folders, in Python also what `posir.read_results` returned; with `results`,
+        given: Result folders, in Python also the output of `posir.read_results`; with `results`,
             names of models.
-        results: Result folder of the named models, or several; without names, of all their models.
-        baseline: Model that all others are compared with; by default the first, of one folder by
-            name.
-        lengths: Lengths to compare; by default every one, or with `fail_if` all.
-        task: Task to compare. By default, all.
-        margin: Smallest difference that matters: of a position effect, such as 5, or KEY=POINTS for
-            ndcg_at_10 or mrr_at_10.
-        fail_if: Exit status 1, not 0, if a change is beyond a limit, such as 'ndcg_at_10 < -1'; 2
-            if inconclusive.
+        results: Result folders of the named models, or of all their models.
+        baseline: Baseline model; by default the first, and within one folder the first by name.
+        lengths: Lengths to compare; by default every one, or with `fail_if` all together.
+        task: Task to compare; by default every one.
+        margin: Minimum relevant difference: POINTS for position effects, such as 5, or KEY=POINTS
+            for ndcg_at_10 or mrr_at_10.
+        fail_if: Exit with status 1 if a change is beyond a limit, such as 'ndcg_at_10 < -1', and
+            with 2 if inconclusive.
         full: Also show the scores of both sides.
-        strict: With `fail_if`: fail unless the interval is wholly within the limit.
+        strict: With `fail_if`: fail unless the whole interval is within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
         A row for each task, model, length and metric: both scores with 95% intervals, their
         difference in [-1, 1] with its simultaneous interval, and the state of the change. With
-        `fail_if`, the verdict on every limit, and over all.
+        `fail_if`, the verdict on each limit and on all of them.
 
     Raises:
-        PosirError: There are no such results, models or lengths, or fewer than two models; with
-            `fail_if`, the gate is then inconclusive. Or a limit is malformed, or the file cannot be
-            written.
+        PosirError: Results, models or lengths are missing, or there are fewer than two models; with
+            `fail_if`, this makes the gate inconclusive. A limit is malformed. A file is not
+            writable.
 
     Examples:
         >>> import posir
@@ -196,32 +192,32 @@ def compare(
     limits = parse_limits(to_list(fail_if), strict=strict, junit=junit)
     margins = Margins.parse(to_list(margin))
     tasks = to_list(task)
-    chosen_lengths = to_list(lengths) or ([ALL] if limits else [])
+    length_names = to_list(lengths) or ([ALL] if limits else [])
 
     def compare_models() -> Comparison:
-        chosen, plain = _choose_runs(given, results, baseline, tasks)
-        compared = compare_pairs(build_pairs(chosen, chosen[0]), chosen_lengths, margins)
-        if plain:
-            note = f"not compared: results that mteb alone wrote, on {', '.join(plain)}."
-            compared = replace(compared, notes=(*compared.notes, f"{note} {NO_QUERIES}"))
-        if limits and len(chosen) > 2:
-            labels = ", ".join(run.label for run in chosen)
+        model_runs, plain_tasks = _choose_runs(given, results, baseline, tasks)
+        comparison = compare_pairs(build_pairs(model_runs, model_runs[0]), length_names, margins)
+        if plain_tasks:
+            note = f"not compared: plain results of mteb, on {', '.join(plain_tasks)}."
+            comparison = replace(comparison, notes=(*comparison.notes, f"{note} {NO_QUERIES}"))
+        if limits and len(model_runs) > 2:
+            labels = ", ".join(run.label for run in model_runs)
             raise PosirError(
                 f"A gate tests one model against one baseline; found: {labels}. Name two with "
                 "--results."
             )
         hint = ""
-        if baseline is None and len(chosen) > 2:
+        if baseline is None and len(model_runs) > 2:
             hint = (
-                f"the baseline is {chosen[0].label}, the first model; choose another with "
+                f"the baseline is {model_runs[0].label}, the first model; choose another with "
                 "--baseline."
             )
-        return _present(compared, full=full, hint=hint)
+        return _present(comparison, full=full, hint=hint)
 
     if not limits:
         return compare_models()
     return run_gate(
-        lambda: compare_models().check(limits, lengths=chosen_lengths, strict=strict),
+        lambda: compare_models().check(limits, lengths=length_names, strict=strict),
         limits,
         "compare",
         junit,
@@ -230,20 +226,20 @@ def compare(
 
 
 def is_comparable(result: StoredResult) -> bool:
-    """Tell whether a result stores its queries: those of mteb alone do not."""
+    """Return True if a result stores its queries, unlike plain results of mteb."""
     return isinstance(result, SubsetResult | JudgedResult)
 
 
 def _list_sources(sources: Sources) -> list[Any]:
-    listed = to_list(sources)
-    return [listed] if any(isinstance(source, SubsetResult) for source in listed) else listed
+    items = to_list(sources)
+    return [items] if any(isinstance(item, SubsetResult) for item in items) else items
 
 
 def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]:
-    """Return the results of a folder, or of what was read from it, those of mteb alone among them.
+    """Return the results of a source, including plain results of mteb.
 
     Raises:
-        PosirError: There is no result in the folder, or none that stores its queries.
+        PosirError: The folder has no result that stores its queries.
     """
     if not isinstance(source, str | Path):
         return [*source, *getattr(source, "judged", ())]
@@ -256,7 +252,7 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
     if not any(map(is_comparable, results)):
         tasks = sorted({result.task for result in results})
         raise PosirError(
-            f"{source}: only results that mteb alone wrote, on {', '.join(tasks)}. {NO_QUERIES} "
+            f"{source}: only plain results of mteb, on {', '.join(tasks)}. {NO_QUERIES} "
             f"`posir report` shows their scores: posir report {shlex.quote(str(source))}"
         )
     return results
@@ -265,12 +261,12 @@ def _read_source(source: ResultSource, *, has_names: bool) -> list[StoredResult]
 def _choose_runs(
     given: Sources, results: Sources, baseline: str | None, tasks: Sequence[str]
 ) -> tuple[list[runs.ModelRun], list[str]]:
-    """Return the runs to compare, the baseline first, and the tasks of results of mteb alone.
+    """Return the runs to compare, the baseline first, and the tasks of plain results of mteb.
 
-    With names of models, the baseline need not be among them.
+    The baseline need not be among the named models.
 
     Raises:
-        PosirError: There are no such results, models or tasks, or fewer than two models.
+        PosirError: Results, models or tasks are missing, or there are fewer than two models.
     """
     names = [] if results is None else _list_sources(given)
     sources = _list_sources(given if results is None else results)
@@ -279,30 +275,30 @@ def _choose_runs(
             "Nothing to compare. Use `posir compare FOLDER ...` or `posir compare --results "
             "FOLDER MODEL ...`."
         )
-    read = [_read_source(source, has_names=results is not None) for source in sources]
-    available = runs.collect_runs([list(filter(is_comparable, source)) for source in read])
-    chosen = [run for name in names for run in runs.find_by_name(available, name)]
-    chosen = chosen or list(available)
+    by_source = [_read_source(source, has_names=results is not None) for source in sources]
+    available = runs.collect_runs([list(filter(is_comparable, source)) for source in by_source])
+    selected = [run for name in names for run in runs.find_by_name(available, name)]
+    selected = selected or list(available)
     if baseline is not None:
         first = runs.choose_baseline(available, baseline)
-        chosen = [first, *(run for run in chosen if run is not first)]
-    if len(chosen) < 2:
-        labels = ", ".join(run.label for run in chosen)
+        selected = [first, *(run for run in selected if run is not first)]
+    if len(selected) < 2:
+        labels = ", ".join(run.label for run in selected)
         raise PosirError(
             f"A comparison needs two models; found: {labels}. Name another one or give another "
             "folder."
         )
-    known = sorted({task for run in chosen for task in run.tasks})
+    task_names = sorted({task for run in selected for task in run.tasks})
     for task in tasks:
-        if task not in known:
+        if task not in task_names:
             raise PosirError(
-                f"--task {task}: there are no results of such a task. Choose from "
-                f"{', '.join(known)}."
+                f"--task {task}: no results of this task. Choose from {', '.join(task_names)}."
             )
     if tasks:
-        chosen = [
+        selected = [
             replace(run, results=tuple(result for result in run.results if result.task in tasks))
-            for run in chosen
+            for run in selected
         ]
-    plain = {result.task for source in read for result in source if not is_comparable(result)}
-    return chosen, sorted(plain)
+    all_results = chain.from_iterable(by_source)
+    plain_tasks = {result.task for result in all_results if not is_comparable(result)}
+    return selected, sorted(plain_tasks)

@@ -1,4 +1,4 @@
-"""Comparisons of pairs as rows: each length and metric of a pair is one row."""
+"""Comparison of pairs: a row for each length and metric."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from posir_compare.pairing import CommonResults, Pair, find_common_judged, find_common_results
 from posir_significance.analysis import GroupAnalysis, analyze, analyze_places
 from posir_significance.changes import compare_groups, compare_judged
-from posir_significance.decision import DEFAULT_MARGINS, Margins, decide, level_of_lengths
+from posir_significance.decision import DEFAULT_MARGINS, Margins, compute_length_level, decide
 from posir_significance.findings import (
     CHANGE_LEVEL,
     EFFECTS,
@@ -30,12 +30,12 @@ from posir_tasks.values.place_ranks import PLACES
 from posir_tasks.values.profile import pool
 from posir_tasks.values.scores import ALL
 
-#: How a score is printed.
+#: Formats of scores by metric.
 FORMATS = dict.fromkeys(Metric, format_percent) | dict.fromkeys(EFFECTS, format_points)
 
 
 def list_columns(row: ChangeRow) -> dict[str, Any]:
-    """Return a row as the columns of CSV and JSON."""
+    """Return the columns of a row for CSV and JSON."""
     subject = row.subject
     return {
         "baseline": subject.baseline,
@@ -64,33 +64,34 @@ def list_columns(row: ChangeRow) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ModelComparison:
-    """All rows, and notes on what was skipped or not paired."""
+    """The rows of all pairs, with notes."""
 
     rows: tuple[ChangeRow, ...]
     notes: tuple[str, ...]
-    """Sentences on pairs and subsets that were skipped, or could not be paired by query."""
+    """Sentences on skipped pairs and subsets, and on results without pairing."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
-    """Reasons why a model was not compared with the baseline, or not with all of its results, by
-    model and task.
-    """
+    """Reasons for missing or incomplete comparisons, by model and task."""
     common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False, compare=False)
-    """The pairs with common queries, and their results on these."""
+    """Pairs with common queries and their results on them."""
 
 
 def compare_pairs(
     pairs: Sequence[Pair], lengths: Collection[str] = (), margins: Margins = DEFAULT_MARGINS
 ) -> ModelComparison:
-    """Compare pairs in nDCG@10 and in the effect of position, over all lengths and in each length
-    bucket with queries.
+    """Compare pairs with the same baseline in nDCG@10 and position effects, by length.
 
-    All pairs have the same baseline; one without common queries is skipped with a note. `lengths`
-    are `all` or names of length buckets; empty for every one.
+    Pairs without common queries are skipped with a note.
+
+    Args:
+        pairs: The pairs.
+        lengths: `all` or names of length buckets; by default every one with queries.
+        margins: Minimum relevant differences.
 
     Raises:
-        PosirError: No pair has common queries, or there is no such length.
+        PosirError: No pair has common queries, or a length does not exist.
     """
     rows: list[ChangeRow] = []
-    judged: list[ChangeRow] = []
+    judged_rows: list[ChangeRow] = []
     common: list[tuple[Pair, CommonResults]] = []
     notes: list[str] = []
     gaps: dict[tuple[str, str], str] = {}
@@ -98,7 +99,7 @@ def compare_pairs(
         key = (pair.b.label, pair.task)
         try:
             if pair.a.judged(pair.task) or pair.b.judged(pair.task):
-                judged += _compare_judged_pair(pair, margins, notes, gaps)
+                judged_rows += _compare_judged_pair(pair, margins, notes, gaps)
             subsets = pair.a.by_subset(pair.task)
             if subsets or pair.b.by_subset(pair.task):
                 results = find_common_results(pair)
@@ -106,32 +107,36 @@ def compare_pairs(
                 rows += compare_pair(pair, results, lengths, margins)
                 notes += results.notes
                 if missing := sorted(subsets.keys() - {*results.subsets}):
-                    skipped = " ".join(results.notes)
-                    gaps[key] = f"not compared: {', '.join(missing)}. {skipped}"
+                    gaps[key] = f"not compared: {', '.join(missing)}. {' '.join(results.notes)}"
         except PosirError as error:
             notes.append(str(error))
             gaps[key] = str(error)
     _note_missing_tasks(pairs, notes, gaps)
-    rows += judged
+    rows += judged_rows
     if not rows:
         raise PosirError("There is nothing to compare. " + " ".join(notes))
+    rows = _select_lengths(rows, lengths)
+    return ModelComparison(tuple(rows), tuple(notes), gaps, tuple(common))
+
+
+def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list[ChangeRow]:
+    """Select the rows of lengths, by default all; raise PosirError for a length without rows."""
     available = {row.subject.length.casefold(): row.subject.length for row in rows}
-    for name in lengths:
-        if name.casefold() not in available:
+    names = {name.casefold(): name for name in lengths}
+    for key, name in names.items():
+        if key not in available:
             raise PosirError(
-                f"--lengths {name}: no queries of such a length. Choose from "
+                f"--lengths {name}: no queries of this length. Choose from "
                 f"{', '.join(available.values())}."
             )
-    chosen = {name.casefold() for name in lengths} or {*available}
-    rows = [row for row in rows if row.subject.length.casefold() in chosen]
-    return ModelComparison(tuple(rows), tuple(notes), gaps, tuple(common))
+    return [row for row in rows if not names or row.subject.length.casefold() in names]
 
 
 def _note_missing_tasks(
     pairs: Sequence[Pair], notes: list[str], gaps: dict[tuple[str, str], str]
 ) -> None:
-    """Add a note for each run that lacks tasks of the other one, and a gap for each task of the
-    baseline that a model lacks.
+    """Add a note for each run that lacks tasks of its pair, and a gap for each task that a model
+    lacks.
     """
     for pair in {pair.b.label: pair for pair in pairs}.values():
         for run, other in ((pair.b, pair.a), (pair.a, pair.b)):
@@ -146,17 +151,17 @@ def _note_missing_tasks(
 def _compare_judged_pair(
     pair: Pair, margins: Margins, notes: list[str], gaps: dict[tuple[str, str], str]
 ) -> list[ChangeRow]:
-    """Return a row for each metric of all judged queries, pooled over the subsets that both runs
-    have; add a note on the others.
+    """Compare a pair on all judged queries of common subsets, a row per metric; add a note on all
+    other subsets.
     """
     first = pair.a.judged(pair.task)
     second = pair.b.judged(pair.task)
     same = find_common_judged(pair)
-    left_out = sorted((first.keys() | second.keys()) - {*same})
-    if left_out:
+    skipped_subsets = sorted((first.keys() | second.keys()) - {*same})
+    if skipped_subsets:
         note = (
             f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
-            f"judgments or clusters differ: {', '.join(left_out)}."
+            f"judgments or clusters differ: {', '.join(skipped_subsets)}."
         )
         if not same:
             raise PosirError(f"{note} Score both runs on the same data with the same --clusters.")
@@ -189,26 +194,27 @@ def compare_pair(
     lengths: Collection[str] = (),
     margins: Margins = DEFAULT_MARGINS,
 ) -> list[ChangeRow]:
-    """Return the rows of one pair: every metric, for all lengths and for each with queries.
+    """Compare a pair in every metric, over all lengths and in each length bucket with queries.
 
-    The intervals of the three metrics over all lengths hold at the same time, and so do those of
-    all length buckets in `lengths`, which are every one if it is empty.
+    Intervals of the three metrics over all lengths are simultaneous, and so are the intervals of
+    the length buckets in `lengths` (by default of every bucket).
     """
     first = analyze(common.a)
     second = analyze(common.b)
     axes = common.a.profile.axes
     titles = dict(zip(axes.lengths, axes.length_titles, strict=True))
-    names = (ALL, *(axes.lengths if first.lengths else ()))
+    # A single length bucket has no group.
+    names = (ALL, *axes.lengths)[: len(first.groups)]
     groups = {
         name: (a, b)
         for name, a, b in zip(names, first.groups, second.groups, strict=True)
         if a.queries
     }
-    chosen = {name.casefold() for name in lengths}
-    compared = sum(not chosen or name.casefold() in chosen for name in groups if name != ALL)
-    of_all = (CHANGE_LEVEL, LEVEL, LEVEL)
-    length_level = 1 - (1 - CHANGE_LEVEL) / max(compared, 1)
-    of_length = (length_level, level_of_lengths(first), level_of_lengths(second))
+    selected = {name.casefold() for name in lengths or groups} - {ALL}
+    count = sum(name.casefold() in selected for name in groups)
+    total_levels = (CHANGE_LEVEL, LEVEL, LEVEL)
+    change_level = 1 - (1 - CHANGE_LEVEL) / max(count, 1)
+    length_levels = (change_level, compute_length_level(first), compute_length_level(second))
     subject = ChangeSubject(
         baseline=pair.a.label,
         model=pair.b.label,
@@ -219,19 +225,22 @@ def compare_pair(
     )
     rows = list[ChangeRow]()
     for name, (a, b) in groups.items():
-        # "Q2: 513 to 1,024 tokens" is shown without colon and unit.
+        # "Q2: 513 to 1,024 tokens" without colon and unit.
         title = titles.get(name, name).replace(":", "").removesuffix(" tokens")
-        named = replace(subject, length=name, length_title=title)
-        levels = of_all if name == ALL else of_length
-        rows += _compare_group(named, a, b, common.are_paired, margins, levels)
+        length_subject = replace(subject, length=name, length_title=title)
+        levels = total_levels if name == ALL else length_levels
+        rows += _compare_group(length_subject, a, b, common.are_paired, margins, levels)
     a_places = analyze_places(common.a)
     b_places = analyze_places(common.b)
     if a_places and b_places and common.a.places and common.b.places:
         are_paired = common.a.places.same_queries(common.b.places)
         method = "paired by query" if are_paired else "unpaired"
-        named = replace(subject, task=f"{pair.task}{PLACES}", length_title=ALL, method=method)
-        changes = _compare_group(named, a_places, b_places, are_paired, margins, of_all)
-        # Effects of position are of queries with one place.
+        task = f"{pair.task}{PLACES}"
+        places_subject = replace(subject, task=task, length_title=ALL, method=method)
+        changes = _compare_group(
+            places_subject, a_places, b_places, are_paired, margins, total_levels
+        )
+        # Position effects exist only for queries with one place of evidence.
         rows += [change for change in changes if change.metric is Metric.NDCG_AT_10]
     return rows
 
@@ -244,9 +253,7 @@ def _compare_group(
     margins: Margins,
     levels: tuple[float, float, float],
 ) -> list[ChangeRow]:
-    """Return the rows of one group of questions, given the levels of the change and of the scores
-    of a and b.
-    """
+    """Compare a group of questions; `levels` has the levels of the change, of a and of b."""
     subject = replace(
         subject,
         queries=a.queries,

@@ -1,18 +1,17 @@
-"""A gate: limits on how far a model may differ from its baseline, or on its scores, each tested
-instead of compared.
+"""Gates: tests of limits on changes from a baseline, or on the scores of a model.
 
-A limit such as `ndcg_at_10 < -1` says when a change is too large. It is about the true change, of
-which the data give an interval. A limit is on one side of it, so an interval of level 1 - 2a is
-wrong there with probability a; with m such sides in a gate a is 0.05 / m (Bonferroni), and at most
-the 0.025 of the 95% intervals of a comparison. A gate of models that are within all limits, equal
-ones above all, therefore fails in at most 5% of all cases. Scores without a baseline are tested
-alike.
+A limit such as `ndcg_at_10 < -1` bounds the true change, which the data estimate with an interval.
+Since a limit is one-sided, an interval of level 1 - 2a is wrong with probability a. With m sides in
+a gate, a is 0.05 / m (Bonferroni), and at most 0.025 as in the 95% intervals of a comparison. A
+gate therefore fails in at most 5% of all cases if all true values are within their limits, equal
+models included.
 """
 
 from __future__ import annotations
 
 import logging
 import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -52,20 +51,21 @@ from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
-#: The metrics that limits are on, by key.
+#: Metrics that can be limited, by key.
 LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
 logger = logging.getLogger(__name__)
 
 
 class GateVerdict(StrEnum):
-    """The verdict of a gate, and on each of its limits."""
+    """The verdict on a gate or a limit."""
 
     PASSES = "passes"
     FAILS = "fails"
     UNDECIDED = "inconclusive"
 
 
-#: Color, exit status and JUnit element of each verdict; later ones prevail over earlier ones.
+#: Color, exit status and JUnit element of each verdict. A gate has the last verdict of its limits
+#: in this order.
 TONES = {
     GateVerdict.PASSES: Tone.GOOD,
     GateVerdict.UNDECIDED: Tone.OPEN,
@@ -81,7 +81,7 @@ ELEMENTS = {
 
 @dataclass(frozen=True)
 class TestedLimit:
-    """The verdict on a limit for one model, task and length. None where undefined."""
+    """The verdict on a limit for one model, task and length; undefined values are None."""
 
     verdict: GateVerdict
     limit: str
@@ -95,18 +95,18 @@ class TestedLimit:
     a: Estimate | None = None
     b: Estimate | None = None
     change: Estimate | None = None
-    """b - a, with the interval that was tested; None without a baseline, where it is that of b."""
+    """b - a with the tested interval; None without a baseline. Then `b` has the tested interval."""
     reason: str = ""
     state: ChangeState | None = None
-    """State of the change, by its margin and the simultaneous interval of a comparison."""
+    """State of the change in a comparison, at its margin and simultaneous interval."""
     compared: str = ""
-    """The state in words, with that interval."""
+    """The state and its interval as text."""
     answer: str = ""
-    """That state as a sentence."""
+    """The state as a sentence."""
 
 
 def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeRow]:
-    """Yield the scores of a model over all questions of a task, as rows without a baseline."""
+    """Yield the scores of a model over all questions of a task as rows without a baseline."""
     subject = ChangeSubject(
         model=model,
         task=task,
@@ -116,22 +116,22 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
         counted=group.counted,
         has_places=group.has_places,
     )
-    yield _list_mean(Metric.NDCG_AT_10, subject, group.ndcg)
+    yield _build_mean_row(Metric.NDCG_AT_10, subject, group.ndcg)
     if group.has_places:
         return
     for metric, test in zip(EFFECTS, (group.whole, group.within), strict=True):
         effect: Difference | None = test.effect if test else None
         documents = test.documents_at_ends if test and effect else MIN_DOCUMENTS
-        if group.not_tested is Reason.ORDER_BLIND:
+        if group.untested_reason is Reason.ORDER_BLIND:
             effect = NO_EFFECT
-        about = replace(subject, documents=documents, counted=DOCUMENT)
-        yield _list_score(metric, about, effect)
+        effect_subject = replace(subject, documents=documents, counted=DOCUMENT)
+        yield _build_row(metric, effect_subject, effect)
 
 
 def list_judged_scores(
     scores: JudgedScores, estimates: Mapping[str, MeanEstimate | None], model: str, task: str
 ) -> Iterator[ChangeRow]:
-    """Yield the scores of a model over all judged queries of a task, as rows without a baseline."""
+    """Yield the scores of a model over all judged queries of a task as rows without a baseline."""
     subject = ChangeSubject(
         model=model,
         task=task,
@@ -140,17 +140,17 @@ def list_judged_scores(
         counted=scores.counted,
     )
     for metric in JUDGED_METRICS:
-        yield _list_mean(metric, subject, estimates[metric.key])
+        yield _build_mean_row(metric, subject, estimates[metric.key])
 
 
-def _list_mean(metric: Metric, subject: ChangeSubject, mean: MeanEstimate | None) -> ChangeRow:
+def _build_mean_row(metric: Metric, subject: ChangeSubject, mean: MeanEstimate | None) -> ChangeRow:
     if mean is None:
-        return _list_score(metric, subject, None)
+        return _build_row(metric, subject, None)
     interval_at = mean.interval_at if mean.interval else None
-    return _list_score(metric, subject, Difference(mean.value, mean.interval, None, interval_at))
+    return _build_row(metric, subject, Difference(mean.value, mean.interval, None, interval_at))
 
 
-def _list_score(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
+def _build_row(metric: Metric, subject: ChangeSubject, score: Difference | None) -> ChangeRow:
     is_few = subject.documents < MIN_DOCUMENTS
     reason = Reason.FEW_DOCUMENTS if is_few else None
     return ChangeRow(metric, None, estimate=score, reason=reason, subject=subject)
@@ -158,19 +158,19 @@ def _list_score(metric: Metric, subject: ChangeSubject, score: Difference | None
 
 @dataclass(frozen=True)
 class Limit:
-    """A limit on the change of a metric, model minus baseline, or on the score of a model."""
+    """A limit on a score, or on its change, model minus baseline."""
 
     text: str
     metric: Metric
     above: bool
-    """Whether values above it are too large; else those below are too small."""
+    """If true, an upper limit; else a lower limit."""
     value: float
-    """The number in the unit of result files, where scores are in [0, 1]."""
+    """The limit on the scale of result files, where scores are in [0, 1]."""
 
     def judge(
         self, row: ChangeRow, interval: Interval | None, *, strict: bool
     ) -> tuple[GateVerdict, LimitReason]:
-        """Return the verdict on a row with its interval, and the reason."""
+        """Return the verdict on a row with this interval, and the reason."""
         if row.reason is Reason.FEW_DOCUMENTS:
             return GateVerdict.UNDECIDED, LimitReason.FEW_DOCUMENTS
         if interval is None:
@@ -185,27 +185,27 @@ class Limit:
         return GateVerdict.PASSES, LimitReason.OPEN
 
     def test(self, row: ChangeRow, level: float, *, strict: bool) -> TestedLimit:
-        """Test the limit on a row by its interval at a level."""
+        """Test the limit on a row with its interval at a level."""
         estimate = row.estimate
         interval = estimate.interval_at(level) if estimate and estimate.interval_at else None
         verdict, reason = self.judge(row, interval, strict=strict)
-        tested = Estimate(estimate.value, interval) if estimate else None
+        score = Estimate(estimate.value, interval) if estimate else None
         result = self.report(verdict, describe_limit(reason, row), row.subject)
         result = replace(result, queries=row.subject.queries)
         if not row.subject.baseline:
-            return replace(result, b=tested)
+            return replace(result, b=score)
         return replace(
             result,
             a=row.a,
             b=row.b,
-            change=tested,
+            change=score,
             state=row.state,
             compared=format_change(row),
             answer=describe_change(row),
         )
 
     def report(self, verdict: GateVerdict, reason: str, subject: ChangeSubject) -> TestedLimit:
-        """Return a verdict on the limit without numbers."""
+        """Build a verdict on the limit without numbers."""
         return TestedLimit(
             verdict,
             self.text,
@@ -220,15 +220,15 @@ class Limit:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Gate(Result):
-    """Tested limits, and what follows from them together."""
+    """Tested limits and the verdict on all of them."""
 
     limits: tuple[TestedLimit, ...]
     verdict: GateVerdict
-    """It fails if one limit fails; otherwise it passes if none of them is inconclusive."""
+    """Fails if any limit fails, else inconclusive if any limit is, else passes."""
     level: float
-    """Level of the intervals of all changes."""
+    """Level of all intervals."""
     command: str = "compare"
-    """The command whose gate it is."""
+    """The command that ran the gate."""
 
 
 def build_gate(
@@ -241,8 +241,8 @@ def build_gate(
 ) -> Gate:
     """Build a gate from its tested limits."""
     verdict = max((limit.verdict for limit in limits), key=[*TONES].index)
-    named = [limit.model for limit in limits if limit.model and limit.verdict is verdict]
-    models = ", ".join(dict.fromkeys(named)) or "nothing was tested"
+    names = [limit.model for limit in limits if limit.model and limit.verdict is verdict]
+    models = ", ".join(dict.fromkeys(names)) or "nothing was tested"
     baseline = next((f" against {limit.baseline}" for limit in limits if limit.baseline), "")
     phrase = "is inconclusive" if verdict is GateVerdict.UNDECIDED else verdict.value
     title = f"The gate {phrase} · {models}{baseline}"
@@ -261,9 +261,7 @@ def build_gate(
 
 
 def parse_limit(text: str) -> Limit:
-    """Read a limit: a metric, `<` or `>`, and a number in the unit in which its change is
-    printed.
-    """
+    """Parse a limit: a metric, `<` or `>`, and a number in points, as changes are printed."""
     match = LIMIT.fullmatch(text)
     keys = ", ".join(LIMITED_METRICS)
     if match is None:
@@ -272,7 +270,7 @@ def parse_limit(text: str) -> Limit:
             f"{EXAMPLE}.\nMetrics: {keys}."
         )
     if match["key"] not in LIMITED_METRICS:
-        raise PosirError(f"'{text}': there is no metric {match['key']}. Choose from {keys}.")
+        raise PosirError(f"'{text}': unknown metric {match['key']}. Choose from {keys}.")
     metric = LIMITED_METRICS[match["key"]]
     return Limit(" ".join(text.split()), metric, match["sign"] == ">", float(match["value"]) / 100)
 
@@ -283,7 +281,7 @@ def parse_limits(texts: Iterable[str], *, strict: bool, junit: object) -> list[L
     """
     limits = [parse_limit(text) for text in texts]
     if not limits and (strict or junit):
-        raise PosirError("--strict and --junit are options of a gate: give --fail-if, too.")
+        raise PosirError("--strict and --junit need a limit. Add --fail-if.")
     return limits
 
 
@@ -295,19 +293,19 @@ def run_gate(
     *,
     strict: bool,
 ) -> Gate:
-    """Return a gate of limits, or an inconclusive one with the error that it raised; and write
-    JUnit XML.
+    """Run a gate and write JUnit XML. An error makes the gate inconclusive, with the error as
+    reason.
     """
     try:
         gate = test()
     except Exception as error:
         reason = str(error)
         if not isinstance(error, PosirError):
-            logger.exception("an unexpected error, which is no verdict")
+            logger.exception("an unexpected error made the gate inconclusive")
             reason = summarize_error(error)
-        nothing = ChangeSubject(length="")
-        refused = [limit.report(GateVerdict.UNDECIDED, reason, nothing) for limit in limits]
-        gate = build_gate(refused, LEVEL, strict=strict, command=command)
+        subject = ChangeSubject(length="")
+        verdicts = [limit.report(GateVerdict.UNDECIDED, reason, subject) for limit in limits]
+        gate = build_gate(verdicts, LEVEL, strict=strict, command=command)
     if junit:
         write_junit(gate, Path(junit))
     return gate
@@ -323,72 +321,60 @@ def check_limits(
     notes: Sequence[str] = (),
     command: str = "compare",
 ) -> Gate:
-    """Test limits on every change, or on every score of rows without a baseline, at the given
-    lengths.
+    """Test limits on the changes of all rows with the given lengths; on the scores of rows without
+    a baseline.
 
-    A limit fails if the whole interval of the value is beyond it. It is inconclusive where the
-    value is undefined, the documents are too few for its interval, or results are missing: `gaps`
-    has the reason, by model and task.
+    A limit fails if the whole interval is beyond it. It is inconclusive if the value is undefined,
+    the documents are too few, or results are missing; `gaps` has the reasons by model and task.
     """
-    given = [limits] if isinstance(limits, str) else limits
-    parsed = [parse_limit(limit) if isinstance(limit, str) else limit for limit in given]
-    if not parsed:
+    items = [limits] if isinstance(limits, str) else limits
+    tests = [parse_limit(item) if isinstance(item, str) else item for item in items]
+    if not tests:
         raise PosirError(f"There is no limit to test. Give one, such as {EXAMPLE}.")
-    rows = list(rows)
     names = sorted({length.casefold() for length in lengths})
-    chosen = [row for row in rows if row.subject.length.casefold() in names]
-    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(chosen, parsed)))
-    tested = []
-    for limit, row in product(parsed, chosen):
-        if row.metric is limit.metric:
+    by_subject = defaultdict[tuple[str, str, str], list[ChangeRow]](list)
+    systems: dict[tuple[str, str], None] = {}
+    baseline = ""
+    for row in rows:
+        subject = row.subject
+        by_subject[subject.model, subject.task, subject.length.casefold()].append(row)
+        systems[subject.model, subject.task] = None
+        baseline = subject.baseline
+    tested_rows = [row for key, group in by_subject.items() if key[2] in names for row in group]
+    level = max(LEVEL, 1 - 2 * ALPHA / max(1, _count_sides(tested_rows, tests)))
+    results = []
+    for limit, (model, task), length in product(tests, systems | dict.fromkeys(gaps), names):
+        group = by_subject[model, task, length]
+        gap = gaps.get((model, task))
+        metric_rows = [row for row in group if row.metric is limit.metric]
+        for row in metric_rows:
             result = limit.test(row, level, strict=strict)
-            gap = gaps.get((result.model, result.task))
-            # Where a model lacks results, no limit passes.
+            # No limit passes if the model lacks results.
             if gap and result.verdict is GateVerdict.PASSES:
                 result = replace(result, verdict=GateVerdict.UNDECIDED, reason=gap)
-            tested.append(result)
-    tested += _refuse_untested(rows, parsed, names, gaps)
-    return build_gate(tested, level, strict=strict, command=command, notes=notes)
-
-
-def _refuse_untested(
-    rows: Sequence[ChangeRow],
-    limits: Sequence[Limit],
-    lengths: Sequence[str],
-    gaps: Mapping[tuple[str, str], str],
-) -> Iterator[TestedLimit]:
-    """Yield each limit on a metric that a model, task and length lacks."""
-    subjects: dict[tuple[str, str, str], ChangeSubject] = {}
-    tested = set()
-    for row in rows:
-        key = (row.subject.model, row.subject.task, row.subject.length.casefold())
-        subjects[key] = row.subject
-        tested.add((*key, row.metric))
-    baseline = rows[0].subject.baseline if rows else ""
-    systems = dict.fromkeys([*((model, task) for model, task, _ in subjects), *gaps])
-    for (model, task), length, limit in product(systems, lengths, limits):
-        subject = subjects.get((model, task, length))
-        # Effects of position are of queries with one place.
-        is_absent = subject and subject.has_places and limit.metric in EFFECTS
-        if not is_absent and (model, task, length, limit.metric) not in tested:
-            about = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
-            missing = LimitReason.UNKNOWN if subject else LimitReason.NO_QUESTIONS
-            reason = describe_limit(missing, ChangeRow(limit.metric, None, subject=about))
-            gap = gaps.get((model, task), reason)
-            yield limit.report(GateVerdict.UNDECIDED, gap, about)
+            results.append(result)
+        # Position effects exist only for queries with one place of evidence.
+        is_undefined = limit.metric in EFFECTS and any(row.subject.has_places for row in group)
+        if not metric_rows and not is_undefined:
+            subject = ChangeSubject(baseline=baseline, model=model, task=task, length=length)
+            code = LimitReason.UNKNOWN if group else LimitReason.NO_QUESTIONS
+            reason = describe_limit(code, ChangeRow(limit.metric, None, subject=subject))
+            results.append(limit.report(GateVerdict.UNDECIDED, gap or reason, subject))
+    return build_gate(results, level, strict=strict, command=command, notes=notes)
 
 
 def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
-    """Count the sides of values that are limited; two limits on one side share it."""
-    totals = {}
-    for row in rows:
-        if row.subject.length == ALL:
-            totals[row.subject.model, row.subject.task] = row.subject.queries
+    """Count the one-sided tests; two limits on the same side of a value are one test."""
+    totals = {
+        (row.subject.model, row.subject.task): row.subject.queries
+        for row in rows
+        if row.subject.length == ALL
+    }
     sides = set()
     for limit, row in product(limits, rows):
         if row.metric is limit.metric and row.estimate and row.estimate.interval_at:
             subject = row.subject
-            # A bucket that has all queries is tested as `all`.
+            # A bucket with all queries is the same test as `all`.
             is_all = subject.queries == totals.get((subject.model, subject.task))
             length = ALL if is_all else subject.length
             sides.add((subject.model, subject.task, row.metric, length, limit.above))
@@ -396,8 +382,7 @@ def _count_sides(rows: Sequence[ChangeRow], limits: Iterable[Limit]) -> int:
 
 
 def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, command: str) -> Table:
-    """Tabulate a line for each tested limit, below the verdict."""
-    is_of_scores = command == "report"
+    """Tabulate the tested limits, titled by the verdict."""
     models = {limit.model for limit in limits}
     rows = [
         {
@@ -420,7 +405,7 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         f"Change: model minus baseline, {interval}. Two equal models fail in at most 5% of all "
         "cases."
     )
-    if is_of_scores:
+    if command == "report":
         note = (
             f"Score: {interval}. A model whose true scores are at their limits fails in at most 5% "
             "of all cases."
@@ -432,14 +417,13 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
         notes=(note,),
         keys=2,
     )
-    shown = table.without_columns(["Model"]) if len(models) < 2 else table
-    return shown.without_empty_columns()
+    if len(models) < 2:
+        table = table.without_columns(["Model"])
+    return table.without_empty_columns()
 
 
 def write_junit(gate: Gate, file: Path) -> None:
-    """Write a gate as JUnit XML: a test case for each tested limit; an inconclusive one is an
-    error.
-    """
+    """Write a gate as JUnit XML. Limits are test cases; inconclusive limits are errors."""
     verdicts = [limit.verdict for limit in gate.limits]
     suite = ElementTree.Element(
         "testsuite",
@@ -449,14 +433,11 @@ def write_junit(gate: Gate, file: Path) -> None:
         errors=str(verdicts.count(GateVerdict.UNDECIDED)),
     )
     for limit in gate.limits:
+        case = ElementTree.SubElement(suite, "testcase")
         class_name = ", ".join(filter(None, (limit.task, limit.model)))
+        case.set("classname", escape_controls(class_name))
         name = ", ".join(filter(None, (limit.limit, limit.length)))
-        case = ElementTree.SubElement(
-            suite,
-            "testcase",
-            classname=escape_controls(class_name),
-            name=escape_controls(name),
-        )
+        case.set("name", escape_controls(name))
         explanation = ElementTree.SubElement(case, ELEMENTS[limit.verdict])
         if limit.verdict is not GateVerdict.PASSES:
             explanation.set("message", escape_controls(limit.reason))
@@ -465,10 +446,5 @@ def write_junit(gate: Gate, file: Path) -> None:
             value = f"change {format_estimate(limit.change, format_points)}"
         parts = [f"{value}: {limit.reason}", limit.answer]
         explanation.text = escape_controls(". ".join(filter(None, parts)))
-    try:
-        with atomic_write(file) as temporary:
-            ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)
-    except OSError as error:
-        raise PosirError(
-            f"--junit {file}: cannot be written ({error.strerror}). Choose another file."
-        ) from error
+    with atomic_write(file) as temporary:
+        ElementTree.ElementTree(suite).write(temporary, encoding="utf-8", xml_declaration=True)

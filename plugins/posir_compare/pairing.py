@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Pair:
-    """Two runs with results on the same task: `b` is compared with the baseline `a`."""
+    """A baseline `a` and a run `b` with results on the same task."""
 
     a: ModelRun
     b: ModelRun
@@ -29,27 +29,26 @@ class Pair:
 
 
 def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
-    """Pair every other run with the baseline, on every task that both have results of, ordered by
-    task.
+    """Pair all runs with the baseline on each common task, sorted by task.
 
     Raises:
-        PosirError: There is no such pair.
+        PosirError: There are no common tasks.
     """
-    others = [run for run in runs if run is not baseline]
+    models = [run for run in runs if run is not baseline]
     pairs = [
         Pair(baseline, run, task)
         for task in sorted(baseline.tasks)
-        for run in others
+        for run in models
         if task in run.tasks
     ]
     if not pairs:
-        listed = "; ".join(f"{run.label}: {', '.join(sorted(run.tasks))}" for run in runs)
+        results = "; ".join(f"{run.label}: {', '.join(sorted(run.tasks))}" for run in runs)
         raise PosirError(
             "There is nothing to compare: no other model has results on a task of "
-            f"{baseline.label}. Found: {listed}. Run a second model on one of these tasks with "
+            f"{baseline.label}. Found: {results}. Run a second model on one of these tasks with "
             "`mteb run`, choose another --baseline, or give a folder that has results."
         )
-    for run in others:
+    for run in models:
         if baseline.tasks.isdisjoint(run.tasks):
             logger.warning(
                 "%s is not compared: %s has no results of its tasks", run.label, baseline.label
@@ -59,65 +58,63 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
 
 @dataclass(frozen=True, eq=False)
 class CommonResults:
-    """Two models' results on the same queries."""
+    """The results of two models on the same queries."""
 
     a: ResultValues
     b: ResultValues
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
-    """Notes on subsets that were skipped, such as those on different data, and why queries could
-    not be paired.
-    """
+    """Notes on skipped subsets and on the lack of pairing."""
 
     @property
     def are_paired(self) -> bool:
-        """Whether both are on the same queries in the same order."""
+        """True for the same queries in the same order."""
         return self.a.ranks.same_queries(self.b.ranks)
 
 
 def find_common_results(pair: Pair) -> CommonResults:
-    """Return the results of two runs on the queries of a task that both have.
+    """Find the results of two runs on the same queries of a task.
 
     Raises:
-        PosirError: They have no queries in common.
+        PosirError: The runs have no common queries.
     """
     a = pair.a.by_subset(pair.task)
     b = pair.b.by_subset(pair.task)
     same = []
-    other_queries = []
-    other_data = []
-    differing: dict[str, None] = {}
+    query_mismatches = []
+    data_mismatches = []
+    data_parts: dict[str, None] = {}
     for subset in sorted(a.keys() & b.keys()):
         parts = a[subset].data.differing_parts(b[subset].data)
         if parts:
-            other_data.append(subset)
-            differing |= dict.fromkeys(parts)
+            data_mismatches.append(subset)
+            data_parts |= dict.fromkeys(parts)
         elif a[subset].profile.same_queries(b[subset].profile):
             same.append(subset)
         else:
-            other_queries.append(subset)
-    skipped = []
+            query_mismatches.append(subset)
+    reasons = []
     if a.keys().isdisjoint(b):
-        skipped.append("they have no subset in common")
-    elif only_one := sorted(a.keys() ^ b.keys()):
-        skipped.append(f"skipped subsets that only one of them has: {', '.join(only_one)}")
-    if other_data:
-        files = " and ".join(_name_file(results, other_data) for results in (a, b))
-        skipped.append(
-            f"skipped subsets whose data differ ({' and '.join(differing)}): "
-            f"{', '.join(other_data)} in {files}"
+        reasons.append("they have no subset in common")
+    elif unmatched_subsets := sorted(a.keys() ^ b.keys()):
+        reasons.append(f"skipped subsets that only one of them has: {', '.join(unmatched_subsets)}")
+    if data_mismatches:
+        files = " and ".join(_name_file(results, data_mismatches) for results in (a, b))
+        reasons.append(
+            f"skipped subsets whose data differ ({' and '.join(data_parts)}): "
+            f"{', '.join(data_mismatches)} in {files}"
         )
-    if other_queries:
-        names = ", ".join(other_queries)
-        skipped.append(f"skipped subsets whose queries or position bins differ: {names}")
+    if query_mismatches:
+        names = ", ".join(query_mismatches)
+        reasons.append(f"skipped subsets whose queries or position bins differ: {names}")
     if not same:
         raise PosirError(
-            f"{pair}: {'; '.join(skipped)}. Only results on the same queries can be compared; run "
+            f"{pair}: {'; '.join(reasons)}. Only results on the same queries can be compared; run "
             "both models again on the same data."
         )
     first = pool(a[subset].values for subset in same)
     second = pool(b[subset].values for subset in same)
-    notes = [f"{pair}: {reason}." for reason in skipped]
+    notes = [f"{pair}: {reason}." for reason in reasons]
     if not first.ranks.same_queries(second.ranks):
         notes.append(
             f"{pair}: compared without pairing. The two results are on different queries or "
@@ -132,9 +129,7 @@ def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) ->
 
 
 def find_common_judged(pair: Pair) -> tuple[str, ...]:
-    """Return the subsets of a task that both runs have with the same judgments; empty without
-    judged queries, or without such a subset.
-    """
+    """Find the subsets of a task that both runs have with the same judgments."""
     a = pair.a.judged(pair.task)
     b = pair.b.judged(pair.task)
     same = []

@@ -1,7 +1,8 @@
-"""The runs of models in folders of results."""
+"""Runs: the results of a model in a folder."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -17,10 +18,10 @@ from posir_tasks.values.read_part import UNKNOWN, ReadPart
 
 @dataclass(frozen=True)
 class ModelRun:
-    """A model's results in one folder of mteb's: one model, one revision, one setting."""
+    """The results of one model, revision and setting, which mteb saves in one folder."""
 
     label: str
-    """The model's full name, with the folder if several runs have the same name."""
+    """The model's full name, with the folder if the name is ambiguous."""
     results: tuple[StoredResult, ...]
 
     @property
@@ -29,7 +30,7 @@ class ModelRun:
         return {result.task for result in self.results}
 
     def by_subset(self, task: str) -> dict[str, SubsetResult]:
-        """Return the results by position on a task by subset."""
+        """Return the results by position on a task, by subset."""
         return {
             result.subset: result
             for result in self.results
@@ -37,7 +38,7 @@ class ModelRun:
         }
 
     def judged(self, task: str) -> dict[str, JudgedResult]:
-        """Return the results on all judged queries of a task by subset."""
+        """Return the results on all judged queries of a task, by subset."""
         return {
             result.subset: result
             for result in self.results
@@ -45,62 +46,56 @@ class ModelRun:
         }
 
     def find_read(self, task: str) -> ReadPart:
-        """Return the part of a document that the model reads, over the subsets of a task."""
-        parts = [result.values.read for result in self.by_subset(task).values()]
-        return pool(parts) if parts else UNKNOWN
+        """Return the window of the model, pooled over the subsets of a task."""
+        windows = [result.values.read for result in self.by_subset(task).values()]
+        return pool(windows) if windows else UNKNOWN
 
     def find_reference(self, task: str) -> CommandReference:
-        """Return the names of the model and a task in commands."""
+        """Return the command arguments of the model and a task."""
         return next(result.reference for result in self.results if result.task == task)
 
 
 def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
-    """Group results into runs, ordered by source, then by model name."""
-    named = iter(unify_names([result for source in sources for result in source]))
+    """Group results into runs, sorted by source, then by model name."""
+    unified = iter(unify_names([result for source in sources for result in source]))
     runs: dict[Path, tuple[StoredResult, ...]] = {}
     for source in sources:
-        unified = [next(named) for _ in source]
-        unified.sort(key=lambda result: (result.model, str(result.file.parent)))
-        for parent, group in groupby(unified, key=lambda result: result.file.parent):
-            # A folder that is given twice, or is inside another one, is read once.
+        results = [next(unified) for _ in source]
+        results.sort(key=lambda result: (result.model, str(result.file.parent)))
+        for parent, group in groupby(results, key=lambda result: result.file.parent):
+            # Ignore repeated and nested folders.
             runs.setdefault(parent.resolve(), tuple(group))
-    names = [results[0].model for results in runs.values()]
-    labeled = []
-    for name, results in zip(names, runs.values(), strict=True):
-        label = name if names.count(name) == 1 else f"{name} ({results[0].file.parent})"
-        labeled.append(ModelRun(label, results))
-    return labeled
+    names = Counter(run_results[0].model for run_results in runs.values())
+    model_runs = []
+    for run_results in runs.values():
+        name = run_results[0].model
+        label = name if names[name] == 1 else f"{name} ({run_results[0].file.parent})"
+        model_runs.append(ModelRun(label, run_results))
+    return model_runs
 
 
 def find_by_name(runs: Sequence[ModelRun], name: str) -> list[ModelRun]:
-    """Return the runs of a model by its full name, or the part after the slash."""
-    wanted = name.casefold()
-    named = []
+    """Find the runs of a model by its full name, or the part after the slash."""
+    matches = []
     for run in runs:
         model = run.results[0].model.casefold()
-        if wanted in (model, drop_organization(model), shorten_name(model)):
-            named.append(run)
-    models = sorted({run.results[0].model for run in named or runs})
-    if not named:
+        if name.casefold() in (model, drop_organization(model), shorten_name(model)):
+            matches.append(run)
+    models = sorted({run.results[0].model for run in matches or runs})
+    if not matches:
         raise PosirError(
             f"There are no results of a model '{name}'. Use one of these names: "
             f"{', '.join(models)}."
         )
     if len(models) > 1:
         raise PosirError(f"'{name}' matches {' and '.join(models)}. Give the full name.")
-    return named
+    return matches
 
 
 def choose_baseline(runs: Sequence[ModelRun], name: str) -> ModelRun:
-    """Return the run that the others are compared with.
-
-    The name is the full one, or the part after the slash; or the label, if several runs have that
-    name.
-    """
-    named = [run for run in runs if run.label == name] or find_by_name(runs, name)
-    if len(named) > 1:
-        raise PosirError(
-            f"--baseline {name} matches {' and '.join(repr(run.label) for run in named)}. Give "
-            "one of these."
-        )
-    return named[0]
+    """Find the baseline by label, full name, or the part of the name after the slash."""
+    matches = [run for run in runs if run.label == name] or find_by_name(runs, name)
+    if len(matches) > 1:
+        labels = " and ".join(repr(run.label) for run in matches)
+        raise PosirError(f"--baseline {name} matches {labels}. Give one of these.")
+    return matches[0]

@@ -1,4 +1,4 @@
-"""Comparisons as sentences, pictures and tables."""
+"""Sections of a comparison: sentences, charts and tables."""
 
 from __future__ import annotations
 
@@ -36,60 +36,59 @@ from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, bu
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
 
-#: Maximum number of comparisons of two models on a task with a sentence each.
+#: Maximum number of pairs with a sentence each.
 MAX_SENTENCES = 6
 SCORES = "Scores of both sides"
-#: States of a change that is not decided.
+#: States of undecided changes.
 UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
-#: Headings of the changes of metrics of which the highest is not the best.
+#: Headings of metrics whose best value is not the highest.
 HEADINGS = {
     Metric.POSITION_EFFECT: "Position effect (best: 0)",
     Metric.POSITION_EFFECT_IN_WINDOW: "Effect within the window (best: 0)",
 }
-#: Caption of the tables in LaTeX.
+#: Caption of LaTeX tables.
 LATEX_NOTE = (
     "First row: scores of the baseline (x 100). Other rows: changes from it; bold: better. In "
-    "brackets intervals, those of changes adjusted for the metrics and lengths that are read "
-    "together."
+    "brackets: intervals, adjusted for several metrics and lengths in rows of changes."
 )
 
 
 def count_pairs(rows: Iterable[ChangeRow]) -> int:
-    """Count how often a model is compared with the baseline: once for each task and method."""
+    """Count the pairs of a model and the baseline, by task and method."""
     return len({(row.subject.task, row.subject.method, row.subject.model) for row in rows})
 
 
 def list_models(rows: Sequence[ChangeRow]) -> list[str]:
-    """Return the baseline and the models."""
+    """List the baseline and the models."""
     return list(dict.fromkeys([rows[0].subject.baseline, *(row.subject.model for row in rows)]))
 
 
 def shorten_models(rows: Sequence[ChangeRow]) -> list[ChangeRow]:
-    """Return the rows with names of models that fit into a narrow table."""
+    """Shorten the names of models for narrow tables."""
     models = list_models(rows)
     short = dict(zip(models, shorten_names(models, width=28), strict=True))
-    renamed = []
+    short_rows = []
     for row in rows:
         subject = row.subject
         subject = replace(subject, baseline=short[subject.baseline], model=short[subject.model])
-        renamed.append(replace(row, subject=subject))
-    return renamed
+        short_rows.append(replace(row, subject=subject))
+    return short_rows
 
 
 def title_comparison(rows: Sequence[ChangeRow]) -> str:
-    """Title a comparison by the finding of one model on one task, else by counts of findings."""
+    """Title a comparison by the changes of a single pair, else by counts of states."""
     overall = [row for row in rows if row.subject.length == ALL]
     if overall and count_pairs(rows) == 1:
         return title_changes(overall)
-    changes = [row for row in overall if row.metric is Metric.NDCG_AT_10]
-    return title_models(changes, rows[0].subject.baseline, len(list_models(rows)) - 1)
+    return title_models(overall, rows[0].subject.baseline, len(list_models(rows)) - 1)
 
 
 def build_sections(
     comparison: ModelComparison, rows: Sequence[ChangeRow], *, full: bool
 ) -> Iterator[DisplaySection]:
-    """Yield the sections of all media: findings, pictures, tables, and what to do; `rows` are those
-    of the comparison with short names.
+    """Yield the sections of all media: findings, charts, tables and next steps.
+
+    `rows` are the rows of the comparison with short names.
     """
     identify = attrgetter("subject.task", "subject.method")
     tasks = [list(group) for _, group in groupby(sorted(rows, key=identify), identify)]
@@ -98,7 +97,7 @@ def build_sections(
     is_brief = count_pairs(rows) <= MAX_SENTENCES
     if is_brief:
         for task in overall:
-            yield from _describe_task(task, has_others=len(tasks) > 1)
+            yield from _describe_task(task, is_only=len(tasks) == 1)
     else:
         yield from to_paragraphs(describe_counts(rows))
     steps = []
@@ -122,25 +121,26 @@ def build_sections(
     yield scores if full else replace(scores, only=Medium.PAGE)
 
 
-def _describe_task(rows: Sequence[ChangeRow], *, has_others: bool) -> Iterator[DisplaySection]:
-    """Yield the change of the only model over all lengths, or counts of states, as a title; below
-    it what is inconclusive. The title of a page has the finding on its only task.
+def _describe_task(rows: Sequence[ChangeRow], *, is_only: bool) -> Iterator[DisplaySection]:
+    """Yield the decided changes on a task as a title, with the undecided changes below.
+
+    A page with a single task has that title.
     """
     first = rows[0]
     models = {row.subject.model for row in rows}
-    of_metric = [row for row in rows if row.metric is first.metric]
-    title = title_models(of_metric, first.subject.baseline, len(models))
     sentences = list_undecided(rows)
     if len(models) == 1:
-        title = title_changes([row for row in rows if row.subject.length == ALL] or rows)
+        title = title_changes(rows)
         sentences.insert(0, describe_windows(first))
-    lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
-    if has_others:
-        yield replace(lead, title=f"{first.subject.task}: {title}.")
     else:
-        yield replace(lead, only=Medium.TEXT)
-        for paragraph in to_paragraphs(lead.sentences):
-            yield replace(paragraph, only=Medium.PAGE)
+        title = title_models(rows, first.subject.baseline, len(models))
+    lead = DisplaySection(f"{title}.", tuple(filter(None, sentences)))
+    if not is_only:
+        yield replace(lead, title=f"{first.subject.task}: {title}.")
+        return
+    yield replace(lead, only=Medium.TEXT)
+    for paragraph in to_paragraphs(lead.sentences):
+        yield replace(paragraph, only=Medium.PAGE)
 
 
 def list_undecided(rows: Iterable[ChangeRow]) -> list[str]:
@@ -162,36 +162,39 @@ def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
 
 
 def _tabulate_lengths(task: Sequence[ChangeRow]) -> Iterator[DisplaySection]:
-    """Yield a table of the changes by length, of the only model or if only lengths were chosen."""
+    """Yield a table of changes by length and model; several models have tables only without rows
+    over all lengths.
+    """
     lengths = [row for row in task if row.subject.length != ALL]
     models = dict.fromkeys(row.subject.model for row in lengths)
     if len(lengths) < len(task) and len(models) > 1:
         return
     for model in models:
         rows = [row for row in lengths if row.subject.model == model]
-        compared = round(ALPHA / (1 - rows[0].level))
+        comparisons = round(ALPHA / (1 - rows[0].level))
         name = f"{model}, " if len(models) > 1 else ""
         title = (
-            f"Change by length · {name}intervals widened for {compared} comparisons "
-            f"({pluralize(compared // 3, 'length')}, 3 metrics)"
+            f"Change by length · {name}intervals widened for {comparisons} comparisons "
+            f"({pluralize(comparisons // 3, 'length')}, 3 metrics)"
         )
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
 
 def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterator[Strip]:
-    """Yield the picture of the baseline and of each model on each task, with the next step for a
-    model; `models` are short names.
+    """Yield a chart of the baseline and each model on each task, with next steps for models.
+
+    `models` are the short names of baseline and models.
     """
     short = dict(zip(list_models(comparison.rows), models, strict=True))
-    has_tasks = len({pair.task for pair, _ in comparison.common}) > 1
-    drawn = set()
+    has_several_tasks = len({pair.task for pair, _ in comparison.common}) > 1
+    labels = set()
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
-            if (run.label, pair.task) in drawn:
+            if (run.label, pair.task) in labels:
                 continue
-            drawn.add((run.label, pair.task))
+            labels.add((run.label, pair.task))
             name = short.get(run.label, run.label)
-            if has_tasks:
+            if has_several_tasks:
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
             findings = decide(group)
@@ -204,28 +207,28 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
 
 
 def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
-    """Yield the curves of the baseline and its models on each task; `models` are short names."""
+    """Yield a chart of all curves on each task; `models` are short names."""
     short = dict(zip(list_models(comparison.rows), models, strict=True))
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:
         for run, values in ((pair.a, common.a), (pair.b, common.b)):
             by_task[pair.task].setdefault(short.get(run.label, run.label), values)
-    for task, drawn in by_task.items():
-        yield from build_overlay(task, drawn)
+    for task, results in by_task.items():
+        yield from build_overlay(task, results)
 
 
 def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool = False) -> Table:
-    """Tabulate the changes in each metric: of models below their baseline, or by length."""
+    """Tabulate the changes in each metric, by model with a row for the baseline, or by length."""
     lines = list[tuple[str, ...]]()
     for metric in dict.fromkeys(row.metric for row in rows):
-        listed = [row for row in rows if row.metric is metric]
+        metric_rows = [row for row in rows if row.metric is metric]
         format_score = FORMATS[metric]
         lines.append((HEADINGS.get(metric, metric.value), "", "", ""))
         if not by_length:
-            score = listed[0].a
+            score = metric_rows[0].a
             value = format_score(score.value if score else None)
-            lines.append((listed[0].subject.baseline, value, "", ""))
-        for row in listed:
+            lines.append((metric_rows[0].subject.baseline, value, "", ""))
+        for row in metric_rows:
             cells = (row.subject.model, format_score(row.b.value if row.b else None))
             if by_length:
                 cells = (row.subject.length_title, format_count(row.subject.queries))
@@ -239,18 +242,17 @@ def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool =
 
 
 def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
-    """Tabulate every comparison; a terminal shows a table for each task, method and model."""
+    """Tabulate the scores of both sides; a terminal shows a table per task, method and model."""
     metrics = list(Metric)
     rows = list(rows)
     models = list_models(rows)
-    rows.sort(
-        key=lambda row: (
-            row.subject.task,
-            row.subject.method,
-            models.index(row.subject.model),
-            metrics.index(row.metric),
-        )
-    )
+
+    def rank(row: ChangeRow) -> tuple[str, str, int, int]:
+        subject = row.subject
+        model = models.index(subject.model)
+        return subject.task, subject.method, model, metrics.index(row.metric)
+
+    rows.sort(key=rank)
     cells = [
         {
             "Task": row.subject.task,
@@ -276,18 +278,18 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
 
 
 def build_latex_tables(rows: Iterable[ChangeRow]) -> Iterator[Table]:
-    """Yield a table for each task, method and metric as papers have it: the scores of the baseline
-    by length, and below them the change of each model, with intervals below the values.
+    """Yield a table for each task, method and metric in the style of papers: baseline scores by
+    length, then the changes of each model, with intervals below values.
     """
     groups = defaultdict[tuple[str, str, Metric], list[ChangeRow]](list)
     for row in rows:
         groups[row.subject.task, row.subject.method, row.metric].append(row)
     for (task, method, metric), changes in groups.items():
         title = f"Change in {metric.value} on {task}, {method}."
-        yield replace(_tabulate_changes(changes), title=title, notes=(LATEX_NOTE,))
+        yield replace(_tabulate_latex(changes), title=title, notes=(LATEX_NOTE,))
 
 
-def _tabulate_changes(rows: Sequence[ChangeRow]) -> Table:
+def _tabulate_latex(rows: Sequence[ChangeRow]) -> Table:
     lengths = list(dict.fromkeys(row.subject.length for row in rows))
     by_length = {(row.subject.model, row.subject.length): row for row in rows}
     models = list(dict.fromkeys(row.subject.model for row in rows))
@@ -298,16 +300,16 @@ def _tabulate_changes(rows: Sequence[ChangeRow]) -> Table:
         changes = [by_length.get((model, length)) for length in lengths]
         estimates = [change.estimate if change else None for change in changes]
         cells = stack_estimates(estimates, format_points)
-        marked = [
+        labels = [
             Label(cell, Tone.BEST) if change and change.state is ChangeState.BETTER else cell
             for change, cell in zip(changes, cells, strict=True)
         ]
-        lines.append((model, *marked))
+        lines.append((model, *labels))
     return Table((Column("Model"), *map(Column, lengths)), tuple(lines))
 
 
 def describe_counts(rows: Iterable[ChangeRow]) -> Iterator[str]:
-    """Yield how many changes over all lengths have each state, by metric."""
+    """Yield counts of the states over all lengths, by metric."""
     overall = [row for row in rows if row.subject.length == ALL]
     for metric in dict.fromkeys(row.metric for row in overall):
         yield count_changes([row for row in overall if row.metric is metric])

@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.psi`."""
+"""`posir.psi`."""
 
 from collections.abc import Iterable
 
@@ -9,11 +9,11 @@ from posir_tasks.base.errors import PosirError
 
 
 def psi(scores: Iterable[float | None]) -> float:
-    """Compute the Position Sensitivity Index, 1 - worst bucket / best bucket, as it is published.
+    """Compute the published Position Sensitivity Index, 1 - worst bucket / best bucket.
 
-    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read it next to the mean score: a model that
-    is equally bad everywhere has a PSI of 0. Chance alone makes it positive: `posir.read_results`
-    estimates the true one, with its interval.
+    Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read PSI next to the mean score: a model that
+    is equally bad everywhere has a PSI of 0. Chance makes PSI positive; results of
+    `posir.read_results` have the controlled PSI with its interval.
 
     Args:
         scores: Mean score of each position bucket in [0, 1], in any order; None or NaN for an empty
@@ -23,8 +23,7 @@ def psi(scores: Iterable[float | None]) -> float:
         In [0, 1]; 0 if all buckets score the same.
 
     Raises:
-        PosirError: A score is no number in [0, 1], or all buckets are empty or score 0, where PSI
-            is undefined.
+        PosirError: A score is not a number in [0, 1], or all buckets are empty or score 0.
 
     Examples:
         >>> import posir

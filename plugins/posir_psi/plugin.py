@@ -1,4 +1,4 @@
-"""The number of queries, and PSI as papers print it."""
+"""Scores: number of queries and published PSI."""
 
 from posir_tasks.plugin_api import declare
 

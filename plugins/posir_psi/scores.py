@@ -1,5 +1,4 @@
-"""PSI as a function of scores, and the declared scores: the number of queries, and PSI as papers
-print it.
+"""PSI of bucket scores, and the scores `queries` and `psi_as_published`.
 
 Sources: PSI, Zeng et al. 2025 (arXiv 2505.13950v5); bins and length buckets, Zeng et al. 2026
 (arXiv 2601.08363v1).
@@ -15,28 +14,25 @@ from posir_tasks.values.scores import Better, Score, Unit
 
 
 def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
-    """Return the Position Sensitivity Index, 1 - worst bucket / best bucket.
-
-    Read it next to the mean score: a model that is equally bad everywhere has PSI 0.
+    """Compute the Position Sensitivity Index, 1 - worst bucket / best bucket.
 
     Args:
         scores: Mean score of each bucket in [0, 1], NaN for an empty bucket, shape (..., buckets).
 
     Returns:
-        In [0, 1], shape (...). NaN where all buckets are empty or the best of them scores 0.
+        In [0, 1], shape (...). NaN if all buckets are empty or the best bucket scores 0.
     """
     values = np.asarray(scores, np.float64)
-    best = np.max(values, axis=-1, initial=0.0, where=~np.isnan(values))
-    worst = np.min(values, axis=-1, initial=np.inf, where=~np.isnan(values))
-    defined = best > 0
-    result: NDArray[np.float64] = np.where(
-        defined, 1 - np.where(defined, worst, 0.0) / np.where(defined, best, 1.0), np.nan
+    best = np.fmax.reduce(values, axis=-1, initial=0.0)
+    worst = np.fmin.reduce(values, axis=-1, initial=np.inf)
+    psi: NDArray[np.float64] = 1 - np.divide(
+        worst, best, out=np.full_like(best, np.nan), where=best > 0
     )
-    return result
+    return psi
 
 
 def none_if_nan(score: float) -> float | None:
-    """Return a score, or None where it is undefined: JSON has no NaN, and 'not scored' is not 0."""
+    """Replace NaN, which JSON lacks, by None."""
     return None if math.isnan(score) else float(score)
 
 

@@ -1,3 +1,1 @@
-"""Statistics of the scores of a profile: intervals, the null distribution of PSI, direction of the
-effect.
-"""
+"""Statistics of position profiles: intervals, the controlled test, verdicts, and their words."""

@@ -1,4 +1,4 @@
-"""Next steps, derived from findings by one table. A step is named only where it can answer."""
+"""Next steps that follow from findings, and their commands."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ class NextStep(StrEnum):
     MORE_QUESTIONS = "more_questions"
     """Test on more questions."""
     MORE_DOCUMENTS = "more_documents"
-    """Test on more documents: there are too few for any state."""
+    """Test on more documents, since there are too few for any state."""
     MEASURE_WINDOW = "measure_window"
     RUN_AGAIN = "run_again"
-    """Run the model again, so that rotated versions are stored."""
+    """Run the model again to store rotated versions."""
     GIVE_EMBEDDER = "give_embedder"
-    """Name the model behind a run, so that rotated versions can be scored."""
+    """Name the model behind a run to score rotated versions."""
     NONE = "none"
 
 
 @dataclass(frozen=True)
 class Advice:
-    """A next step, with the number of questions or documents that it needs."""
+    """A next step, with the required number of questions or documents."""
 
     step: NextStep
     number: int | None = None
 
 
-#: Reasons for which nothing is tested, and what helps.
+#: Next steps by the reason for an untested state.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
     Reason.NOT_STORED: NextStep.RUN_AGAIN,
@@ -49,15 +49,13 @@ REMEDIES = {
 
 
 def advise(findings: GroupFindings) -> tuple[Advice, ...]:
-    """Return the next steps, the most important first; one step `NONE` if there is nothing to
-    do.
-    """
+    """List the next steps, the most important first; the step `NONE` if there is nothing to do."""
     verdict = findings.verdict
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
     loss = findings[Quantity.TRUNCATION_LOSS].estimate
-    loses = loss is not None and (loss.low or 0.0) > 0
+    has_loss = loss is not None and (loss.low or 0.0) > 0
     steps = []
-    if is_biased or (loses and findings.value(Quantity.UNREAD_SHARE)):
+    if is_biased or (has_loss and findings.value(Quantity.UNREAD_SHARE)):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))
@@ -71,26 +69,24 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
 
 
 def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:
-    """Return commands for the next steps that have one, each of which can be pasted into a
-    shell.
-    """
+    """Build shell commands for the next steps; steps without a command are skipped."""
     commands = (write_command(advice, reference) for advice in advise(findings))
-    return tuple(command for command in commands if command)
+    return tuple(filter(None, commands))
 
 
 def write_command(advice: Advice, reference: CommandReference) -> str:
-    """Write the command for a next step; empty if there is none.
+    """Write the shell command for a next step, or an empty text.
 
     Args:
         advice: The step.
-        reference: The model, the data and the settings of the run; there is no command for a model
-            that none can load.
+        reference: Model, data and settings of the run. Models that cannot be loaded have no
+            command.
     """
     model = reference.model
     task = reference.data
     if not model:
         return ""
-    # The registry takes long to import, and most reports need no command.
+    # A slow import, unused by most reports.
     from posir_tasks.models.registry import split_hybrid, split_reference
 
     is_plain = split_reference(model) == [model]
@@ -110,8 +106,8 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
 
 
 def find_larger_task(task: str, number: int) -> str:
-    """Return the smallest larger task of the same data and language with so many questions; empty
-    if there is none.
+    """Find the smallest larger task of the same data and language with enough questions; empty
+    without such a task.
     """
     sizes = {builtin.name: builtin.about_questions or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)

@@ -1,6 +1,4 @@
-"""Everything that the statistics say of a result, computed when it is asked for: scores, charts and
-the board share it.
-"""
+"""Lazy statistical analysis of a result, shared by scores, charts and the board."""
 
 from __future__ import annotations
 
@@ -15,7 +13,7 @@ from posir_psi.scores import compute_psi
 from posir_significance.controlled import THIRDS, ControlledTest
 from posir_significance.findings import Reason
 from posir_significance.observations import Floats, Integers, Observations
-from posir_significance.regression import symmetric_root
+from posir_significance.regression import compute_symmetric_root
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.judgments import CLUSTER, DOCUMENT
@@ -23,48 +21,38 @@ from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean, esti
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
-#: Results whose analysis is cached.
+#: Number of results with a cached analysis.
 CACHED_RESULTS = 256
-#: Draws of the published PSI under the null.
+#: Number of samples of the published PSI under the null hypothesis.
 NULL_DRAWS = 999
-#: Ends of the central 90% of draws under the null.
+#: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Bins of a picture are merged if one has fewer queries: the 95% interval of its mean is up to 0.36
-#: wide.
+#: Minimum number of queries of a bin in a chart; the 95% interval of the mean is up to 0.36 wide.
 MIN_QUERIES = 30
-#: Seed of all draws: the same result gives the same numbers.
+#: Seed of all samples.
 SEED = 20260108
-#: Most clusters whose signs are drawn. With more, the sums are over so many that they are about
-#: normal.
+#: Maximum number of clusters with random signs. Sums over more clusters are about normal.
 MAX_CLUSTERS = 1500
-#: A count that is 0 is replaced by this, so that nothing is divided by 0.
+#: Replaces counts of 0 as divisors.
 TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class GroupAnalysis:
-    """Statistics of a group of queries: all of a result, or one length bucket. None where
-    undefined.
-
-    Each is computed when it is asked for.
-    """
+    """Lazy statistics of all queries of a result or of a length bucket; None if undefined."""
 
     observations: Observations
     """The queries."""
-    not_tested: Reason | None = None
-    """The reason why there are no rotated versions; None if there are."""
+    untested_reason: Reason | None = None
+    """The reason for the lack of rotated versions."""
     whole: ControlledTest | None = None
-    """Test W of the group; None without rotated versions."""
+    """Test W; None without rotated versions."""
     within: ControlledTest | None = None
-    """Test R of the group; None without rotated versions, or if the window is unknown or differs
-    between subsets.
-    """
+    """Test R; None without rotated versions, or if the window is unknown or differs by subset."""
     versions: tuple[object, ...] = ()
-    """Digests of the questions and versions of test W: equal if two models can be compared row by
-    row.
-    """
+    """Digests of questions and versions in test W. Models with equal digests are paired by row."""
     window_versions: tuple[object, ...] = ()
-    """The same of test R."""
+    """Digests of questions and versions in test R."""
 
     @property
     def queries(self) -> int:
@@ -73,30 +61,28 @@ class GroupAnalysis:
 
     @property
     def has_places(self) -> bool:
-        """Whether each query has several places of evidence; PSI is then undefined."""
+        """True if each query has several places of evidence, which makes PSI undefined."""
         return bool(len(self.observations.weights))
 
     @property
     def counted(self) -> str:
-        """The noun of what is independent: queries with several places make one cluster of their
-        documents.
-        """
+        """Noun for the independent units; several places of a query link documents to a cluster."""
         return CLUSTER if self.has_places else DOCUMENT
 
     @cached_property
     def documents(self) -> int:
-        """Number of documents (articles, where known), or of their clusters."""
+        """Number of documents (articles, if known) or clusters of documents."""
         return len(np.unique(self.observations.clusters))
 
     @cached_property
     def ndcg(self) -> MeanEstimate | None:
-        """Mean over queries."""
+        """Mean nDCG@10 over queries."""
         observations = self.observations
         return estimate_mean(observations.gains, observations.clusters, observations.shares)
 
     @cached_property
     def ndcg_as_published(self) -> MeanEstimate | None:
-        """Unweighted mean of the non-empty bins, as papers report length buckets."""
+        """Unweighted mean of the non-empty bins, as in papers for length buckets."""
         observations = self.observations
         query = observations.query
         position = observations.position
@@ -107,14 +93,12 @@ class GroupAnalysis:
 
     @cached_property
     def start_minus_end(self) -> Estimate | None:
-        """Mean over queries of the first third of documents minus that of the last, as the data
-        lie: a description.
-        """
+        """Mean of queries in the first third of documents minus the mean in the last third."""
         return estimate_start_minus_end(self.observations)
 
     @cached_property
     def published_psi(self) -> tuple[Estimate | None, Estimate | None]:
-        """PSI as published, and what chance alone gives with these queries."""
+        """PSI as published, and PSI by chance for these queries."""
         return (None, None) if self.has_places else estimate_psi(self.observations)
 
 
@@ -132,7 +116,7 @@ class Analysis:
 
     @cached_property
     def lengths(self) -> tuple[GroupAnalysis, ...]:
-        """Analysis of each length bucket; empty if there is only one."""
+        """The analysis of each length bucket; empty if there is only one."""
         observations = self.overall.observations
         lengths = len(self.values.ranks.axes.lengths)
         buckets = []
@@ -149,7 +133,7 @@ class Analysis:
 
 @lru_cache(maxsize=CACHED_RESULTS)
 def analyze(values: ResultValues) -> Analysis:
-    """Analyze a result, whose groups are analyzed when they are asked for."""
+    """Analyze a result lazily; cached."""
     return Analysis(values)
 
 
@@ -160,8 +144,8 @@ def load_group(values: ResultValues, index: int) -> GroupAnalysis:
 
 
 def analyze_places(values: ResultValues) -> GroupAnalysis | None:
-    """Analyze the queries with several places of evidence, each place at 1/n; None if there are
-    none.
+    """Analyze the queries with several places of evidence, each with weight 1/n; None without such
+    queries.
     """
     places = values.places
     if places is None or not len(places.columns.ranks):
@@ -179,24 +163,23 @@ def _analyze_group(
         return GroupAnalysis(observations, Reason.PARTLY_STORED)
     if rotations.untested is not None:
         return GroupAnalysis(observations, Reason(rotations.untested.value))
-    tested = GroupAnalysis(
+    analysis = GroupAnalysis(
         observations,
         whole=ControlledTest.from_ranks(values.ranks, rotations, window=False, length=length),
         versions=rotations.digests(window=False),
     )
     if rotations.window is Window.UNKNOWN:
-        return tested
+        return analysis
     within = ControlledTest.from_ranks(values.ranks, rotations, window=True, length=length)
-    return replace(tested, within=within, window_versions=rotations.digests(window=True))
+    return replace(analysis, within=within, window_versions=rotations.digests(window=True))
 
 
 def estimate_start_minus_end(observations: Observations) -> Estimate | None:
-    """Estimate the mean gain of the first third of documents minus that of the last, over queries.
+    """Estimate the mean gain in the first third of documents minus the mean in the last third.
 
-    With u_c the sum over cluster c of the deviations of gains from the mean of their third, divided
-    by the queries of that third, minus the same of the last third: SE^2 = C / (C - 1) sum u_c^2,
-    with a t quantile of C - 1 degrees of freedom. A query in several thirds counts in each with its
-    share.
+    SE^2 = C / (C - 1) sum u_c^2 over C clusters, with a t quantile of C - 1 degrees of freedom. u_c
+    sums the deviations of gains from the mean of their third, divided by the queries of that third,
+    with a negative sign in the last third. A query in several thirds has a share in each.
     """
     shares = _share_thirds(observations)
     totals = shares.sum(axis=0)
@@ -217,9 +200,7 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 
 def average_thirds(observations: Observations) -> Floats:
-    """Average the gains of each third of documents as `estimate_start_minus_end` does, shape (3,);
-    NaN without queries.
-    """
+    """Average the gains in each third of documents, shape (3,); NaN without queries."""
     shares = _share_thirds(observations)
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
@@ -228,7 +209,7 @@ def average_thirds(observations: Observations) -> Floats:
 
 
 def _share_thirds(observations: Observations) -> Floats:
-    """Return the weight of each query in each third of its document, shape (n, 3)."""
+    """Weight each query in each third of its document, shape (n, 3)."""
     query = observations.query
     shares = np.zeros((len(observations.gains), THIRDS))
     if observations.bins == THIRDS:
@@ -241,103 +222,103 @@ def _share_thirds(observations: Observations) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class BinScores:
-    """Mean gains of the B non-empty position bins, and how they vary if position has no effect; no
-    document is held fixed, as in the published PSI.
+    """Mean gains of the B non-empty position bins, and their variation without a position effect.
 
-    A bin's score differs from the mean gain by the deviations of its queries.
+    As in the published PSI, different bins have different documents.
     """
 
-    filled: Integers
-    """The non-empty bins, shape (B,)."""
+    indices: Integers
+    """Indices of the non-empty bins, shape (B,)."""
     scores: Floats
-    """Observed score of each, shape (B,)."""
+    """Observed scores, shape (B,)."""
     level: float
     """Mean gain."""
     deviations: Floats
-    """Contribution of each cluster to the scores, shape (C, B); their outer products sum to the
+    """Contribution of each cluster to the scores, shape (C, B). The sum of outer products is the
     covariance of the scores.
     """
 
-    def draw(self) -> Floats:
-        """Draw scores of no effect, shape (NULL_DRAWS, B): every cluster's contribution with a
-        random sign.
+    def sample_null(self) -> Floats:
+        """Sample scores without a position effect, shape (NULL_DRAWS, B), by random signs of the
+        clusters' contributions.
 
-        The wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach & Miller 2008,
-        Review of Economics and Statistics 90, 414-427). Sums over many clusters are normal.
+        This is the wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach &
+        Miller 2008, Review of Economics and Statistics 90, 414-427).
         """
         clusters, bins = self.deviations.shape
         if clusters > MAX_CLUSTERS:
-            root = symmetric_root(self.deviations.T @ self.deviations)
-            return self.level + _draw_normals(bins) @ root
-        drawn = _draw_signs()[:, :clusters] @ self.deviations.astype(np.float32)
-        scores: Floats = self.level + drawn.astype(np.float64)
+            root = compute_symmetric_root(self.deviations.T @ self.deviations)
+            return self.level + _sample_normals(bins) @ root
+        sums = _sample_signs()[:, :clusters] @ self.deviations.astype(np.float32)
+        scores: Floats = self.level + sums.astype(np.float64)
         return scores
 
 
 def score_bins(observations: Observations) -> BinScores | None:
-    """Score the non-empty position bins; None without a positive gain."""
+    """Score the non-empty position bins; None if all gains are 0."""
     if not observations.gains.any():
         return None
     query = observations.query
-    filled, column, counts = np.unique(
+    indices, column, counts = np.unique(
         observations.position, return_inverse=True, return_counts=True
     )
     _, cluster = np.unique(observations.clusters[query], return_inverse=True)
     gains = observations.gains[query]
     level = float(gains.mean())
-    size = len(filled)
+    size = len(indices)
     deviations = (gains - level) / counts[column]
     cells = (cluster.max() + 1) * size
     rows = np.bincount(cluster * size + column, deviations, cells).astype(np.float64)
-    return BinScores(filled, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
+    return BinScores(indices, np.bincount(column, gains) / counts, level, rows.reshape(-1, size))
 
 
 @cache
-def _draw_signs() -> NDArray[np.float32]:
-    """Draw a sign of every cluster, shape (NULL_DRAWS, 2 * MAX_CLUSTERS)."""
+def _sample_signs() -> NDArray[np.float32]:
+    """Sample signs of clusters, shape (NULL_DRAWS, 2 * MAX_CLUSTERS)."""
     signs = np.random.default_rng(SEED).integers(0, 2, (NULL_DRAWS, 2 * MAX_CLUSTERS), np.int8)
     return signs.astype(np.float32) * 2 - 1
 
 
 @cache
-def _draw_normals(bins: int) -> Floats:
-    """Draw standard normal numbers, shape (NULL_DRAWS, bins)."""
+def _sample_normals(bins: int) -> Floats:
+    """Sample standard normal numbers, shape (NULL_DRAWS, bins)."""
     return np.random.default_rng(SEED).standard_normal((NULL_DRAWS, bins))
 
 
 def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate | None]:
-    """Return PSI as published, 1 - worst / best bin, and what chance alone gives: the mean, and the
-    ends of the central 90% of its draws; None where undefined.
+    """Estimate PSI as published, 1 - worst / best bin, and PSI by chance; None if undefined.
+
+    The interval of PSI by chance is the central 90% of its samples.
     """
-    scored = score_bins(observations)
-    if scored is None:
+    bins = score_bins(observations)
+    if bins is None:
         return None, None
-    psi = Estimate(float(compute_psi(scored.scores)))
-    if len(scored.filled) < 2:
+    psi = Estimate(float(compute_psi(bins.scores)))
+    if len(bins.indices) < 2:
         return psi, None
-    drawn = compute_psi(np.clip(scored.draw(), 0, 1))
-    drawn = drawn[~np.isnan(drawn)]
-    low, high = np.quantile(drawn, CHANCE_QUANTILES).tolist()
-    mean = float(drawn.mean())
+    samples = compute_psi(np.clip(bins.sample_null(), 0, 1))
+    samples = samples[~np.isnan(samples)]
+    low, high = np.quantile(samples, CHANCE_QUANTILES).tolist()
+    mean = float(samples.mean())
     return psi, Estimate(mean, (min(low, mean), max(high, mean)))
 
 
 def estimate_chance_band(observations: Observations) -> Floats:
-    """Return the low and high ends of 95% of each bin's score if position has no effect, shape (2,
-    P); NaN where empty.
+    """Estimate the central 95% of each bin's score without a position effect: low and high ends,
+    shape (2, P), NaN for empty bins.
 
-    Pointwise: of 20 bins without a position effect, one lies outside on average.
+    The band is pointwise: one of 20 bins without a position effect is outside on average.
     """
     band = np.full((2, observations.bins), np.nan)
-    scored = score_bins(observations)
-    if scored:
-        errors = Z * np.sqrt((scored.deviations**2).sum(axis=0))
-        band[:, scored.filled] = np.clip([scored.level - errors, scored.level + errors], 0, 1)
+    bins = score_bins(observations)
+    if bins:
+        errors = Z * np.sqrt((bins.deviations**2).sum(axis=0))
+        band[:, bins.indices] = np.clip([bins.level - errors, bins.level + errors], 0, 1)
     return band
 
 
 def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
-    """Return mean nDCG@10 of each position bin; None where it is empty."""
+    """Estimate mean nDCG@10 of each position bin; None for empty bins."""
     rows = observations.query
     position = observations.position
     weights = observations.row_weights[rows]
@@ -348,16 +329,16 @@ def estimate_bins(observations: Observations) -> list[MeanEstimate | None]:
 
 
 def estimate_parts(observations: Observations) -> list[MeanEstimate | None]:
-    """Return mean nDCG@10 in equal parts of what is read, or of the document if that is unknown; at
-    least three.
+    """Estimate mean nDCG@10 in equal parts of the window, or of the document if the window is
+    unknown.
 
-    As many parts as leave MIN_QUERIES queries in each: twelve, six, four or three; of position bins
-    likewise.
+    The number of parts (12, 6, 4 or 3 for the window) is the largest with `MIN_QUERIES` queries in
+    each part, and at least three.
     """
     if len(observations.twelfths):
-        read = observations.select(observations.twelfths < TWELFTHS)
-        rows = np.arange(len(read.gains))
-        observations = replace(read, query=rows, position=read.twelfths, bins=TWELFTHS)
+        within = observations.select(observations.twelfths < TWELFTHS)
+        rows = np.arange(len(within.gains))
+        observations = replace(within, query=rows, position=within.twelfths, bins=TWELFTHS)
     merged = observations
     for size in range(1, max(observations.bins // 3, 1) + 1):
         if observations.bins % size == 0:

@@ -1,9 +1,8 @@
-"""The public function of this package, `posir.power`: the number of questions that lead to each
-state.
+"""`posir.power`: the number of questions for each state.
 
-A question has three versions, so that its own difficulty cancels. The variance of the position
-effect, times the number of questions, was measured on real models (docs/statistics.md): it decides
-how many questions a state needs.
+It follows from the variance of the position effect times the number of questions, which was
+measured on real models (docs/statistics.md). The difficulty of a question cancels, since each has
+three versions.
 """
 
 from __future__ import annotations
@@ -30,37 +29,36 @@ from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.means import LEVEL
 
-#: Probability of a state that studies are usually planned for.
+#: Usual power of planned studies.
 POWER = 0.8
-#: Variance of a query's nDCG@10 as a share of a Bernoulli trial's with the same mean; 0.74 to 0.83
-#: in simulated ranks.
+#: Variance of a query's nDCG@10 relative to a Bernoulli trial with the same mean; 0.74 to 0.83 in
+#: simulations.
 DISPERSION = 0.8
-#: Variance of the position effect times the number of questions, in nDCG@10 squared: with several
-#: questions a document, and with one, measured with MiniLM on PosIR-Mini.
+#: Variance of the position effect times the number of questions, in nDCG@10 squared, with several
+#: questions per document and with one. Measured with MiniLM on PosIR-Mini.
 VARIANCE = 0.056
 VARIANCE_OF_ONE = 0.089
-#: Questions a document from which the first of them holds.
+#: Minimum number of questions per document for `VARIANCE`.
 SEVERAL = 2.0
-#: Share of the variance of one model's effect that the difference of two models on the same
-#: versions has.
+#: Variance of the difference of two models on the same versions, relative to two single effects.
 PAIRED_SHARE = 0.5
 
 
 @dataclass(frozen=True)
 class Design:
-    """A dataset to be made."""
+    """The design of a planned dataset."""
 
     questions_per_document: float = 1.0
     """Mean, at least 1."""
     ndcg_at_10: float = 0.7
     """Expected mean, in (0, 1)."""
     icc: float = 0.2
-    """Intraclass correlation of the gains of one document's questions, in [0, 1)."""
+    """Intraclass correlation of gains within documents, in [0, 1)."""
     lengths: int = 1
-    """Number of lengths that are read together, at least 1."""
+    """Number of lengths with simultaneous intervals, at least 1."""
     variance: float | None = None
-    """Variance of the position effect times the number of questions, in nDCG@10 squared; None for
-    the measured one.
+    """Variance of the position effect times the number of questions, in nDCG@10 squared; by default
+    measured.
     """
 
     @property
@@ -73,24 +71,20 @@ class Design:
 
 @dataclass(frozen=True)
 class SampleSize:
-    """The sample that leads to a state with the stated power; None where no number of questions
-    does.
-    """
+    """The sample size for a state; None if no sample suffices."""
 
     models: int
-    """1 for a state of a model, 2 for a change from one model to another."""
+    """1 for the state of a model, 2 for a change between models."""
     state: State | ChangeState
     effect: float | None
-    """True position effect, or its difference between two models; None in rows of mean
-    differences.
-    """
+    """True position effect, or its difference between two models; None for mean differences."""
     questions: int | None
-    """The number of questions of each length."""
+    """Number of questions per length."""
     documents: int | None
     margin: float
-    """Smallest difference that matters."""
+    """Minimum relevant difference."""
     ndcg_at_10: float | None = None
-    """Difference of two models in mean nDCG@10; None in rows of position effects."""
+    """Difference of two models in mean nDCG@10; None for position effects."""
 
 
 def required_sample(
@@ -100,39 +94,35 @@ def required_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Compute the questions and documents that lead to a state; at least the documents that any
-    state needs.
+    """Compute the questions and documents for a state, at least `MIN_DOCUMENTS`.
 
-    An effect D is found if its interval excludes 0, so that z(level) + z(power) standard errors
-    must fit into D; that there is none above the margin if the interval lies within it, on both
-    sides: z(level) + z((1 + power) / 2).
+    An effect D is found if its interval excludes 0: z(level) + z(power) standard errors fit into D.
+    Equivalence needs an interval within the margin on both sides: z(level) + z((1 + power) / 2).
 
     Args:
         design: The dataset.
-        effect: The true effect, positive; None for none.
+        effect: The true effect, positive, or None for equivalence.
         power: Probability of the state, in [0.5, 1).
-        margin: Smallest effect that matters, in nDCG@10.
+        margin: Minimum relevant effect, in nDCG@10.
         models: 1, or 2 for a change between models on the same versions.
     """
-    found: State | ChangeState = State.FAVORS_START
-    none: State | ChangeState = State.NO_BIAS
+    state: State | ChangeState = State.FAVORS_START if effect else State.NO_BIAS
     level = 1 - (1 - LEVEL) / design.lengths
     variance = design.effect_variance
     if models > 1:
-        found = ChangeState.WORSE
-        none = ChangeState.EQUIVALENT
+        state = ChangeState.WORSE if effect else ChangeState.EQUIVALENT
         level = CHANGE_LEVEL
         variance *= 2 * PAIRED_SHARE
     if effect and effect < margin:
-        # With more questions, the interval lies within the margin.
-        return SampleSize(models, found, effect, None, None, margin)
+        # More questions move the interval into the margin.
+        return SampleSize(models, state, effect, None, None, margin)
     share = power if effect else (1 + power) / 2
     errors = float(ndtri((1 + level) / 2)) + float(ndtri(share))
     questions = variance * (errors / (effect or margin)) ** 2
     documents = max(questions / design.questions_per_document, MIN_DOCUMENTS)
     return SampleSize(
         models,
-        found if effect else none,
+        state,
         effect or 0.0,
         ceil(documents * design.questions_per_document),
         ceil(documents),
@@ -140,18 +130,17 @@ def required_sample(
     )
 
 
-def required_mean_sample(
+def compute_mean_sample(
     design: Design,
     difference: float,
     power: float = POWER,
     margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Compute the questions and documents that lead to a state of the change in mean nDCG@10
-    between two models.
+    """Compute the questions and documents for a change in mean nDCG@10 between two models.
 
-    Arguments as of `required_sample`; a difference of 0 is for the state of equivalence. The gains
-    of two models have a correlation of 0.5. The variance of a mean grows with the questions of a
-    document by 1 + ICC (k - 1) (Kish 1965, Survey Sampling).
+    Arguments are those of `required_sample`; a difference of 0 stands for equivalence. Gains of two
+    models have a correlation of 0.5. With k questions per document, the variance of a mean grows by
+    1 + ICC (k - 1) (Kish 1965, Survey Sampling).
     """
     state = ChangeState.BETTER if difference else ChangeState.EQUIVALENT
     if 0 < difference < margin:
@@ -208,22 +197,21 @@ def power(
     variance: Annotated[float | None, Option(min=1, max=10_000)] = None,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
 ) -> Result:
-    """Find how many questions and documents a dataset needs for each state: favors an end, or no
+    """Compute the questions and documents that a dataset needs for each state: favors an end, or no
     bias above the margin.
 
         posir power --difference 5
 
-    The evidence of each question is moved by rotating its document; docs/statistics.md has the
-    method.
+    Evidence is moved by rotating documents; docs/statistics.md has the method.
 
     Args:
         difference: True position effect, in points: nDCG@10 with the evidence in the first third
-            minus that in the last.
+            minus nDCG@10 with the evidence in the last.
         ndcg_difference: Difference of two models in mean nDCG@10 over the same questions, in
-            points; no positions are needed.
-        margin: Smallest difference that matters, in points: by default 5 of the position effect, 2
-            of mean nDCG@10.
-        lengths: Number of document lengths that are read together, each with a state of its own.
+            points. Positions are not needed.
+        margin: Minimum relevant difference, in points; by default 5 for the position effect and 2
+            for mean nDCG@10.
+        lengths: Number of document lengths with a state each.
         ndcg: Expected mean nDCG@10, in points.
         questions_per_document: Mean number of questions about a document.
         icc: Intraclass correlation of nDCG@10 within documents.
@@ -232,9 +220,9 @@ def power(
         power: Probability of each state.
 
     Returns:
-        A row for no effect and one for each effect, of one model and of the change between two,
-        with the columns `models`, `state`, `effect`, `questions` and `documents`; `ndcg_at_10` is
-        set in the rows of mean differences alone.
+        A row for equivalence and each effect, for one model and for a change between two, with the
+        columns `models`, `state`, `effect`, `questions`, `documents`, and `ndcg_at_10` for mean
+        differences.
 
     Raises:
         PosirError: A value is out of range.
@@ -247,22 +235,22 @@ def power(
     """
     squared = None if variance is None else variance / 1e4
     design = Design(float(questions_per_document), ndcg / 100, icc, lengths, squared)
-    of_effects = margin / 100 if margin else DEFAULT_MARGINS.position_effect
-    of_means = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
+    effect_margin = margin / 100 if margin else DEFAULT_MARGINS.position_effect
+    mean_margin = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
     points = [float(value) / 100 for value in to_list(difference)]
     means = [float(value) / 100 for value in to_list(ndcg_difference)]
     effects: list[float | None] = [None, *points] if points or not means else []
     rows = [
-        required_sample(design, effect, power, of_effects, models)
+        required_sample(design, effect, power, effect_margin, models)
         for models in (1, 2)
         for effect in effects
     ]
     if means:
         changes = (*means, 0.0)
-        rows += [required_mean_sample(design, change, power, of_means) for change in changes]
+        rows += [compute_mean_sample(design, change, power, mean_margin) for change in changes]
     return Result(
         title="Questions and documents that decide on a position bias",
         tables=(_build_table(design, rows),),
         rows=rows,
-        values={**asdict(design), "power": power, "margin": of_effects, "rows": rows},
+        values={**asdict(design), "power": power, "margin": effect_margin, "rows": rows},
     )

@@ -1,7 +1,6 @@
-"""Changes: what the verdicts are on the differences between two systems on the same questions.
+"""Verdicts on the differences between two systems on the same questions.
 
-A state follows from one interval and a margin, never from a p-value. docs/statistics.md has the
-rule.
+An interval and a margin determine the state. docs/statistics.md has the rule.
 """
 
 from __future__ import annotations
@@ -16,9 +15,9 @@ from posir_significance.decision import (
     DEFAULT_MARGINS,
     Margins,
     estimate_at,
+    estimate_needed_documents,
+    estimate_needed_number,
     explain_untested,
-    need_documents,
-    need_number,
 )
 from posir_significance.findings import (
     CHANGE_LEVEL,
@@ -35,11 +34,11 @@ from posir_significance.findings import (
     Reason,
 )
 from posir_significance.intervals import estimate_difference, subtract_means
-from posir_significance.observations import Floats, Integers, subtract_observations
+from posir_significance.observations import Floats, Integers
 from posir_tasks.values.estimates import Difference
 from posir_tasks.values.judgments import JudgedScores
 
-#: The effect of position on scores in which word order plays no part, at any level.
+#: The position effect of scores that do not depend on word order.
 NO_EFFECT = Difference(0.0, (0.0, 0.0), interval_at=lambda _: (0.0, 0.0))
 
 
@@ -57,12 +56,11 @@ def decide_change(
     Args:
         metric: The metric.
         difference: b - a; None if undefined.
-        margin: Smallest difference that matters.
-        number: Documents or questions that the difference rests on.
-        sign: 1 if b is better where the difference is positive, -1 if where it is negative, 0 if
-            that is open.
+        margin: Minimum relevant difference.
+        number: Number of documents or questions.
+        sign: 1 if a positive difference is better, -1 if a negative difference is, 0 if unknown.
         level: Level of the interval.
-        unit: What `number` counts; of documents, `MIN_DOCUMENTS` are needed.
+        unit: The unit of `number`; at least `MIN_DOCUMENTS` documents are needed.
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
     few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
@@ -75,9 +73,8 @@ def decide_change(
     if -margin < low and high < margin:
         return replace(row, state=ChangeState.EQUIVALENT)
     if low <= 0 <= high:
-        # Half the width of the interval of a normal distribution has this many standard errors.
         error = (high - low) / 2 / float(ndtri((1 + level) / 2))
-        required = need_number(error, margin, level, number)
+        required = estimate_needed_number(error, margin, level, number)
         needed = Needed(required, unit) if required else None
         return replace(row, reason=Reason.WIDE_INTERVAL, needed=needed)
     if not sign:
@@ -94,22 +91,22 @@ def compare_groups(
     margins: Margins = DEFAULT_MARGINS,
     level: float = CHANGE_LEVEL,
 ) -> Changes:
-    """Compare system b with system a in nDCG@10 and in position effects, over the same group of
-    questions.
+    """Compare system b with system a in nDCG@10 and position effects, over the same questions.
 
     The probability of any false difference is at most 0.05.
 
     Args:
         a: System a.
         b: System b.
-        paired: Whether both have the same questions in the same order. Position effects need that.
-        margins: Smallest differences that matter.
-        level: Level of each interval, above `CHANGE_LEVEL` for rows that are read together.
+        paired: True for the same questions in the same order, which position effects need.
+        margins: Minimum relevant differences.
+        level: Level of each interval, above `CHANGE_LEVEL` for a family of rows.
     """
     difference = None
     if paired:
-        gains = subtract_observations(a.observations, b.observations)
-        difference = estimate_difference(gains.gains, gains.clusters, gains.shares)
+        first = a.observations
+        gains = b.observations.gains - first.gains
+        difference = estimate_difference(gains, first.clusters, first.shares)
     elif a.ndcg and b.ndcg:
         difference = subtract_means(a.ndcg, b.ndcg)
     documents = min(a.documents, b.documents)
@@ -123,12 +120,12 @@ def compare_groups(
 
 
 def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> ChangeRow:
-    """Compare a metric over questions whose evidence has no position.
+    """Compare a metric over questions without positions of evidence.
 
     Args:
-        metric: The metric; its margin is the usual one of nDCG@10.
+        metric: The metric, with the default margin of nDCG@10.
         differences: b - a by question, shape (n,).
-        clusters: The documents of the questions, shape (n,).
+        clusters: Document numbers of the questions, shape (n,).
     """
     difference = estimate_difference(differences, clusters)
     margin = DEFAULT_MARGINS.ndcg_at_10
@@ -136,9 +133,8 @@ def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> Ch
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:
-    """Compare two systems over the same judged queries in the same clusters.
-
-    The intervals of all metrics hold at the same time.
+    """Compare two systems over the same judged queries in the same clusters, with simultaneous
+    intervals.
     """
     changes = Changes()
     for metric in JUDGED_METRICS:
@@ -153,42 +149,41 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
 
 
 def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> ChangeRow:
-    """Complete a row of a position effect that is not tested yet; better is nearer to 0."""
+    """Decide on a position effect, where nearer to 0 is better; `row` is not tested."""
     first = a.whole
     second = b.whole
-    same_versions = a.versions == b.versions
-    otherwise = Reason.OTHER_DATA
+    has_same_versions = a.versions == b.versions
+    mismatch = Reason.OTHER_DATA
     if row.metric is Metric.POSITION_EFFECT_IN_WINDOW:
         first = a.within
         second = b.within
-        same_versions = a.window_versions == b.window_versions
-        otherwise = Reason.WINDOW_DIFFERS
-    blind_a = a.not_tested is Reason.ORDER_BLIND
-    blind_b = b.not_tested is Reason.ORDER_BLIND
+        has_same_versions = a.window_versions == b.window_versions
+        mismatch = Reason.WINDOW_DIFFERS
+    blind_a = a.untested_reason is Reason.ORDER_BLIND
+    blind_b = b.untested_reason is Reason.ORDER_BLIND
     if blind_a and blind_b:
         return replace(row, state=ChangeState.EQUIVALENT, estimate=NO_EFFECT)
-    # Where word order plays no part, every version has the rank of the text itself.
+    # Without word order, all versions have the same rank.
     if blind_a and second:
         first = second.without_effect()
     elif blind_b and first:
         second = first.without_effect()
     elif first is None or second is None:
         return replace(row, reason=explain_untested(b if blind_a or first else a))
-    elif not same_versions or not first.has_same_rows(second):
-        return replace(row, reason=otherwise)
+    elif not has_same_versions or not first.has_same_rows(second):
+        return replace(row, reason=mismatch)
     assert first is not None
     assert second is not None
     difference = second.subtract(first)
-    # The mean has the sign of the sum, and is a gain.
     mean = estimate_at(second.average(first).effect, row.level)
     low, high = mean.interval if mean and mean.interval else (0.0, 0.0)
-    # System b is nearer to 0 if and only if the difference b - a and the sum have opposite signs.
+    # System b is nearer to 0 if the difference b - a and the mean have opposite signs.
     sign = int(high < 0) - int(low > 0)
     number = difference.question_count
     unit = NeededUnit.QUESTIONS
     change = decide_change(row.metric, difference.effect, row.margin, number, sign, row.level, unit)
     if difference.documents_at_ends >= MIN_DOCUMENTS:
         return change
-    needed = need_documents(difference)
+    needed = estimate_needed_documents(difference)
     few = Reason.FEW_DOCUMENTS
     return replace(change, state=ChangeState.INCONCLUSIVE, reason=few, needed=needed)

@@ -1,10 +1,9 @@
-"""The controlled test: the same question, its evidence moved by rotating its own document.
+"""The controlled test: the evidence of a question is moved by rotating the document.
 
-Test W rotates whole documents, so that truncation is part of its effect; test R rotates excerpts
-that the model reads whole, so that it is not. A row is a question and a version of its document.
-Gains are regressed within questions on the third of the version that has the evidence and on
-whether the version is rotated: a rotated text begins in its middle, which costs some models a
-constant. Clusters are documents.
+The effect of test W, on whole documents, includes truncation. Test R excludes it with excerpts that
+fit into the window. A row is a question and a version of its document. Within questions, gains are
+regressed on the third with the evidence, and on an indicator of rotation: a text that begins in its
+middle costs some models a constant. Clusters are documents.
 """
 
 from __future__ import annotations
@@ -26,8 +25,8 @@ from posir_tasks.values.profile import NDCG_AT_10
 from posir_tasks.values.rotation_ranks import RotationRanks
 
 THIRDS = 3
-#: The weights of the columns of the regression, first third, rotated and last third, that give each
-#: third minus the middle one.
+#: Coefficients of the regression's columns (first third, rotated, last third) for each third minus
+#: the middle third.
 LEVELS = np.diag([1.0, 0.0, 1.0])
 
 
@@ -36,23 +35,21 @@ class ControlledTest:
     """The n rows of one test over a group of questions."""
 
     gains: Floats
-    """nDCG@10 of each row in [0, 1], or the difference of two models in [-1, 1]; shape (n,)."""
+    """nDCG@10 in [0, 1], or the difference of two models in [-1, 1]; shape (n,)."""
     thirds: Integers
-    """Third of the version that has the evidence: 0, 1 or 2; shape (n,)."""
+    """Third of the version with the evidence, 0 to 2; shape (n,)."""
     versions: Integers
-    """0 for the text itself, shape (n,)."""
+    """Version number, 0 for the original; shape (n,)."""
     unread: Booleans
-    """Whether the evidence is truncated in the version, shape (n,)."""
+    """True for truncated evidence, shape (n,)."""
     questions: Integers
-    """Number of each row's question, shape (n,)."""
+    """Question number, shape (n,)."""
     clusters: Integers
-    """Number of each row's document, or of the documents that share a text or a title; shape
-    (n,).
-    """
+    """Document number; equal for documents that share a text or a title. Shape (n,)."""
     weights: Floats
-    """Questions of a row's subset and length for each tested one, scaled to mean 1; shape (n,)."""
+    """Questions per tested question by subset and length, scaled to mean 1; shape (n,)."""
     limit: float = 1.0
-    """Largest possible effect: 1 of gains, 2 of differences."""
+    """Maximum effect: 1 for gains, 2 for differences."""
 
     @classmethod
     def from_ranks(
@@ -63,13 +60,13 @@ class ControlledTest:
         window: bool,
         length: int | None = None,
     ) -> ControlledTest:
-        """Return test R, with `window`, or test W.
+        """Build test W or test R from ranks.
 
         Args:
             ranks: The ranks of a result.
             rotations: The ranks of its rotated versions.
-            window: Whether the test is R.
-            length: Index of a length bucket; None for all.
+            window: If true, test R.
+            length: Index of a length bucket; None for all lengths.
         """
         rows = rotations.rows(ranks, window=window)
         columns = ranks.columns
@@ -88,23 +85,19 @@ class ControlledTest:
         )
 
     def subtract(self, other: ControlledTest) -> ControlledTest:
-        """Return the differences to another model's test of the same rows: the gains of this one
-        minus those of the other.
-        """
+        """Subtract the gains of another model on the same rows."""
         return replace(self, gains=self.gains - other.gains, limit=2.0)
 
     def average(self, other: ControlledTest) -> ControlledTest:
-        """Return the mean of two models' tests of the same rows."""
+        """Average the gains of two models on the same rows."""
         return replace(self, gains=(self.gains + other.gains) / 2)
 
     def without_effect(self) -> ControlledTest:
-        """Return the test of a model whose scores do not depend on the version: within questions,
-        all gains are equal.
-        """
+        """Return the test of a model with the same score for all versions."""
         return replace(self, gains=np.zeros(len(self.gains)))
 
     def has_same_rows(self, other: ControlledTest) -> bool:
-        """Tell whether two tests have the same questions in the same versions."""
+        """Return True if both tests have the same questions and versions."""
         same_questions = np.array_equal(self.questions, other.questions)
         return same_questions and np.array_equal(self.versions, other.versions)
 
@@ -115,20 +108,18 @@ class ControlledTest:
 
     @property
     def document_count(self) -> int:
-        """Number of independent documents that they are about."""
+        """Number of independent documents."""
         return len(np.unique(self.clusters))
 
     @cached_property
     def documents_at_ends(self) -> int:
-        """Independent documents with evidence in the first third of a version, or in the last,
-        whichever are fewer.
-        """
+        """Fewer of the independent documents with evidence in the first and in the last third."""
         return min(len(np.unique(self.clusters[self.thirds == third])) for third in (0, THIRDS - 1))
 
     @cached_property
     def regression(self) -> Regression | None:
-        """The regression on the first third, a rotated version and the last third; None if no
-        question has rows in different thirds.
+        """The regression on first third, rotated version and last third; None if no question has
+        rows in different thirds.
         """
         return self._fit(self.thirds == 0, self.versions > 0, self.thirds == THIRDS - 1)
 
@@ -146,12 +137,12 @@ class ControlledTest:
 
     @cached_property
     def middle_minus_ends(self) -> Contrast | None:
-        """Middle third minus the mean of the other two."""
+        """Middle third minus the mean of first and last third."""
         return self._contrast(LEVELS[1] - (LEVELS[0] + LEVELS[-1]) / 2)
 
     @cached_property
     def truncation_loss(self) -> Contrast | None:
-        """Evidence that is read minus the same evidence where it is truncated; None if no question
+        """Evidence within the window minus the same evidence when truncated; None if no question
         has both.
         """
         if not self.unread.any() or self.unread.all():
@@ -161,9 +152,9 @@ class ControlledTest:
 
     @property
     def room_for_effect(self) -> float:
-        """Largest difference between thirds that the mean gain of the unrotated texts allows."""
-        unmoved = self.gains[self.versions == 0]
-        level = float(unmoved.mean()) if len(unmoved) else 0.0
+        """Maximum difference between thirds, given the mean gain of the original texts."""
+        originals = self.gains[self.versions == 0]
+        level = float(originals.mean()) if len(originals) else 0.0
         return THIRDS * min(level, 1 - level)
 
     @cached_property
@@ -178,8 +169,8 @@ class ControlledTest:
 
     @cached_property
     def psi(self) -> Estimate | None:
-        """Controlled PSI, 1 - lowest / highest level, with an interval that holds for all pairs of
-        thirds together.
+        """Controlled PSI, 1 - lowest / highest level, with an interval simultaneous over pairs of
+        thirds.
         """
         if self.levels is None or self.levels.max() <= 0:
             return None
@@ -192,7 +183,7 @@ class ControlledTest:
             higher = float(max(levels[first], levels[second]))
             if contrast is None or contrast.interval_at is None or higher <= 0:
                 return None
-            # Of three such differences together 95%.
+            # The family of three differences has level 95%.
             start, end = contrast.interval_at(1 - (1 - LEVEL) / THIRDS)
             low = max(low, max(start, -end) / higher)
             high = max(high, max(abs(start), abs(end)) / higher)
@@ -200,14 +191,14 @@ class ControlledTest:
 
 
 def _weight_rows(questions: Integers, cells: Integers) -> Floats:
-    """Return the questions of each row's cell for each tested one, scaled to mean 1; `cells` are
-    those of all questions.
+    """Weight each row by the questions per tested question in its cell, scaled to mean 1.
+
+    `cells` has the cell of all questions, tested or not.
     """
     if not len(questions):
         return np.zeros(0)
-    tested = np.unique(questions)
     totals = np.bincount(cells)
-    sampled = np.bincount(cells[tested], minlength=len(totals))
-    weights: Floats = (totals / np.maximum(sampled, 1))[cells[questions]]
+    samples = np.bincount(cells[np.unique(questions)], minlength=len(totals))
+    weights: Floats = (totals / np.maximum(samples, 1))[cells[questions]]
     scaled: Floats = weights / weights.mean()
     return scaled

@@ -12,7 +12,7 @@ from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.scores import ResultValues
 
-#: Most characters of a name in the legend, which is as wide as a column of a paper.
+#: Maximum length of a name in the legend, which is as wide as a column of a paper.
 LEGEND_WIDTH = 32
 OVERLAY = "nDCG@10 by position of the evidence"
 OVERLAY_MARKS = (
@@ -25,20 +25,18 @@ def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figu
     """Draw the curves of models on a task in one chart, given their results by name."""
     names = ", ".join(results)
     queries = max(values.profile.queries for values in results.values())
-    framed = charts.add_frame(
+    chart = charts.add_frame(
         overlay_curves(results),
         OVERLAY,
         f"{names} on {task}",
         OVERLAY_MARKS,
         f"Source: {queries:,} queries of {task}.",
     )
-    return [Figure("models", task, None, framed)]
+    return [Figure("models", task, None, chart)]
 
 
 def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
-    """Draw nDCG@10 over position with 95% intervals, a line for each result by name; bins are
-    merged in all if they are sparse in one.
-    """
+    """Draw nDCG@10 by position with 95% intervals, a line for each result by name."""
     names = shorten_names(list(results), LEGEND_WIDTH)
     values = list(results.values())
     rows = [

@@ -1,6 +1,4 @@
-"""Findings: what is known of a group of questions, as codes and numbers. Words for them are in
-`messages`.
-"""
+"""Findings on a group of questions as codes and numbers; `messages` has the words."""
 
 from __future__ import annotations
 
@@ -14,30 +12,30 @@ from posir_tasks.values.judgments import DOCUMENT, METRICS
 from posir_tasks.values.read_part import UNKNOWN, ReadPart
 from posir_tasks.values.scores import ALL
 
-#: Level of an interval that is read alone.
+#: Level of a single interval.
 LEVEL = 0.95
-#: Fewest documents with evidence at both ends, and fewest documents of a change.
+#: Minimum number of documents with evidence at both ends, and of documents for a change.
 MIN_DOCUMENTS = 10
 
 
 class Quantity(StrEnum):
-    """The quantity that a finding estimates."""
+    """The estimated quantity of a finding."""
 
     NDCG_AT_10 = "ndcg_at_10"
     UNREAD_SHARE = "unread_share"
-    """Share of the questions whose evidence is truncated, wholly or in part."""
+    """Share of the questions with truncated evidence."""
     TRUNCATION_LOSS = "truncation_loss"
-    """nDCG@10 of evidence that is read minus that of the same evidence where it is truncated."""
+    """nDCG@10 with evidence within the window minus nDCG@10 with the same evidence truncated."""
     START_MINUS_END = "start_minus_end"
-    """First minus last third of documents as the data lie: different questions, a description."""
+    """First minus last third of documents over different questions; a description."""
     POSITION_EFFECT = "position_effect"
-    """First minus last third of the document, the same evidence moved; truncation included."""
+    """First minus last third of the document with moved evidence, truncation included."""
     POSITION_EFFECT_IN_WINDOW = "position_effect_in_window"
-    """The same within the model's window, on which the state rests."""
+    """First minus last third of the window with moved evidence; determines the state."""
     MIDDLE_MINUS_ENDS = "middle_minus_ends"
-    """Middle third of the window minus the mean of the other two, the same evidence moved."""
+    """Middle third of the window minus the mean of its ends, with moved evidence."""
     CONTROLLED_PSI = "controlled_psi"
-    """1 - lowest / highest level of the thirds of the document, the same evidence moved."""
+    """1 - lowest / highest level of the thirds of the document, with moved evidence."""
     PSI_AS_PUBLISHED = "psi_as_published"
     PSI_BY_CHANCE = "psi_by_chance"
 
@@ -48,7 +46,7 @@ class State(StrEnum):
     FAVORS_START = "favors_start"
     FAVORS_END = "favors_end"
     NO_BIAS = "no_bias"
-    """None above the margin."""
+    """No bias above the margin."""
     INCONCLUSIVE = "inconclusive"
     NOT_TESTED = "not_tested"
 
@@ -65,27 +63,27 @@ class ChangeState(StrEnum):
 
 
 class Reason(StrEnum):
-    """The reason why a state is inconclusive or not tested, or why there is no bias."""
+    """The reason for a state without a favored end."""
 
     WINDOW_UNKNOWN = "window_unknown"
     NOT_STORED = "not_stored"
     """The result has no ranks of rotated versions."""
     PARTLY_STORED = "partly_stored"
-    """Some subsets have none."""
+    """Some subsets have no ranks of rotated versions."""
     FEW_DOCUMENTS = "few_documents"
     WIDE_INTERVAL = "wide_interval"
     NO_ROOM = "no_room"
-    """Nearly all evidence is found, or nearly none: no difference of the margin is possible."""
+    """The mean is so near to 0 or 1 that no difference of the margin is possible."""
     ORDER_BLIND = "order_blind"
-    """Word order plays no part in the scores."""
+    """Scores do not depend on word order."""
     DIRECTION_UNKNOWN = "direction_unknown"
-    """An effect changes, but which system is nearer to 0 is open."""
+    """An effect changes, but either system may be nearer to 0."""
     WINDOW_DIFFERS = "window_differs"
-    """The windows of the systems or of the subsets differ, so that their excerpts do."""
+    """The windows, and therefore the excerpts, of systems or subsets differ."""
     SCORES_DIFFER = "scores_differ"
-    """The embedder does not give the scores of the run."""
+    """The embedder does not reproduce the scores of the run."""
     NO_TEXTS = "no_texts"
-    """The system has ranks alone."""
+    """The system returns ranks and cannot score new texts."""
     ONE_UNIT = "one_unit"
     """No document can be divided."""
     SEVERAL_POSITIONS = "several_positions"
@@ -110,7 +108,7 @@ class LimitReason(StrEnum):
 
 
 class Prediction(StrEnum):
-    """The verdict on a correlation over models: what one measure shows of another."""
+    """The verdict on a correlation of two measures over models."""
 
     PREDICTS = "predicts"
     OPPOSITE = "predicts_opposite"
@@ -118,7 +116,7 @@ class Prediction(StrEnum):
 
 
 class NeededUnit(StrEnum):
-    """The unit in which the data that a state needs are counted."""
+    """The unit of required data."""
 
     QUESTIONS = "questions"
     DOCUMENTS = "documents"
@@ -126,7 +124,7 @@ class NeededUnit(StrEnum):
 
 @dataclass(frozen=True)
 class Needed:
-    """The number of questions or documents that a state needs."""
+    """The number of questions or documents for a decision."""
 
     number: int
     unit: NeededUnit
@@ -134,30 +132,28 @@ class Needed:
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact: an estimate with its interval and, for a verdict, the state that follows from them
-    and the margin.
-    """
+    """An estimate with its interval and, for a verdict, its state."""
 
     quantity: Quantity
     estimate: Estimate | None = None
-    """The value with its interval at `level`; None where it is undefined or not tested."""
+    """The value with its interval at `level`; None if undefined or not tested."""
     level: float = LEVEL
     state: State | None = None
-    """Given for the position effect within the window alone."""
+    """Only for the position effect within the window."""
     reason: Reason | None = None
     needed: Needed | None = None
-    """About as much data would decide, to two digits."""
+    """Approximate size of data that decides, to two digits."""
     margin: float | None = None
-    """Smallest effect that matters, in nDCG@10, in (0, 1)."""
+    """Minimum relevant effect, in nDCG@10, in (0, 1)."""
 
     @property
     def excludes_zero(self) -> bool:
-        """Whether the interval excludes 0."""
+        """True if the interval excludes 0."""
         interval = self.estimate.interval if self.estimate else None
         return interval is not None and not interval[0] <= 0 <= interval[1]
 
     def to_json(self) -> dict[str, Any]:
-        """Return value, interval and verdict as plain JSON, by the names of result files."""
+        """Return value and interval as plain JSON, with the keys of result files."""
         name = self.quantity.value
         interval = self.estimate.interval if self.estimate else None
         values: dict[str, Any] = {name: self.estimate and self.estimate.value}
@@ -171,7 +167,7 @@ PLAIN = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
 
 
 class ComputedFindings(Mapping[Quantity, Finding]):
-    """Findings by quantity, of which the estimates of some are computed when they are read."""
+    """Findings by quantity, some with lazy estimates."""
 
     def __init__(
         self,
@@ -182,7 +178,7 @@ class ComputedFindings(Mapping[Quantity, Finding]):
         self._estimates = dict(estimates)
 
     def __reduce__(self) -> tuple[type, tuple[dict[Quantity, Finding]]]:
-        """Become a dictionary in another process."""
+        """Pickle as a dictionary."""
         return dict, (dict(self),)
 
     def __getitem__(self, quantity: Quantity) -> Finding:
@@ -204,16 +200,16 @@ class GroupFindings:
     """The findings on one group of questions of a model."""
 
     findings: Mapping[Quantity, Finding]
-    """One for each quantity."""
+    """A finding for each quantity."""
     read: ReadPart
-    """The part of a document that the model reads."""
+    """The window."""
     questions: int
     documents: int
-    """Independent documents (articles, where known), or their clusters."""
+    """Number of independent documents (articles, if known) or clusters of documents."""
     counted: str = DOCUMENT
-    """The noun of `documents`."""
+    """Noun for `documents`."""
     tested_questions: int = 0
-    """Questions of test R, or of test W where there is no R."""
+    """Questions of test R, or of test W without test R."""
     tested_documents: int = 0
 
     def __getitem__(self, quantity: Quantity) -> Finding:
@@ -242,14 +238,12 @@ class GroupFindings:
         return self.verdict.margin
 
     def value(self, quantity: Quantity) -> float | None:
-        """Return the value of a quantity; None if it is undefined."""
+        """Return the value of a quantity, or None."""
         estimate = self.findings[quantity].estimate
         return estimate.value if estimate else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the findings as plain JSON; every value with uncertainty is followed by its
-        interval.
-        """
+        """Return the findings as plain JSON, with an interval after each uncertain value."""
         verdict = self.verdict
         values: dict[str, Any] = {
             "state": self.state.value,
@@ -270,14 +264,14 @@ class GroupFindings:
         return values
 
 
-#: Level of each interval of a change: of three metrics together 95%.
+#: Level of each interval of a change, for a family of three metrics at 95%.
 CHANGE_LEVEL = 1 - (1 - LEVEL) / 3
-#: The same of the metrics of judged queries.
+#: Level of each interval of a change in the metrics of judged queries.
 JUDGED_LEVEL = 1 - (1 - LEVEL) / len(METRICS)
 
 
 class Metric(StrEnum):
-    """A score that is compared."""
+    """A compared score."""
 
     NDCG_AT_10 = "nDCG@10"
     POSITION_EFFECT = "position effect"
@@ -292,25 +286,25 @@ class Metric(StrEnum):
     NDCG_AT_10_MIDDLE = "nDCG@10, middle"
     NDCG_AT_10_END = "nDCG@10, end"
     UNRELATED_COSINE = "cosine of unrelated texts"
-    """Mean cosine of documents of different articles; near 1, all texts are alike."""
+    """Mean cosine of documents from different articles. Near 1, embeddings have collapsed."""
 
     @property
     def key(self) -> str:
-        """Key of the score in result files, `ndcg_at_10` for example."""
+        """Key of the score in result files, such as `ndcg_at_10`."""
         return self.name.lower()
 
 
-#: Effects of position, of which the best is 0.
+#: Position effects; the best value is 0.
 EFFECTS = (Metric.POSITION_EFFECT, Metric.POSITION_EFFECT_IN_WINDOW)
-#: The metrics of queries whose evidence has one position.
+#: Metrics of queries with one place of evidence.
 POSITION_METRICS = (Metric.NDCG_AT_10, *EFFECTS)
-#: The metrics of all judged queries, whose evidence may have no position.
+#: Metrics of all judged queries, with and without positions.
 JUDGED_METRICS = tuple(metric for metric in Metric if metric.key in METRICS)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeSubject:
-    """Two systems, and the questions that both answered."""
+    """Two systems and their common questions."""
 
     baseline: str = ""
     model: str = ""
@@ -322,19 +316,19 @@ class ChangeSubject:
     """The length bucket with its bounds, without colon and unit: `Q2 513 to 1,024`."""
     queries: int = 0
     documents: int = 0
-    """Independent documents (articles, where known), or what else is counted; of unpaired results
-    the fewer.
+    """Number of independent documents (articles, if known) or other units; the smaller number for
+    unpaired results.
     """
     counted: str = DOCUMENT
-    """The noun of `documents`."""
+    """Noun for `documents`."""
     method: str = ""
-    """The pairing of the ranks of the two systems, in words."""
+    """The pairing of the systems as text."""
     has_places: bool = False
-    """Whether each question has several places of evidence."""
+    """True if each question has several places of evidence."""
     is_judged: bool = False
-    """Whether these are all judged queries, whose evidence may have no position."""
+    """True for all judged queries, with and without positions."""
     reads: tuple[ReadPart, ReadPart] = (UNKNOWN, UNKNOWN)
-    """The part of a text that the baseline and the model read."""
+    """The windows of the baseline and the model."""
 
 
 @dataclass(frozen=True)
@@ -343,21 +337,19 @@ class ChangeRow:
 
     metric: Metric
     state: ChangeState | None
-    """None for a description: the cosine, and scores of different questions."""
+    """None for descriptions: the cosine, and scores of different questions."""
     margin: float = 0.0
-    """Smallest difference that matters, in the unit of the metric; 0 for a description."""
+    """Minimum relevant difference, on the scale of the metric; 0 for a description."""
     estimate: Difference | None = None
-    """b - a, with its interval at `level`; None if undefined."""
+    """b - a with its interval at `level`; None if undefined."""
     reason: Reason | None = None
-    """Given if and only if the state is inconclusive or not tested."""
+    """Only for states that are inconclusive or not tested."""
     needed: Needed | None = None
-    """About as much data would decide."""
+    """Approximate size of data that decides."""
     level: float = CHANGE_LEVEL
-    """Level of the interval. The intervals of all metrics hold at the same time, and of all
-    lengths.
-    """
+    """Level of the interval, simultaneous over metrics and lengths."""
     a: Estimate | None = None
-    """The score of the baseline, with the interval that a report prints."""
+    """The score of the baseline with the interval of a report."""
     b: Estimate | None = None
     subject: ChangeSubject = field(default_factory=ChangeSubject)
 

@@ -1,4 +1,4 @@
-"""Intervals of judged means and of differences between systems, which hold for new documents."""
+"""Intervals of judged means and of differences between systems, for new documents."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from posir_tasks.values.means import LEVEL, MeanEstimate, estimate_mean, lineari
 
 
 def estimate_judged(scores: JudgedScores, metric: str) -> MeanEstimate | None:
-    """Estimate the mean of a metric over judged queries; with several relevant documents it varies
-    far less than a trial.
-    """
+    """Estimate the mean of a metric over judged queries."""
+    # With several relevant documents, a query varies far less than a Bernoulli trial.
     return estimate_mean(*scores.expand(metric), max_trials=np.inf)
 
 
@@ -25,9 +24,9 @@ def estimate_difference(
 ) -> Difference | None:
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
-    A t interval with the standard error and the degrees of freedom of `estimate_mean`. The
-    differences of queries are in [-1, 1], shape (n,); `shares` are their weights, summing to 1, by
-    default 1 / n.
+    The t interval has the standard error and the degrees of freedom of `estimate_mean`.
+    `differences` of queries are in [-1, 1], shape (n,). `shares` are weights with sum 1, by default
+    1 / n.
     """
     if not len(differences):
         return None
@@ -36,15 +35,16 @@ def estimate_difference(
     degrees = float(lines.degrees[0])
     if not degrees:
         return None
-    return student_difference(float(lines.means[0]), float(lines.variances[0]) ** 0.5, degrees)
+    return build_student_difference(
+        float(lines.means[0]), float(lines.variances[0]) ** 0.5, degrees
+    )
 
 
 def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
-    """Estimate the difference b - a of two models on different queries; None if a model has fewer
-    than two clusters.
+    """Estimate the difference b - a of two models on different queries; None with fewer than two
+    clusters.
 
-    Variances add; degrees of freedom after Welch and Satterthwaite (Welch 1947, Biometrika 34,
-    28-35).
+    Degrees of freedom are those of Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
     """
     if not a.degrees or not b.degrees:
         return None
@@ -52,15 +52,16 @@ def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
     second = b.standard_error**2
     variance = first + second
     degrees = variance**2 / (first**2 / a.degrees + second**2 / b.degrees)
-    return student_difference(b.value - a.value, variance**0.5, degrees)
+    return build_student_difference(b.value - a.value, variance**0.5, degrees)
 
 
-def student_difference(
+def build_student_difference(
     value: float, error: float, degrees: float, limit: float = 1.0
 ) -> Difference:
-    """Return a difference with the interval and p-value of Student's t test.
+    """Build a difference with the interval and p-value of Student's t test.
 
-    Least squares within few documents can leave [-limit, limit]; value and interval then end there.
+    Value and interval are clipped to [-limit, limit], since least squares with few documents may
+    exceed it.
     """
     interval_at = partial(_student_interval, value, error, degrees, limit)
     p_value = float(2 * stdtr(degrees, -abs(value) / error))

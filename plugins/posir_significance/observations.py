@@ -1,6 +1,4 @@
-"""The observations that statistics start from: the gain, position bins, document and article of
-every query.
-"""
+"""Input of the statistics: gain, position bins, document and article of every query."""
 
 from __future__ import annotations
 
@@ -14,18 +12,17 @@ from posir_tasks.base.arrays import Integers as Integers
 from posir_tasks.values.document_ranks import PLACE_WEIGHT, DocumentRanks
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.read_part import UNKNOWN, ReadKind, ReadPart
-from posir_tasks.values.schemes import bin_midpoints
+from posir_tasks.values.schemes import compute_bin_midpoints
 
-#: Columns of `Observations` with a value for each query.
+#: Columns of `Observations` of shape (n,).
 QUERY_COLUMNS = ("gains", "lengths", "clusters", "thirds", "twelfths", "weights")
 
 
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Gains of n queries and their m memberships in position bins; a query on a shared boundary has
-    two memberships.
+    """Gains of n queries and their m memberships in position bins; a query on a boundary has two.
 
-    Queries of different clusters are independent; those of one document share its difficulty.
+    Queries in different clusters are independent. Queries about a document share its difficulty.
     """
 
     gains: Floats
@@ -33,7 +30,7 @@ class Observations:
     lengths: Integers
     """Length bucket of each query's document, shape (n,)."""
     clusters: Integers
-    """Article of each query where one is known, else its document, shape (n,)."""
+    """Article of each query, or its document if unknown, shape (n,)."""
     query: Integers
     """Query of each membership, an index into the columns above, shape (m,)."""
     position: Integers
@@ -41,34 +38,30 @@ class Observations:
     bins: int
     """Number of position bins."""
     thirds: Integers = field(default_factory=empty_integers)
-    """Third of the document that has each query's evidence: 0, 1 or 2, shape (n,); (0,) if only its
-    bins are known.
+    """Third of the document with the evidence, 0 to 2, shape (n,); shape (0,) if only bins are
+    known.
     """
     twelfths: Integers = field(default_factory=empty_integers)
-    """Twelfth of what the model reads, 0 to 11, or `posir_tasks.values.evidence.Unread`, shape
-    (n,); (0,) if unknown.
-    """
+    """Twelfth of the window, 0 to 11, or an `Unread` code, shape (n,); shape (0,) if unknown."""
     weights: Floats = field(default_factory=lambda: np.zeros(0))
-    """1/n of each of the n places of a query, shape (n,); (0,) if rows are queries."""
+    """Weight 1/n of each of a query's n places, shape (n,); shape (0,) if rows are queries."""
     read: ReadPart = UNKNOWN
-    """The part of a document that the model reads."""
+    """The window."""
 
     @property
     def document_thirds(self) -> Integers:
-        """Third of the document that has each query's evidence, shape (n,); if unknown, that of the
-        middle of its bins.
-        """
+        """Third of the document with the evidence, or with the middle of its bins, shape (n,)."""
         if len(self.thirds) or not len(self.query):
             return self.thirds
-        sums = np.bincount(self.query, bin_midpoints(self.bins)[self.position])
+        sums = np.bincount(self.query, compute_bin_midpoints(self.bins)[self.position])
         middle = sums / np.bincount(self.query)
-        # Rounded, so that the middle of two bins on a boundary is always on the same side.
+        # The subtraction puts all middles on a boundary on the same side.
         thirds: Integers = np.floor(3 * middle - 1e-9).astype(np.int64)
         return thirds
 
     @property
     def unread_share(self) -> float | None:
-        """Share of the queries whose evidence is truncated, wholly or in part; None if unknown."""
+        """Share of the queries with truncated evidence; None if unknown."""
         if self.read.kind is ReadKind.ALL:
             return 0.0
         if self.read.kind is ReadKind.UNKNOWN or not len(self.twelfths):
@@ -77,7 +70,7 @@ class Observations:
 
     @property
     def shares(self) -> Floats | None:
-        """Weight of each row, summing to 1; None if all are equal."""
+        """Weight of each row with sum 1; None if all are equal."""
         return self.weights / self.weights.sum() if len(self.weights) else None
 
     @property
@@ -86,7 +79,7 @@ class Observations:
         return self.weights if len(self.weights) else np.ones(len(self.gains))
 
     def select(self, queries: Booleans) -> Observations:
-        """Return the observations of these queries alone. `queries` is a mask of shape (n,)."""
+        """Return the observations of the selected queries, a mask of shape (n,)."""
         rows = np.cumsum(queries) - 1
         members = queries[self.query]
         selected = {}
@@ -99,18 +92,14 @@ class Observations:
         )
 
     def merge_bins(self, size: int) -> Observations:
-        """Return the observations in bins of `size` consecutive ones; a query in two of them is
-        counted once.
-        """
+        """Merge each `size` consecutive bins; a query in several of them counts once."""
         bins = self.bins // size
         query, position = np.divmod(np.unique(self.query * bins + self.position // size), bins)
         return replace(self, query=query, position=position, bins=bins)
 
     @classmethod
     def from_ranks(cls, ranks: DocumentRanks, read: ReadPart = UNKNOWN) -> Observations:
-        """Return the observations of ranks by document, of a model that reads this part of
-        documents.
-        """
+        """Build the observations of ranks by document."""
         columns = ranks.columns
         query, position = ranks.memberships
         return cls(
@@ -128,5 +117,5 @@ class Observations:
 
 
 def subtract_observations(a: Observations, b: Observations) -> Observations:
-    """Return the differences in gain, b - a, of the same queries in the same order."""
+    """Subtract gains, b - a, of the same queries in the same order."""
     return replace(a, gains=b.gains - a.gains)

@@ -1,4 +1,4 @@
-"""Intervals, the test of the position effect, the state of the bias; `posir power`."""
+"""Scores with intervals, position effects and states; `posir power`."""
 
 from posir_tasks.plugin_api import PROBE, Command, declare
 
@@ -7,7 +7,7 @@ posir_commands = declare(
     Command(
         "power",
         "posir_significance.api:power",
-        "Show how many questions an effect of position needs.",
+        "Plan how many questions a position effect needs.",
         PROBE,
     )
 )

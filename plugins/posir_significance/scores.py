@@ -1,4 +1,4 @@
-"""Statistics of a result, declared as scores: `scores.csv` says what each is."""
+"""Statistics of a result as scores; `scores.csv` has their declarations."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, mean_gain, recall_gain
-from posir_tasks.values.schemes import bin_midpoints
+from posir_tasks.values.schemes import compute_bin_midpoints
 from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
 
-#: Bins that a p-value of slope or correlation needs; SciPy's is 0 for a perfect correlation of
-#: three.
+#: Minimum number of bins for p-values of trends; SciPy's p-value of three points may be 0.
 MIN_BINS = 5
 #: Keeps the t of a perfect correlation finite, as in SciPy.
 TINY = 1e-20
@@ -43,7 +42,7 @@ def _mean_ndcg(group: QueryGroup) -> Estimate | None:
 
 
 def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
-    # Over all lengths the papers report the mean over queries.
+    # Papers report the mean over queries for all lengths.
     mean = None if group.length is None else _analyze(group).ndcg_as_published
     return Estimate(mean.value, mean.interval) if mean else None
 
@@ -62,27 +61,26 @@ def _read_trend(key: str, group: QueryGroup) -> float | None:
 
 
 def fit_trend(counts: Integers) -> dict[str, float]:
-    """Return slope and correlations of the scores of the non-empty bins over their midpoints in [0,
-    1].
+    """Compute slope and correlations of the scores of non-empty bins over midpoints in [0, 1].
 
-    The same as in the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins
-    have the same weight. Nothing is defined with fewer than two non-empty bins, only the slope
-    where all bins score the same, p-values with at least five.
+    Values equal the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
+    the same weight. Two non-empty bins are needed, and five for p-values. If all bins have equal
+    scores, only the slope is defined.
 
     Args:
         counts: Queries per position bin and rank column, shape (P, 12).
 
     Returns:
-        The values of `TRENDS` that are defined.
+        Defined values by name in `TRENDS`.
     """
-    # Takes long to import, and the table of a report does not need it.
+    # A slow import, unused by the table of a report.
     from scipy.stats import kendalltau, rankdata
 
-    # Rounded, so that scores which differ only by the order of summation are ties.
+    # Rounding makes ties of scores that differ by the order of summation.
     scores = mean_gain(counts, NDCG_AT_10).round(12)
-    filled = ~np.isnan(scores)
-    scores = scores[filled]
-    middle = bin_midpoints(len(counts))[filled]
+    is_defined = ~np.isnan(scores)
+    scores = scores[is_defined]
+    middle = compute_bin_midpoints(len(counts))[is_defined]
     if len(scores) < 2 or np.ptp(scores) == 0:
         return {"slope": 0.0} if len(scores) > 1 else {}
     slope, pearson, slope_p_value = fit_line(middle, scores)
@@ -100,8 +98,10 @@ def fit_trend(counts: Integers) -> dict[str, float]:
 
 
 def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
-    """Return slope, Pearson's correlation and its p-value, that of Student's t with n - 2 degrees
-    of freedom, as SciPy does; its functions take a hundred times as long for so few values.
+    """Return slope, Pearson's correlation and its p-value by Student's t with n - 2 degrees of
+    freedom.
+
+    Equal to SciPy's functions, which take a hundred times as long for few values.
     """
     x = x - x.mean()
     y = y - y.mean()
@@ -113,7 +113,7 @@ def fit_line(x: Floats | Integers, y: Floats) -> tuple[float, float, float]:
     return slope, correlation, float(2 * stdtr(degrees, -abs(t)))
 
 
-#: Keys of what `fit_trend` returns.
+#: Keys of the result of `fit_trend`.
 TRENDS = (
     "slope",
     "slope_p_value",
@@ -124,9 +124,9 @@ TRENDS = (
     "kendall",
     "kendall_p_value",
 )
-#: Depths of recall by key.
+#: Depths by key of a recall.
 RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
-#: How scores of `scores.csv` are computed that are not the estimate of a `Quantity`.
+#: Functions of the scores that are not the estimate of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "ndcg_at_10": _mean_ndcg,
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
@@ -153,12 +153,12 @@ def _find_compute(key: str) -> Callable[[QueryGroup], ScoreValue]:
 def _read_scores() -> Iterator[Score]:
     text = (files("posir_significance") / "scores.csv").read_text(encoding="utf-8")
     for row in csv.DictReader(text.splitlines()):
-        declared: dict[str, Any] = row | {
-            name: bool(row[name]) for name in ("column", "interval", "by_position")
-        }
-        declared |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
-        yield Score(**declared, compute=_find_compute(row["key"]))
+        fields: dict[str, Any] = dict(row)
+        for name in ("column", "interval", "by_position"):
+            fields[name] = bool(row[name])
+        fields |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
+        yield Score(**fields, compute=_find_compute(row["key"]))
 
 
-#: In the order of the columns that show them; those without `column` are shown on request.
+#: All scores in the order of table columns.
 SCORES = tuple(_read_scores())

@@ -1,6 +1,4 @@
-"""The picture of a result: how well evidence is found at each position, what is truncated, and the
-finding in words.
-"""
+"""Position charts of results: nDCG@10 by position, truncation, and the finding as text."""
 
 from __future__ import annotations
 
@@ -28,11 +26,11 @@ if TYPE_CHECKING:
 
 
 def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Strip:
-    """Return the picture of a group of questions, given the findings on it and its analysis."""
+    """Build the chart of a group of questions from its findings and analysis."""
     read = findings.read
     unread = findings.value(Quantity.UNREAD_SHARE) or 0.0
     parts = tuple(estimate_parts(group.observations))
-    heads = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
+    head_shares = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
     window = [f"Reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []
     effect = f"Position effect {format_finding(findings[Quantity.POSITION_EFFECT])}"
     ndcg_truncated = None
@@ -45,25 +43,25 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
         parts,
         unread,
         ndcg_truncated,
-        round(len(parts) * heads[read.part]) if read.part in heads else None,
+        round(len(parts) * head_shares[read.part]) if read.part in head_shares else None,
         describe_group(findings),
         partial(list_facts, findings),
     )
 
 
 def build_overlay(task: str, results: Mapping[str, ResultValues]) -> Iterator[DisplaySection]:
-    """Yield a folded section of a page with the curves of all models on a task in one chart, given
-    their results by name; none of fewer than two with queries.
+    """Yield a folded page section with the curves of all models on a task, given results by name;
+    nothing for fewer than two models with queries.
     """
-    drawn = {name: values for name, values in results.items() if values.profile.queries}
-    if len(drawn) > 1:
-        draw = partial(_draw_models, task, drawn)
+    curves = {name: values for name, values in results.items() if values.profile.queries}
+    if len(curves) > 1:
+        draw = partial(_draw_models, task, curves)
         title = f"All models by position · {task}"
         yield DisplaySection(title, draw=draw, folded=True, only=Medium.PAGE)
 
 
 def _draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figure]:
-    # Altair takes a second to import.
+    # Importing Altair takes a second.
     from posir_significance.curves import draw_models
 
     return draw_models(task, results)

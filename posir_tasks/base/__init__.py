@@ -1,3 +1,3 @@
-"""Modules that every other package may use: errors, limits, files, untrusted input, digests,
-settings, wording, progress.
+"""Foundations of all packages: errors, limits, files, untrusted input, digests, settings, wording
+and progress.
 """

@@ -11,5 +11,5 @@ Booleans: TypeAlias = NDArray[np.bool_]
 
 
 def empty_integers() -> Integers:
-    """Return a column that the data does not have, shape (0,)."""
+    """Return an empty column, shape (0,), for absent data."""
     return np.zeros(0, np.int64)

@@ -1,4 +1,4 @@
-"""Division of sequences into batches."""
+"""Batches of sequences."""
 
 from collections.abc import Sequence
 from typing import TypeVar

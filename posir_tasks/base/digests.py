@@ -1,6 +1,4 @@
-"""Digests of values and of files; those of large files are cached, because reading them again takes
-minutes.
-"""
+"""Digests of values and files, with a cache for large files, which take minutes to read."""
 
 import hashlib
 import json
@@ -8,85 +6,72 @@ import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, cache_folder, check_readable
 
-#: Bytes of the digest of values; twice as many hexadecimal digits.
+#: Default size of a digest of values in bytes.
 SIZE = 8
-#: Size in bytes below which a digest is cached in this process only: it is computed in
-#: milliseconds.
+#: Minimum size in bytes of a file with a digest in the disk cache; smaller files take milliseconds.
 MIN_CACHED_SIZE = 4 * 2**20
-#: Age in seconds below which a digest is not cached: a file that changes twice within the
-#: resolution of the file system's clock has the same times after both changes.
+#: Minimum age in seconds of a file with a cached digest. Two changes within the resolution of the
+#: file system's clock have the same time.
 MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 
-#: Digests by path, size, times of modification and change, and inode of a file.
+#: Digests by path, size, modification time, change time and inode.
 _digests: dict[tuple[object, ...], bytes] = {}
 
 
 def digest(*parts: object, size: int = SIZE) -> bytes:
-    """Compute a digest of texts and numbers, the same in every process, with `size` bytes."""
-    return hashlib.blake2b(
-        "\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass"), digest_size=size
-    ).digest()
+    """Compute a digest of texts and numbers with `size` bytes, reproducible across processes."""
+    content = "\x1f".join(map(str, parts)).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=size).digest()
 
 
 def digest_json(value: object) -> str:
-    """Compute 32 hexadecimal digits that identify a JSON value; other values are texts."""
+    """Compute a digest of JSON in 32 hexadecimal digits; other values are converted to text."""
     return digest(json.dumps(value, sort_keys=True, default=str), size=16).hex()
 
 
 def digest_files(files: Mapping[str, Path]) -> str:
-    """Compute 16 hexadecimal digits that identify files, given by name, by their names and
-    contents.
-    """
+    """Compute a digest of the names and contents of files in 16 hexadecimal digits."""
     names = sorted(files)
     with ThreadPoolExecutor() as pool:
-        contents = list(pool.map(digest_file, (files[name] for name in names)))
-    return digest(
-        *(
-            part
-            for name, content in zip(names, contents, strict=True)
-            for part in (name, content.hex())
-        )
-    ).hex()
+        contents = pool.map(digest_file, (files[name] for name in names))
+    pairs = zip(names, (content.hex() for content in contents), strict=True)
+    return digest(*chain.from_iterable(pairs)).hex()
 
 
 def digest_file(file: Path) -> bytes:
-    """Compute the BLAKE2b digest of a file's content, cached by path, size, times of modification
-    and change, and inode.
-    """
+    """Compute the BLAKE2b digest of a file's content; cached."""
     check_readable(file)
     stat = file.stat()
     if time.time() - stat.st_ctime < MIN_CACHED_AGE:
         return _compute(file)
     key = (str(file.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino)
     if key not in _digests:
-        _digests[key] = (
-            _compute(file) if stat.st_size < MIN_CACHED_SIZE else _read_or_compute(file, key)
-        )
+        is_small = stat.st_size < MIN_CACHED_SIZE
+        _digests[key] = _compute(file) if is_small else _read_or_compute(file, key)
     return _digests[key]
 
 
 def _read_or_compute(file: Path, key: tuple[object, ...]) -> bytes:
-    """Read the digest of a file from the cache on disk; compute it and cache it there
-    otherwise.
-    """
-    cached = cache_folder() / "digests" / digest(*key).hex()
+    """Read the digest of a file from the disk cache, or compute and cache it."""
+    cache_file = cache_folder() / "digests" / digest(*key).hex()
     with suppress(OSError):
-        stored = cached.read_bytes()
-        if len(stored) == DIGEST_BYTES:
-            return stored
-    content = _compute(file)
-    # Without a cache it only takes longer.
-    with suppress(OSError, PosirError), atomic_write(cached) as part:
-        part.write_bytes(content)
-    return content
+        cached_digest = cache_file.read_bytes()
+        if len(cached_digest) == DIGEST_BYTES:
+            return cached_digest
+    file_digest = _compute(file)
+    # The cache is optional.
+    with suppress(OSError, PosirError), atomic_write(cache_file) as temporary:
+        temporary.write_bytes(file_digest)
+    return file_digest
 
 
 def _compute(file: Path) -> bytes:
-    with file.open("rb") as opened:
-        return hashlib.file_digest(opened, "blake2b").digest()
+    with file.open("rb") as stream:
+        return hashlib.file_digest(stream, "blake2b").digest()

@@ -1,4 +1,4 @@
-"""Errors for the user to fix: what was wrong, what is allowed, what to do."""
+"""Errors that a user can fix. Messages have the problem, allowed values and advice."""
 
 import sys
 from collections.abc import Iterator
@@ -11,22 +11,21 @@ from posir_tasks.base.wording import escape_controls
 
 
 class PosirError(Exception):
-    """A mistake in input, data or environment. Commands print its text, without a traceback, and
+    """A mistake in input, data or environment. Commands print the message without a traceback and
     exit with status 1.
 
-    The text has neither secrets nor control characters, and neither have the errors that it is
-    raised from.
+    Secrets and control characters are removed from the message and from the chain of errors.
     """
 
     def __init__(self, *args: object) -> None:
-        """Make the error, usually of one message."""
+        """Build the error, usually from one message."""
         collect_secrets()
         super().__init__(*map(_sanitize_argument, args))
-        # It is made where the cause is handled.
+        # The cause is the exception that is being handled.
         sanitize_chain(sys.exception())
 
     reason: str = ""
-    """The own message of a server that refuses what it was sent."""
+    """The message of a server that refused a request."""
 
 
 class UsageError(PosirError):
@@ -35,13 +34,11 @@ class UsageError(PosirError):
     def __init__(self, message: str, command: str = "") -> None:
         super().__init__(message)
         self.command = command
-        """The command whose help says more; empty for that of the process."""
+        """The command with further help; empty for the command of the process."""
 
 
 class NoAnswerError(PosirError):
-    """A server accepted a request and did not answer it in time: neither a refusal nor a
-    failure.
-    """
+    """A server accepted a request and did not answer in time."""
 
 
 class DataError(PosirError):
@@ -53,12 +50,10 @@ class ScoreError(PosirError):
 
 
 class ProfileError(PosirError):
-    """A profile, or another value counted per cell, cannot be read, or two of them cannot be
-    added.
-    """
+    """An additive value, such as a profile, cannot be read or added."""
 
     def __init__(self, message: str, field: str = "") -> None:
-        """Make the error; `field` is the key of the value that is wrong, as far as it is known."""
+        """Build the error; `field` is the key of the invalid value, or empty."""
         super().__init__(message)
         self.field = field
 
@@ -68,8 +63,8 @@ class NewerSchemaError(PosirError):
 
 
 def check_schema(schema: int, newest: int, what: str) -> None:
-    """Raise NewerSchemaError if data has a newer schema than is read; `what` is the subject, such
-    as `This profile`.
+    """Raise NewerSchemaError if a schema is newer than `newest`. `what` is the subject of the
+    message, such as `This profile`.
     """
     if schema > newest:
         raise NewerSchemaError(
@@ -78,10 +73,10 @@ def check_schema(schema: int, newest: int, what: str) -> None:
 
 
 def summarize_error(error: BaseException) -> str:
-    """Name the type of an error and the first line of its message; of a pydantic error the first
-    field and its problem.
+    """Summarize an error: its type and the first line of its message. For pydantic errors, the
+    first field and its problem.
     """
-    # Pydantic takes longer to import than the rest of the command line.
+    # A slow import.
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):
@@ -95,13 +90,13 @@ def _sanitize_argument(argument: object) -> object:
 
 
 def sanitize_chain(error: BaseException | None) -> None:
-    """Remove secrets and control characters from an error and those that it was raised from.
+    """Remove secrets and control characters from an error and its chain of causes.
 
-    Python prints all of them in a traceback. A cause that cannot be changed is detached.
+    Tracebacks print the whole chain. Causes that cannot be changed are detached.
     """
-    passed: set[int] = set()
-    while error is not None and id(error) not in passed:
-        passed.add(id(error))
+    visited: set[int] = set()
+    while error is not None and id(error) not in visited:
+        visited.add(id(error))
         _sanitize_error(error)
         for name in ("__context__", "__cause__"):
             cause = getattr(error, name)
@@ -112,7 +107,7 @@ def sanitize_chain(error: BaseException | None) -> None:
 
 @contextmanager
 def sanitize_errors() -> Iterator[None]:
-    """Remove secrets and control characters from whatever error leaves the context."""
+    """Remove secrets and control characters from errors raised in the context."""
     try:
         yield
     except Exception as error:
@@ -122,7 +117,7 @@ def sanitize_errors() -> Iterator[None]:
 
 
 def _sanitize_error(error: BaseException) -> bool:
-    """Remove secrets and control characters from an error; return whether that was possible."""
+    """Remove secrets and control characters from an error; return True on success."""
     if _is_clean(error):
         return True
     with suppress(Exception):
@@ -142,9 +137,9 @@ def _is_clean(error: BaseException) -> bool:
 
 
 def hide_tracebacks() -> None:
-    """Make Python print an uncaught `PosirError` as one message without a traceback."""
-    before = sys.excepthook
-    if getattr(before, "of_posir", False):
+    """Make Python print an uncaught `PosirError` without a traceback."""
+    original_hook = sys.excepthook
+    if getattr(original_hook, "of_posir", False):
         return
 
     def hook(
@@ -153,11 +148,11 @@ def hide_tracebacks() -> None:
         if isinstance(error, PosirError):
             print(f"error: {escape_controls(str(error))}", file=sys.stderr)
         else:
-            before(kind, error, traceback)
+            original_hook(kind, error, traceback)
 
     hook.of_posir = True  # type: ignore[attr-defined]
     sys.excepthook = hook
 
 
-# Every module that logs imports this one.
+# All modules that log import this module.
 sanitize_own_records()

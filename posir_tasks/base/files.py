@@ -1,7 +1,5 @@
-"""Finding files, reading compressed ones, writing them atomically, and a lock for each folder that
-several processes write to.
-
-Data files may be compressed: `a.json.gz` is read as `a.json` is.
+"""File access: search, transparent gzip (`a.json.gz` is read like `a.json`), atomic writes, and
+locks of folders.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from posir_tasks.base.limits import (
     LimitError,
     check_rows,
     describe_bytes,
-    file_size,
     limit_seconds,
     max_line,
     max_unpacked,
@@ -46,46 +43,43 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Errors of a full disk, an exhausted quota, or a file at its size limit.
+#: Error codes of a full disk, an exhausted quota and a file at its size limit.
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
-#: Suffix of unfinished files and folders. No other program uses it.
+#: Suffix of unfinished files and folders, unique to posir.
 PART_SUFFIX = ".posir-part"
-#: Name of an unfinished file or folder: a prefix, eight random characters of `tempfile` and the
-#: suffix.
+#: Name of an unfinished file or folder, with eight random characters by `tempfile`.
 PART_NAME = re.compile(rf"\..*[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
-#: Characters of a file's name in the name of its unfinished file: file systems allow 255 bytes.
+#: Maximum length of the file name in an unfinished file's name; file systems allow 255 bytes.
 PART_STEM = 40
-#: The largest number of links that a path may lead through, as in Linux.
+#: Maximum number of links to follow, as in Linux.
 MAX_LINKS = 40
-#: The folder in which Linux shows the open files of a process.
+#: Linux's folder with the open files of a process.
 DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
-#: Seconds to wait until the other end of a FIFO or of an open file takes data.
+#: Seconds to wait for the reader of a FIFO or an open file.
 READER_TIMEOUT = 60.0
 #: Age in seconds from which an unfinished file is assumed to belong to a dead process.
 STALE_AFTER = 1_800
 #: Name of the lock file in a folder.
 LOCK_FILE = ".posir.lock"
-#: Seconds to wait for a lock: far longer than any write takes.
+#: Seconds to wait for a lock, far longer than any write.
 LOCK_TIMEOUT = 120.0
-#: Environment variable with the folder of posir's cache; by default `posir` in the user's cache
-#: folder.
+#: Environment variable with posir's cache folder; by default `posir` in the user's cache folder.
 CACHE_VARIABLE = "POSIR_CACHE"
 
 
 def cache_folder() -> Path:
     """Return posir's cache folder."""
-    configured = os.environ.get(CACHE_VARIABLE)
-    if configured:
-        return Path(configured).expanduser()
+    configured_folder = os.environ.get(CACHE_VARIABLE)
+    if configured_folder:
+        return Path(configured_folder).expanduser()
     return Path(os.environ.get("XDG_CACHE_HOME", "~/.cache")).expanduser() / "posir"
 
 
 def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
-    """Find the files below a folder whose names end with a suffix (or one of several), sorted;
-    links to folders are followed.
+    """Find the files below a folder with one of the suffixes, sorted.
 
-    Each folder is visited once, by its own path if it has one below the folder. A folder that
-    cannot be read has no files.
+    Links to folders are followed, and each folder is visited once, preferably by its own path.
+    Unreadable folders are skipped.
 
     Raises:
         LimitError: There are more files and folders than `POSIR_MAX_FILES`.
@@ -95,9 +89,7 @@ def find_files(folder: Path, suffix: str | tuple[str, ...]) -> list[Path]:
 
 
 def _walk(folder: Path) -> Iterator[Path]:
-    """Yield what is in a folder and below, except folders; links to folders are followed after all
-    else.
-    """
+    """Yield all entries below a folder except folders. Links to folders are followed last."""
     limit = MAX_FILES.read()
     count = 0
     visited = {_identify(parent) for parent in folder.resolve().parents if parent.is_dir()}
@@ -122,47 +114,43 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _identify(folder: Path) -> tuple[int, int]:
-    """Return the key of a folder, the same for all its paths."""
+    """Return a key of a folder that is the same for all its paths."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
 def follow_links(path: Path) -> Path:
-    """Resolve the links of a path, the last part included; nothing needs to exist there.
-
-    Links to open files, such as `/dev/stdout`, are kept.
+    """Resolve all links of a path, which need not exist. Links to open files, such as
+    `/dev/stdout`, are kept.
 
     Raises:
-        PosirError: The links form a loop, or the path has a zero byte.
+        PosirError: The links form a loop, or the path contains a zero byte.
     """
     if "\0" in str(path):
-        raise PosirError(f"{path}: the path has a zero byte. Choose another one.")
+        raise PosirError(f"{path}: the path contains a zero byte. Choose another path.")
     target = path
     for _ in range(MAX_LINKS):
         target = Path(os.path.realpath(target.parent)) / target.name
         if DESCRIPTORS.fullmatch(str(target.parent)) or not os.path.islink(target):  # noqa: PTH114
             return target
         target = target.parent / target.readlink()
-    raise PosirError(
-        f"{path}: a link that leads back to itself. Remove it, or choose another path."
-    )
+    raise PosirError(f"{path}: a link that leads back to itself. Remove it or choose another path.")
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder if there is none; a link to nothing gets the folder that it names."""
+    """Create a folder unless it exists; the target if the path is a dangling link."""
     follow_links(folder).mkdir(parents=True, exist_ok=True)
 
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[Path]:
-    """Yield a path to write to, and replace a file with what was written there at the end.
+    """Yield a temporary path, and move its content to a file at the end.
 
-    A link stays, and its target is replaced. A replaced file keeps its mode and, where the system
-    allows it, its owner. A device, a FIFO and an open file such as `/dev/stdout` are written to in
-    place.
+    Links are kept and their targets replaced. A replaced file keeps its mode and, if possible, its
+    owner. Devices, FIFOs and open files such as `/dev/stdout` are written in place.
 
     Raises:
-        PosirError: The file is a folder, write-protected or not writable; the disk is full; nothing
+        PosirError: The path is a folder, write-protected or not writable; the disk is full; nothing
             reads the FIFO.
     """
     target = follow_links(path)
@@ -171,33 +159,33 @@ def atomic_write(path: Path) -> Iterator[Path]:
             status = _check_target(path, target)
         if _is_open_file(target) or (status and not stat.S_ISREG(status.st_mode)):
             with tempfile.TemporaryDirectory() as folder:
-                beside = Path(folder) / f"file{PART_SUFFIX}"
-                beside.touch()
-                yield beside
+                temporary = Path(folder) / f"file{PART_SUFFIX}"
+                temporary.touch()
+                yield temporary
                 with explain_unwritable(path):
-                    _write_in_place(beside, target)
+                    _write_in_place(temporary, target)
             return
         with explain_unwritable(path.parent):
             target.parent.mkdir(parents=True, exist_ok=True)
             prefix = f".{target.name[:PART_STEM]}."
             handle, name = tempfile.mkstemp(dir=target.parent, prefix=prefix, suffix=PART_SUFFIX)
         os.close(handle)
-        beside = Path(name)
+        temporary = Path(name)
         try:
-            yield beside
-            _copy_permissions(status, beside)
-            # Without this, a file renamed just before a power failure may be empty.
-            with beside.open("rb") as written:
-                os.fsync(written.fileno())
+            yield temporary
+            _copy_permissions(status, temporary)
+            # Without fsync, a file renamed just before a power failure may be empty.
+            with temporary.open("rb") as content:
+                os.fsync(content.fileno())
             with explain_unwritable(path):
-                _replace(beside, target)
+                _replace(temporary, target)
         finally:
-            beside.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
 
 
 def _check_target(path: Path, target: Path) -> os.stat_result | None:
-    """Find the state of a file to write, None if there is none; raise PosirError if posir must not
-    write there.
+    """Return the status of a file to write, or None for a new file; raise PosirError if posir must
+    not write there.
     """
     try:
         status = target.stat()
@@ -211,7 +199,7 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
         raise PosirError(
             f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
         )
-    # The system lets root write to a file that nobody may write to.
+    # Root has access to write-protected files.
     if not os.access(target, os.W_OK) or not status.st_mode & 0o222:
         raise PosirError(
             f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
@@ -224,23 +212,21 @@ def _is_open_file(target: Path) -> bool:
 
 
 def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
-    """Give a file mode and owner of the file that it replaces, or the mode of a new file."""
+    """Give a file the mode and owner of the replaced file, or the mode of a new file."""
     if status is None:
         mask = os.umask(0)
         os.umask(mask)
         file.chmod(0o666 & ~mask)
         return
     for user, group in ((status.st_uid, -1), (-1, status.st_gid)):
-        # Only root may give a file to another user.
+        # Only root may change the owner.
         with suppress(OSError):
             os.chown(file, user, group)
     file.chmod(stat.S_IMODE(status.st_mode))
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Move a file in the place of another one; a file that is mounted by itself, as in containers,
-    gets the content.
-    """
+    """Replace a file by another one. Single mounted files, as in containers, are overwritten."""
     try:
         source.replace(target)
     except OSError as error:
@@ -253,32 +239,31 @@ def _write_in_place(source: Path, target: Path) -> None:
     """Write the content of a file to a device, a FIFO or an open file.
 
     Raises:
-        OSError: It cannot be written to; TimeoutError if nothing reads what is written.
+        OSError: It is not writable. TimeoutError: Nothing reads the content.
     """
     descriptor = _open_in_place(target)
     try:
-        rest = memoryview(source.read_bytes())
+        remaining = memoryview(source.read_bytes())
         poll = select.poll()
         poll.register(descriptor, select.POLLOUT)
-        while rest:
+        while remaining:
             if not poll.poll(READER_TIMEOUT * 1_000):
-                raise _no_reader()
-            rest = rest[os.write(descriptor, rest) :]
+                raise _build_timeout()
+            remaining = remaining[os.write(descriptor, remaining) :]
     finally:
         os.close(descriptor)
 
 
-def _no_reader() -> TimeoutError:
+def _build_timeout() -> TimeoutError:
     reason = f"nothing read from it for {READER_TIMEOUT:.0f} seconds"
     return TimeoutError(errno.ETIMEDOUT, reason)
 
 
 def _open_in_place(target: Path) -> int:
-    """Return a descriptor to write to a device, a FIFO or an open file; the caller closes it."""
+    """Open a device, a FIFO or an open file for writing; the caller closes the descriptor."""
     process = DESCRIPTORS.fullmatch(str(target.parent))
     if process and int(process[1]) == os.getpid() and target.name.isdecimal():
-        # A file that is opened anew would be written from its start, over what the process has
-        # printed.
+        # Reopening the file would overwrite the earlier output of the process.
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         return os.dup(int(target.name))
@@ -291,33 +276,31 @@ def _open_in_place(target: Path) -> int:
             if error.errno != errno.ENXIO or not is_fifo:
                 raise
             if time.monotonic() > deadline:
-                raise _no_reader() from error
+                raise _build_timeout() from error
         time.sleep(0.05)
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a file in UTF-8, whole or not at all."""
-    with atomic_write(path) as beside:
-        beside.write_text(text, encoding="utf-8")
+    """Write a file in UTF-8 atomically."""
+    with atomic_write(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 @contextmanager
 def explain_unwritable(path: Path) -> Iterator[None]:
-    """Turn errors about a file or folder other than a full disk into a PosirError that says what to
-    do.
-    """
+    """Convert OSErrors, except a full disk, to a PosirError with advice."""
     try:
         yield
     except OSError as error:
         if error.errno in DISK_FULL:
             raise
         raise PosirError(
-            f"{path}: cannot be written to ({error.strerror}). Choose another file or folder."
+            f"Cannot write {path}: {error.strerror}. Choose another file or folder."
         ) from error
 
 
 def check_writable(folder: Path) -> None:
-    """Create a folder if there is none; raise PosirError if files cannot be written there."""
+    """Create a folder unless it exists; raise PosirError if it is not writable."""
     with explain_disk_full(folder), explain_unwritable(folder):
         make_folder(folder)
         tempfile.TemporaryFile(dir=folder).close()
@@ -325,7 +308,7 @@ def check_writable(folder: Path) -> None:
 
 @contextmanager
 def explain_disk_full(path: Path) -> Iterator[None]:
-    """Turn the system's error about a full disk into a PosirError that says what to do."""
+    """Convert the OSError of a full disk to a PosirError with advice."""
     try:
         yield
     except OSError as error:
@@ -338,24 +321,24 @@ def explain_disk_full(path: Path) -> Iterator[None]:
 
 
 def find_free_name(file: Path, suffix: str) -> Path:
-    """Find a free path next to a file: its name and a suffix, numbered from the second one on."""
+    """Find an unused path next to a file: `a.json.SUFFIX`, then `a.json.SUFFIX-2`."""
     for number in count(1):
-        ending = suffix if number == 1 else f"{suffix}-{number}"
-        path = file.with_name(f"{file.name}.{ending}")
+        numbered_suffix = suffix if number == 1 else f"{suffix}-{number}"
+        path = file.with_name(f"{file.name}.{numbered_suffix}")
         if not os.path.lexists(path):
             return path
     raise AssertionError
 
 
 def is_unfinished(path: Path) -> bool:
-    """Tell whether a file or folder is an unfinished one of posir, by its name."""
+    """Return True if posir named a file or folder as unfinished."""
     return bool(PART_NAME.fullmatch(path.name)) and not path.is_symlink()
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove the unfinished files and folders, at least half an hour old, of killed processes."""
+    """Remove unfinished files and folders of killed processes, at least half an hour old."""
     for part in folder.glob(f".*{PART_SUFFIX}"):
-        # It may belong to another user, or be gone by now.
+        # Another user may own the file, or another process may have removed it.
         with suppress(OSError):
             if not is_unfinished(part) or part.stat().st_mtime >= time.time() - STALE_AFTER:
                 continue
@@ -367,16 +350,14 @@ def remove_stale_parts(folder: Path) -> None:
 
 @contextmanager
 def folder_lock(folder: Path) -> Iterator[None]:
-    """Lock a folder against other processes, on any machine, while this one lives; where locking
-    fails, warn and continue.
-    """
+    """Lock a folder against other processes on any machine; warn if it cannot be locked."""
     make_folder(folder)
     lock = FileLock(folder / LOCK_FILE, timeout=LOCK_TIMEOUT)
     try:
         lock.acquire()
     except OSError as error:
         logger.warning(
-            "%s: cannot be locked (%s); do not run two commands that write there at the same time",
+            "Cannot lock %s (%s). Do not run two commands that write there at the same time.",
             folder,
             error,
         )
@@ -388,32 +369,31 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def atomic_update(file: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of a file, which replaces it at the end, for code that changes it
-    in place.
+    """Yield a folder with a copy of a file for code that edits in place; the copy replaces the file
+    at the end.
 
-    Links, modes and errors are those of `atomic_write`; a device or a FIFO is an error.
+    Links, modes and errors are handled as in `atomic_write`. Devices and FIFOs are errors.
     """
     target = follow_links(file)
     with explain_unwritable(file):
         status = _check_target(file, target)
     if status and not stat.S_ISREG(status.st_mode):
         raise PosirError(f"{file}: is a device or a FIFO. Name a file that can be changed.")
-    with folder_lock(target.parent), atomic_write(file) as written:
+    with folder_lock(target.parent), atomic_write(file) as temporary:
         remove_stale_parts(target.parent)
         prefix = f".{target.name[:PART_STEM]}."
         with tempfile.TemporaryDirectory(
             dir=target.parent, prefix=prefix, suffix=PART_SUFFIX
-        ) as beside:
-            copy = Path(beside) / file.name
+        ) as folder:
+            copy = Path(folder) / file.name
             if target.is_file():
                 shutil.copyfile(target, copy)
             yield copy.parent
-            shutil.copyfile(copy, written)
+            shutil.copyfile(copy, temporary)
 
 
 SUFFIX = ".gz"
-#: Suffixes that say a format. Any other is part of the name, as in `input.InexpC2.gz` or
-#: `qrels.test`.
+#: Suffixes of formats. Others belong to the name, as in `input.InexpC2.gz` and `qrels.test`.
 FORMATS = frozenset(
     [
         ".csv",
@@ -439,20 +419,19 @@ FORMATS = frozenset(
         ".xhtml",
     ]
 )
-#: What reading raises if a file is damaged, cut off or not compressed at all.
+#: Exceptions for damaged, truncated and uncompressed files.
 GZIP_ERRORS = (gzip.BadGzipFile, EOFError, zlib.error)
 
 
 def is_compressed(file: Path) -> bool:
-    """Tell whether the name says that the file is compressed."""
+    """Return True if the name ends in `.gz`."""
     return file.suffix.lower() == SUFFIX
 
 
 def split_suffix(file: Path) -> tuple[str, str]:
-    """Split the name of a data file and its suffix in lower case: `a` and `.json` of `a.json` and
-    `a.json.gz`.
+    """Split the name of a data file into stem and lower-case suffix: `a.json.gz` into `a`, `.json`.
 
-    A suffix that says no format is part of the name, too.
+    An unknown suffix is returned and stays in the stem.
     """
     plain = Path(file.stem) if is_compressed(file) else Path(file.name)
     suffix = plain.suffix.lower()
@@ -460,15 +439,13 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 
 def find_compressed(file: Path) -> Path:
-    """Find the compressed file if only that exists, and the file itself otherwise."""
-    compressed = file.with_name(file.name + SUFFIX)
-    return compressed if compressed.is_file() and not file.is_file() else file
+    """Return the compressed file if only that exists, else the file."""
+    compressed_file = file.with_name(file.name + SUFFIX)
+    return compressed_file if compressed_file.is_file() and not file.is_file() else file
 
 
 def check_readable(file: Path) -> None:
-    """Raise OSError if a file is a device or a pipe: reading it may never end, and a second time
-    gives other content.
-    """
+    """Raise OSError for devices, pipes and sockets, whose content may be endless or read once."""
     mode = file.stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return
@@ -481,18 +458,16 @@ def check_readable(file: Path) -> None:
 
 
 def _is_anonymous_pipe(file: Path) -> bool:
-    """Tell whether a path is a pipe between two processes, such as that of `command | posir` or
-    of `<(command)`.
-    """
+    """Return True for a pipe between processes: `command | posir` or `<(command)`."""
     return stat.S_ISFIFO(file.stat().st_mode) and not os.path.lexists(os.path.realpath(file))
 
 
 def open_decompressed(file: Path) -> BufferedReader:
-    """Open a data file, decompressed; reading raises `GZIP_ERRORS` as well, and LimitError if it
-    unpacks to too much.
+    """Open a data file, decompressed. Reading may raise `GZIP_ERRORS`, and LimitError if the
+    unpacked content is too large.
 
     Raises:
-        OSError: It cannot be opened, or is no file.
+        OSError: It cannot be opened or is not a file.
     """
     check_readable(file)
     return BufferedReader(_UnpackedFile(file)) if is_compressed(file) else file.open("rb")
@@ -503,8 +478,8 @@ class _UnpackedFile(RawIOBase):
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._limit = max_unpacked(file_size(file))
-        self._read = 0
+        self._limit = max_unpacked(file.stat().st_size)
+        self._position = 0
         self._content = gzip.open(file)  # noqa: SIM115 (closed with this file)
 
     def readable(self) -> bool:
@@ -512,8 +487,8 @@ class _UnpackedFile(RawIOBase):
 
     def readinto(self, buffer: WriteableBuffer) -> int:
         size = self._content.readinto(buffer)
-        self._read += size
-        if self._read > self._limit:
+        self._position += size
+        if self._position > self._limit:
             raise MAX_BYTES.refuse(
                 self._file, f"unpacks to more than {describe_bytes(self._limit)}"
             )
@@ -526,11 +501,12 @@ class _UnpackedFile(RawIOBase):
 
 
 def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
-    """Yield the lines of an open file; raise LimitError if one is too long."""
+    """Yield the lines of an open file; raise LimitError if a line is too long."""
     limit = max_line()
-    number = 0
-    while line := content.readline(limit + 1):
-        number += 1
+    for number in count(1):
+        line = content.readline(limit + 1)
+        if not line:
+            return
         if len(line) > limit:
             raise MAX_BYTES.refuse(name, f"line {number} is longer than {describe_bytes(limit)}")
         yield line
@@ -541,10 +517,10 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
 
     Args:
         file: The file.
-        max_bytes: Most bytes that it may have; by default those of `POSIR_MAX_BYTES`.
+        max_bytes: Maximum size of the content; by default `POSIR_MAX_BYTES`.
 
     Raises:
-        OSError: It cannot be read, or is no file. `GZIP_ERRORS`: It is damaged. LimitError: It is
+        OSError: It cannot be read or is not a file. `GZIP_ERRORS`: It is damaged. LimitError: It is
             too large, or a pipe between processes that does not end in time.
     """
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
@@ -552,11 +528,11 @@ def read_decompressed(file: Path, max_bytes: int | None = None) -> bytes:
         with limit_seconds(file), file.open("rb") as pipe:
             content = pipe.read(limit + 1)
     else:
-        with open_decompressed(file) as opened:
-            content = opened.read(limit + 1)
+        with open_decompressed(file) as stream:
+            content = stream.read(limit + 1)
     if len(content) > limit:
-        problem = f"is larger than {describe_bytes(limit)}, the most that is read"
+        problem = f"is larger than {describe_bytes(limit)}, the limit"
         raise MAX_BYTES.refuse(file, problem) if max_bytes is None else LimitError(file, problem)
     if is_compressed(file):
-        check_rows(file, content.count(b"\n"), file_size(file))
+        check_rows(file, content.count(b"\n"), file.stat().st_size)
     return content

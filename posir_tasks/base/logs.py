@@ -9,19 +9,19 @@ from posir_tasks.base.wording import escape_controls
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats as another formatter does, tracebacks included, and sanitizes the text."""
+    """Sanitizes the output of another formatter, including tracebacks."""
 
     def __init__(self, formatter: logging.Formatter | None) -> None:
         super().__init__()
         self._formatter = formatter or logging.Formatter()
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text of a record."""
+        """Format and sanitize a record."""
         return escape_controls(self._formatter.format(record))
 
 
 def sanitize_log(name: str | None = None) -> None:
-    """Sanitize what the handlers of a logger write, by default those of the root logger."""
+    """Sanitize the output of a logger's handlers, by default the root logger's."""
     handlers = list(logging.getLogger(name).handlers)
     if name is None and logging.lastResort:
         handlers.append(logging.lastResort)
@@ -31,7 +31,7 @@ def sanitize_log(name: str | None = None) -> None:
 
 
 def sanitize_own_records() -> None:
-    """Sanitize all log records of posir's own modules, whatever handler a program has for them."""
+    """Sanitize all log records of posir's modules, for any handler."""
     build = logging.getLogRecordFactory()
     if getattr(build, "of_posir", False):
         return

@@ -1,9 +1,8 @@
-"""Every name of mteb that posir uses and mteb does not promise to keep.
+"""All private names of mteb that posir uses.
 
-Names are resolved when they are needed, so a name that a version of mteb lacks only affects what
-uses it; `posir doctor` lists those. Each row has a contract test in
-`tests/posir_tasks/mteb/test_private_names.py`. What could not be added to mteb is recorded, so that
-mteb itself keeps working.
+Names are resolved lazily, so a missing name affects only its users; `posir doctor` lists missing
+names. Each row has a contract test in `tests/posir_tasks/mteb/test_private_names.py`. Failures of
+patches are recorded, and mteb keeps working.
 """
 
 from __future__ import annotations
@@ -21,23 +20,23 @@ from posir_tasks.base.errors import PosirError
 
 
 def mteb_folder() -> Path:
-    """Find the folder of mteb's modules, which is not imported, as that takes seconds."""
+    """Find the folder of mteb's modules without importing mteb, which takes seconds."""
     return Path(str(getattr(find_spec("mteb"), "origin", ""))).parent
 
 
 @dataclass(frozen=True)
 class PrivateName:
-    """A name of mteb, and why posir needs it."""
+    """A private name of mteb and its use in posir."""
 
     path: str
-    """`module:object`; for an attribute that the constructor sets, `module:class().attribute`."""
+    """`module:object`, or `module:class().attribute` for attributes set by the constructor."""
     contract: str
-    """The behavior that posir relies on."""
+    """The required behavior."""
     used_by: str
-    """The features that do not work without it."""
+    """The features that need the name."""
 
     def resolve(self) -> Any:
-        """Import the object; raise PosirError if the installed version of mteb does not have it."""
+        """Import the object; raise PosirError if the installed mteb lacks it."""
         owner, _, attribute = self.path.partition("().")
         try:
             value = resolve_name(owner)
@@ -45,12 +44,12 @@ class PrivateName:
         except (ImportError, AttributeError) as error:
             raise PosirError(
                 f"mteb {version('mteb')} has no {self.path}. Not available without it: "
-                f"{self.used_by}. Install versions that "
-                "fit: pip install 'mteb>=2.26.24,<3', and the newest posir"
+                f"{self.used_by}. Install compatible versions: pip install 'mteb>=2.26.24,<3', and "
+                "the newest posir"
             ) from error
 
     def is_missing(self) -> bool:
-        """Tell whether the installed version of mteb lacks the name."""
+        """Return True if the installed mteb lacks the name."""
         try:
             self.resolve()
         except PosirError:
@@ -58,9 +57,7 @@ class PrivateName:
         return False
 
     def read(self, instance: object) -> Any:
-        """Read the attribute of this name of an instance; raise PosirError if the installed mteb
-        does not have it.
-        """
+        """Read the attribute from an instance; raise PosirError if the installed mteb lacks it."""
         self.resolve()
         return getattr(instance, self.path.rpartition(".")[2])
 
@@ -97,7 +94,7 @@ RESOLVE_LOADER = PrivateName(
 )
 EVALUATE_SUBSET = PrivateName(
     "mteb.abstasks.retrieval:AbsTaskRetrieval._evaluate_subset",
-    "`evaluate` calls it once per subset, and what it returns is the subset's entry in the result.",
+    "`evaluate` calls it once per subset and stores the output in the result.",
     "evaluating any of posir's tasks",
 )
 CREATE_DATALOADER = PrivateName(
@@ -117,18 +114,18 @@ PRIVATE_NAMES: tuple[PrivateName, ...] = tuple(
 
 T = TypeVar("T")
 
-#: The newest version of mteb that posir was tested with.
+#: Newest version of mteb that was tested with posir.
 NEWEST_TESTED = "2.26.24"
-#: What could not be added to mteb in this process, and why.
+#: Failed patches of mteb in this process, with reasons.
 failures: list[str] = []
 
 
 def record_failure(patch: str, error: Exception) -> None:
-    """Record that a patch failed; the first failure is also printed, as one line on stderr."""
+    """Record the failure of a patch, and print the first one on standard error."""
     if not failures:
         print(
             f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
-            f"{error}). mteb works without it. Run `posir doctor`, install versions that fit "
+            f"{error}). mteb works without it. Run `posir doctor`, install compatible versions "
             "(`pip install 'mteb>=2.26.24,<3'` and the newest posir), or silence this with "
             "POSIR_AUTOLOAD=0.",
             file=sys.stderr,
@@ -138,20 +135,18 @@ def record_failure(patch: str, error: Exception) -> None:
 
 
 def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
-    """Call a function of a patch; for any error but a PosirError, record it and return what mteb
-    alone has.
-    """
+    """Call a function of a patch. Record any error but a PosirError, and return mteb's default."""
     try:
         return function(*arguments)
     except PosirError:
         raise
-    except Exception as error:  # any change of mteb may be behind it
+    except Exception as error:  # caused by any change of mteb
         record_failure(patch, error)
         return otherwise
 
 
 def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
-    """Find the version of the installed mteb; `otherwise` without one."""
+    """Return the version of the installed mteb, or `otherwise`."""
     try:
         return version("mteb")
     except PackageNotFoundError:
@@ -159,7 +154,7 @@ def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
 
 
 def describe_untested() -> str | None:
-    """Warn if the installed mteb is newer than any that posir was tested with; None otherwise."""
+    """Return a warning if the installed mteb is newer than `NEWEST_TESTED`, else None."""
     from packaging.version import InvalidVersion, Version
 
     try:

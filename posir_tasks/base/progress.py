@@ -1,7 +1,6 @@
-"""Progress of what takes long: bars on a terminal, lines in a log.
+"""Progress of long stages: bars on a terminal, lines in a log.
 
-Outside a terminal only commands report (`posir_tasks.command.options`); a library call prints
-nothing.
+Outside of a terminal, only commands report progress (`posir_tasks.command.options`).
 """
 
 import sys
@@ -23,20 +22,20 @@ from posir_tasks.base.files import is_compressed, iterate_lines, open_decompress
 
 Item = TypeVar("Item")
 
-#: A loop that ends before is not worth a line.
+#: Minimum duration of a loop with a line.
 BRIEF_SECONDS = 2.0
-#: Time between two lines on the same stage.
+#: Time between two lines about a stage.
 LINE_SECONDS = 60.0
-#: How often it is checked whether a line is due.
+#: Time between two checks for due lines.
 TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
-#: Characters of a bar.
+#: Width of a bar.
 BAR = 12
-#: A stage on a terminal that ends before would flash.
+#: Minimum duration of a stage with a bar; shorter bars would flash.
 FLASH_SECONDS = 1.0
 
 
-#: Counts steps that are done, one if it gets no number; any thread may call it.
+#: Counts finished steps, by default one; thread-safe.
 Advance = Callable[..., object]
 
 
@@ -46,8 +45,9 @@ def format_seconds(seconds: float) -> str:
 
 
 class LineReporter(Progress):
-    """A line at the beginning of a stage, and one every minute: outside a terminal, Rich prints
-    nothing before the end.
+    """Lines at the beginning of a stage and every minute, for logs.
+
+    Outside of a terminal, Rich prints only at the end.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class LineReporter(Progress):
 
     @contextmanager
     def show(self, description: str, total: float | None, delay: float) -> Iterator[Advance]:
-        """Write the lines of a stage, the first at once or after a delay."""
+        """Report a stage; the first line comes at once or after a delay."""
         if not delay:
             self.write(f"{description}: 0 of {total:,.0f}" if total else description)
         task = self.add_task(
@@ -70,7 +70,7 @@ class LineReporter(Progress):
             self.remove_task(task)
 
     def write_due(self) -> None:
-        """Write the lines that are due."""
+        """Write due lines."""
         now = self.get_time()
         for task in self.tasks:
             if now >= task.fields["due"]:
@@ -79,60 +79,57 @@ class LineReporter(Progress):
 
 
 class Bars(Progress):
-    """Bars of the stages that take over a second, one below the other."""
+    """Bars of all stages of over a second."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
-        """Yield the table of them, if there is one."""
+        """Yield the table of bars, unless it is empty."""
         tasks = [task for task in self.tasks if (task.elapsed or 0.0) >= FLASH_SECONDS]
         if tasks:
             yield self.make_tasks_table(tasks)
 
 
 class StateColumn(ProgressColumn):
-    """The words of a line next to a bar."""
+    """Steps and times next to a bar."""
 
     def render(self, task: Task) -> Text:
-        """Return them."""
+        """Render the text."""
         return Text(_describe(task))
 
 
 def _describe(task: Task) -> str:
-    """Describe what is done, how long it took, and, once a step is done, how long the others
-    take.
-    """
+    """Describe finished steps, elapsed time and, after the first step, the time left."""
     elapsed = task.elapsed or 0.0
     done = task.completed
-    took = f"{format_seconds(elapsed)} elapsed"
+    duration = f"{format_seconds(elapsed)} elapsed"
     if task.total is None:
-        return took
-    state = f"{done:,.0f} of {task.total:,.0f}, {took}"
+        return duration
+    state = f"{done:,.0f} of {task.total:,.0f}, {duration}"
     if not done or not task.start_time:
         return f"{state}, {format_seconds(0)} left" if done else state
-    # The steps that are done took as long as until the last of them; a long step that is under way
-    # is not done. Rich's own estimate is of the last half minute, in which there may be no step.
+    # Extrapolate from the time of the last finished step. Rich's estimate uses the last half
+    # minute, which may have no step.
     expected = (task.fields["advanced"] - task.start_time) / done * task.total
     return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
 
 
-#: The lines of a command, which may go nowhere; without a command, bars on a terminal.
+#: The reporter of a command; without it, terminals get bars.
 _lines: ContextVar[LineReporter | None] = ContextVar("_lines", default=None)
-#: The bars of all stages on the terminal's error stream, one below the other; None while there is
-#: no stage.
+#: The bars of all stages on standard error; None without a stage.
 _bars: Progress | None = None
 _lock = threading.Lock()
 
 
 @contextmanager
 def report_progress(*, quiet: bool) -> Iterator[None]:
-    """Report progress while the context is open, by lines where there is no terminal; nothing if
+    """Report progress within the context: by bars on a terminal, else by lines; nothing if
     `quiet`.
     """
     if not quiet and Console(stderr=True).is_terminal:
         yield
         return
-    # The stream of now: a stage may redirect it while it runs.
+    # A stage may redirect the stream later.
     stream = sys.stderr
-    ended = threading.Event()
+    end = threading.Event()
 
     def write(line: str) -> None:
         if not quiet:
@@ -140,25 +137,25 @@ def report_progress(*, quiet: bool) -> Iterator[None]:
 
     lines = LineReporter(write)
 
-    def write_until_ended() -> None:
-        while not ended.wait(TICK_SECONDS):
+    def write_until_end() -> None:
+        while not end.wait(TICK_SECONDS):
             lines.write_due()
 
-    thread = threading.Thread(target=write_until_ended, daemon=True)
+    thread = threading.Thread(target=write_until_end, daemon=True)
     thread.start()
     token = _lines.set(lines)
     try:
         yield
     finally:
         _lines.reset(token)
-        ended.set()
+        end.set()
         thread.join()
 
 
 @contextmanager
 def track(description: str, total: float | None = None, *, delay: float = 0.0) -> Iterator[Advance]:
-    """Show a stage of `total` steps, in a log after `delay` seconds, and yield a function that
-    counts its steps.
+    """Report a stage of `total` steps, in a log after `delay` seconds; yield a function that counts
+    steps.
     """
     lines = _lines.get()
     if lines:
@@ -173,14 +170,15 @@ def track(description: str, total: float | None = None, *, delay: float = 0.0) -
 
 @contextmanager
 def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
-    """Show a bar with the time left, which disappears at its end."""
+    """Show a bar that disappears at the end."""
     global _bars
     with _lock:
         if _bars is None:
-            # In a narrow terminal the description is broken, and not the rest cut.
+            # Narrow terminals wrap the description instead of cutting the state.
             text = TextColumn("{task.description}", markup=False, table_column=Column())
-            parts = text, BarColumn(BAR), StateColumn(Column(no_wrap=True))
-            _bars = Bars(*parts, console=Console(stderr=True), transient=True)
+            state = StateColumn(Column(no_wrap=True))
+            console = Console(stderr=True)
+            _bars = Bars(text, BarColumn(BAR), state, console=console, transient=True)
             clear_bars()
             _bars.start()
         bars = _bars
@@ -196,17 +194,13 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
 
 
 def clear_bars() -> None:
-    """Clear the bars of tqdm, as a line or another bar would begin at their end; they are drawn
-    again when they advance.
-    """
+    """Clear the bars of tqdm before other output; they reappear with the next step."""
     for bar in list(getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())):
         bar.clear()
 
 
 def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
-    """Yield the items and show how many are done; a log mentions the loop only if it takes over two
-    seconds.
-    """
+    """Yield items and report progress, in a log only after two seconds."""
     with track(description, len(items), delay=BRIEF_SECONDS) as advance:
         for item in items:
             yield item
@@ -214,14 +208,14 @@ def progress(items: Sequence[Item], description: str) -> Iterable[Item]:
 
 
 def note_progress(text: str) -> None:
-    """Show what a log should have, and a terminal shows by its bars."""
+    """Write a line to the log; terminals have bars instead."""
     lines = _lines.get()
     if lines:
         lines.write(text)
 
 
 def track_reading(file: Path) -> Iterator[bytes]:
-    """Yield the lines of a file, and show how much has been read."""
+    """Yield the lines of a file and report progress."""
     description = f"Reading {file.name} (MB)"
     total = None if is_compressed(file) else file.stat().st_size / MEGABYTE
     with open_decompressed(file) as raw, track(description, total, delay=BRIEF_SECONDS) as advance:

@@ -1,11 +1,9 @@
-"""Public functions: each is declared once, and its signature and docstring make the command of the
-same name, too.
+"""Public functions, whose signatures and docstrings also define the commands of the same name.
 
-A parameter that may be given by position is an argument of the command; one that is keyword-only is
-the option of the same name. `Annotated[type, Option(...)]` has what a type cannot say, such as a
-range, which the function itself checks, so that Python and the command line refuse the same. The
-help is the parameter's text under `Args`. What the function returns prints itself;
-`posir_tasks.command.options` adds the options that all commands share.
+Positional parameters are arguments of the command, keyword-only parameters are options. Their help
+is the text under `Args`. `Annotated[type, Option(...)]` adds ranges and other facts that a type
+cannot express; Python and the command line check ranges alike. The returned `Result` prints itself.
+`posir_tasks.command.options` adds the options of all commands.
 """
 
 from __future__ import annotations
@@ -28,90 +26,80 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 from posir_tasks.base.errors import PosirError, sanitize_errors, summarize_error
 from posir_tasks.base.wording import suggest_name
 
-#: Data by its path or name, or texts themselves: a list or a column of a data frame.
+#: A path or name of data, or texts: a list or a column of a data frame.
 DataReference: TypeAlias = str | Path | Iterable[str]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Attribute of a public function with what its command needs beyond the signature.
+#: Attribute of a public function with its `Declaration`.
 DECLARATION = "posir_declaration"
-#: Line that begins a section of a docstring.
+#: First line of a section of a docstring.
 SECTION = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
-#: Text of a parameter in the section `Args`.
+#: A parameter in the section `Args`: name and text.
 DESCRIBED = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Option:
-    """Facts that the type of a parameter does not state: `Annotated[int, Option(min=1)]`."""
+    """Metadata of a parameter beyond its type: `Annotated[int, Option(min=1)]`."""
 
     min: float | None = None
-    """Smallest value."""
+    """Minimum."""
     max: float | None = None
-    """Largest value."""
+    """Maximum."""
     metavar: str | None = None
-    """A placeholder for the value in the help of the command, such as `LOW,HIGH`."""
+    """Placeholder of the value in the command's help, such as `LOW,HIGH`."""
     short: str | None = None
-    """A letter for the command, such as `-t`."""
+    """Short option, such as `-t`."""
     parse: Callable[[str], Any] | None = None
-    """Makes the value from the text that the command is given; by default, the type does. It raises
-    PosirError.
-    """
+    """Parses the command's text; by default, the type does. Raises PosirError."""
     one_value: bool = False
-    """Whether what is an iterable in Python, such as a list of texts, is one value for the command,
-    which is given as text.
-    """
+    """If true, the command takes a single text for an iterable in Python."""
     python_only: bool = False
-    """Whether the command does not have it, such as a callback."""
+    """If true, the command lacks the parameter, such as a callback."""
 
 
 @dataclass(frozen=True)
 class Declaration:
-    """The part of a command that does not follow from the signature of its function."""
+    """Properties of a command beyond the signature of its function."""
 
     charts: bool = False
-    """Whether what it returns has charts, which `--figures` writes."""
+    """If true, the result has charts, and the command `--figures`."""
     card: bool = False
-    """Whether what it returns has the picture of the answer, which `--card` writes."""
+    """If true, the result has a picture of the answer, and the command `--card`."""
     streams: bool = False
-    """Whether it calls its parameter `show`, for Python alone, with what is known so far, which is
-    printed.
-    """
+    """If true, the function calls its parameter `show` with partial results, which are printed."""
     flags: tuple[str, ...] = ()
-    """The formats that have an option of their own, such as `--csv`."""
+    """Formats with an option of their own, such as `--csv`."""
     undecided_by: tuple[str, ...] = ()
-    """The parameters that make it a check: if one is given, an error is exit status 2, which says
-    that nothing was decided.
+    """Parameters that turn the command into a check. With any of them, the exit status of an error
+    is 2 for undecided.
     """
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Titles in its help, each with the names of the options below it."""
+    """Option names below each title of the help, separated by spaces."""
     settings: str | None = None
-    """`module:class` of the settings that its further keywords are, which `--set` gives and
-    `--settings-help` lists.
-    """
+    """`module:class` of the settings in further keywords, for `--set` and `--settings-help`."""
 
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a public function, as its command has it."""
+    """A parameter of a public function and its command."""
 
     name: str
     type: Any
-    """Type of a value; of each if there may be several."""
+    """Type of a single value."""
     repeats: bool
-    """Whether it takes several values."""
+    """If true, several values are allowed."""
     default: Any
-    """`inspect.Parameter.empty` if it is required."""
+    """`inspect.Parameter.empty` for a required parameter."""
     is_argument: bool
-    """Whether it may be given by position."""
+    """If true, the parameter is positional."""
     help: str
     option: Option
 
     def check(self, value: Any) -> None:
-        """Raise PosirError if a value, or one of several, is out of range or none of the
-        choices.
-        """
+        """Raise PosirError if any value is out of range or not among the choices."""
         if value is None:
             return
         if typing.get_origin(self.type) is typing.Literal:
@@ -119,22 +107,23 @@ class Parameter:
             if value not in choices:
                 allowed = " or ".join(map(repr, choices))
                 raise PosirError(f"{self.name}={value!r}: must be {allowed}.")
+        low = self.option.min
+        high = self.option.max
         limits = []
-        if self.option.min is not None:
-            limits.append(f"at least {self.option.min}")
-        if self.option.max is not None:
-            limits.append(f"at most {self.option.max}")
+        if low is not None:
+            limits.append(f"at least {low}")
+        if high is not None:
+            limits.append(f"at most {high}")
         if not limits:
             return
-        is_whole = self.type is int
+        allowed_type = int if self.type is int else int | float
+        kind = "whole number" if self.type is int else "number"
         for number in to_list(value):
-            is_number = isinstance(number, int) or (isinstance(number, float) and not is_whole)
-            if not is_number or isinstance(number, bool):
-                kind = "whole number" if is_whole else "number"
+            if not isinstance(number, allowed_type) or isinstance(number, bool):
                 raise PosirError(f"{self.name}={number!r}: must be a {kind}.")
-            low = -math.inf if self.option.min is None else self.option.min
-            high = math.inf if self.option.max is None else self.option.max
-            if not low <= number <= high:
+            is_low = low is not None and number < low
+            is_high = high is not None and number > high
+            if is_low or is_high or math.isnan(number):
                 raise PosirError(f"{self.name}={number}: must be {' and '.join(limits)}.")
 
 
@@ -148,21 +137,19 @@ def public(
     groups: Mapping[str, str] | None = None,
     settings: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Declare a public function, whose ranges are checked and whose command follows; arguments are
-    those of `Declaration`.
-    """
+    """Declare a public function with range checks and a command; see `Declaration`."""
 
     def declare(function: Callable[P, R]) -> Callable[P, R]:
         signature = inspect.signature(function)
 
         @wraps(function)
         def checked(*args: P.args, **kwargs: P.kwargs) -> R:
-            _refuse_unknown(function.__name__, kwargs, signature)
+            _check_keywords(function.__name__, kwargs, signature)
             values = signature.bind(*args, **kwargs).arguments
             for parameter in read_parameters(function):
                 if parameter.name in values:
                     parameter.check(values[parameter.name])
-            # A notebook prints an error with what it was raised from.
+            # Notebooks print the whole chain of errors.
             with sanitize_errors():
                 return function(*args, **kwargs)
 
@@ -175,10 +162,8 @@ def public(
     return declare
 
 
-def _refuse_unknown(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
-    """Raise TypeError for a keyword that a function does not have, naming the one that was probably
-    meant.
-    """
+def _check_keywords(name: str, keywords: Iterable[str], signature: inspect.Signature) -> None:
+    """Raise TypeError for an unknown keyword, with a suggestion."""
     names = signature.parameters
     if any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in names.values()):
         return
@@ -191,7 +176,7 @@ def _refuse_unknown(name: str, keywords: Iterable[str], signature: inspect.Signa
 
 
 def to_list(value: Any) -> list[Any]:
-    """List what a parameter that takes a text, a path or several was given; empty for None."""
+    """Convert a single value or an iterable of values to a list; empty for None."""
     if value is None:
         return []
     is_one = isinstance(value, str | Path) or not isinstance(value, Iterable)
@@ -199,9 +184,7 @@ def to_list(value: Any) -> list[Any]:
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Read the parameters of a public function, each with its text in the section `Args` of the
-    docstring.
-    """
+    """Read the parameters of a public function with their texts in the section `Args`."""
     sections = SECTION.split(inspect.getdoc(function) or "")
     texts: dict[str, str] = {}
     if "Args" in sections:
@@ -212,11 +195,11 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
             continue
         annotation = parameter.annotation
         if isinstance(annotation, str):
-            # One by one: the type of what is returned may be known to type checkers alone.
+            # `get_type_hints` fails: the return type may be imported only for type checkers.
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
         option = Option()
-        for part in getattr(annotation, "__metadata__", ()):
-            option = part if isinstance(part, Option) else option
+        for metadata in getattr(annotation, "__metadata__", ()):
+            option = metadata if isinstance(metadata, Option) else option
         kind, repeats = (str, False) if option.one_value else _read_type(annotation)
         is_argument = parameter.kind is not inspect.Parameter.KEYWORD_ONLY
         text = _name_options(" ".join(texts.get(name, "").split()), function)
@@ -227,22 +210,22 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Read the docstring of a function before its sections; indented or commented lines stay
-    lines of their own.
-    """
+    """Read a docstring before its sections. Paragraphs are unwrapped, except literal blocks."""
     text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).rstrip()
-    parts = [part if is_literal(part) else " ".join(part.split()) for part in text.split("\n\n")]
-    return "\n\n".join(parts)
+    blocks = [
+        block if is_literal(block) else " ".join(block.split()) for block in text.split("\n\n")
+    ]
+    return "\n\n".join(blocks)
 
 
-def is_literal(part: str) -> bool:
-    """Tell whether a part of a docstring keeps its lines: they are indented or commented."""
-    return part.startswith(" ") or "  # " in part
+def is_literal(block: str) -> bool:
+    """Return True if a block of a docstring keeps its lines, being indented or commented."""
+    return block.startswith(" ") or "  # " in block
 
 
 def _name_options(text: str, function: Callable[..., Any]) -> str:
-    """Write a part of a docstring as the command says it: `k` is `--k`, and what is for Python
-    alone is left out.
+    """Convert a docstring for the command: `k` becomes `--k`, and clauses "In Python also ..." are
+    removed.
     """
     parameters = inspect.signature(function).parameters.values()
     options = "|".join(item.name for item in parameters if item.kind is item.KEYWORD_ONLY)
@@ -253,15 +236,15 @@ def _name_options(text: str, function: Callable[..., Any]) -> str:
 
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:
-    """Read the type of a value, of each if there may be several, and whether there may be."""
+    """Read the type of a single value, and True if several values are allowed."""
     if typing.get_origin(annotation) is Annotated:
         return _read_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, UnionType):
-        parts = [_read_type(part) for part in typing.get_args(annotation) if part is not NoneType]
-        kinds = [kind for kind, _ in parts]
-        # A path may be given as text, and a number as a whole one.
+        members = [_read_type(kind) for kind in typing.get_args(annotation) if kind is not NoneType]
+        kinds = [kind for kind, _ in members]
+        # `str | Path` is a text, `int | float` a float.
         wider = next((kind for kind in (str, float) if kind in kinds), kinds[0])
-        return wider, any(repeats for _, repeats in parts)
+        return wider, any(repeats for _, repeats in members)
     origin = typing.get_origin(annotation)
     is_iterable = isinstance(origin, type) and issubclass(origin, Iterable)
     if is_iterable and not issubclass(origin, tuple | Mapping):
@@ -270,13 +253,13 @@ def _read_type(annotation: Any) -> tuple[Any, bool]:
 
 
 def _add_working_folder() -> None:
-    folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
+    folder = os.getcwd()  # noqa: PTH109 (sys.path has texts)
     if folder not in sys.path:
         sys.path.insert(0, folder)
 
 
 def find_module(name: str) -> bool:
-    """Tell whether there is a module of a name, also in the working folder."""
+    """Return True if a module exists, also in the working folder."""
     _add_working_folder()
     try:
         return find_spec(name) is not None
@@ -285,7 +268,7 @@ def find_module(name: str) -> bool:
 
 
 def load_object(option: str, reference: str) -> Any:
-    """Load `module:object`, also of the working folder; raise PosirError, naming the option."""
+    """Load `module:object`, also from the working folder; a PosirError names the option."""
     name = f"{option} {reference}"
     module, _, attribute = reference.partition(":")
     if not (module and attribute):
@@ -295,18 +278,17 @@ def load_object(option: str, reference: str) -> Any:
     _add_working_folder()
     try:
         return resolve_name(reference)
-    except (Exception, SystemExit) as error:  # it is the user's own code
+    except (Exception, SystemExit) as error:  # the user's code
         raise PosirError(f"{name}: cannot be imported ({summarize_error(error)}).") from error
 
 
 def load_function(option: str, reference: str) -> Callable[..., Any]:
-    """Load `module:function` or `module:object.method`, also of the working folder; raise
-    PosirError, naming the option.
+    """Load `module:function` or `module:object.method`, also from the working folder; raise
+    PosirError with the option's name.
     """
     function = load_object(option, reference)
     if not callable(function):
         raise PosirError(
-            f"{option} {reference}: is {type(function).__name__}, which cannot be called. Give a "
-            "function."
+            f"{option} {reference}: {type(function).__name__} is not callable. Give a function."
         )
     return function  # type: ignore[no-any-return]

@@ -1,10 +1,9 @@
-"""Quotation marks between tabs, which some files use as CSV does and others, such as MS MARCO's,
-have as characters of a text.
+"""Quotation marks in tab-separated files: enclosing as in CSV, or literal as in MS MARCO.
 
-The content decides. Cells are literal if every line has as many as the headings, except in a file
-whose quotation marks all enclose cells and which shows that they do: one is doubled within a cell,
-or all cells of a column are enclosed. If lines differ in their number of cells, or there is one
-column, the rules of CSV hold, by which a cell in quotation marks may have tabs and line ends.
+The content decides. If every line has as many cells as the headings, quotation marks are literal,
+unless all of them enclose cells and there is proof: a doubled mark within a cell, or a column with
+all cells enclosed. If numbers of cells differ, or there is one column, the rules of CSV apply, and
+enclosed cells may contain tabs and line breaks.
 """
 
 from __future__ import annotations
@@ -14,22 +13,22 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 from typing import TypeAlias
 
-#: The line that a row ends at, from 1, and its cells.
+#: The last line of a row, from 1, and its cells.
 Row: TypeAlias = tuple[int, list[str]]
 
 QUOTE = '"'
 TAB = "\t"
-#: An id that ends with a number.
+#: An id with a number at its end.
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
-#: Rows from which a column whose cells are all enclosed shows that a file encloses cells.
+#: Minimum number of cells of a completely enclosed column.
 MIN_ENCLOSED = 2
-#: What a cell is enclosed for, besides line ends and tabs.
+#: Characters that require enclosing, besides line breaks and tabs.
 NEEDS_MARKS = re.compile(r'["\r]')
 LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 def split_literally(text: str, delimiter: str) -> list[Row]:
-    """Split each line that is not blank into cells, quotation marks included."""
+    """Split lines into cells with their quotation marks; skip blank lines."""
     mark = "\n" if "\n" in text else "\r"
     lines = enumerate(text.split(mark), start=1)
     rows = ((number, line.removesuffix("\r").split(delimiter)) for number, line in lines)
@@ -37,26 +36,24 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
 
 
 def is_regular(rows: Sequence[Row]) -> bool:
-    """Tell whether each row has as many cells as the first, empty ones at its end apart."""
+    """Return True if each row has as many cells as the first, ignoring empty cells at its end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
 
 def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
     """Remove the quotation marks around cells if a file encloses cells."""
-    marked = [cell for _, cells in rows for cell in cells if QUOTE in cell]
-    if not marked or not all(map(_is_enclosed, marked)):
+    quoted_cells = [cell for _, cells in rows for cell in cells if QUOTE in cell]
+    if not quoted_cells or not all(map(_is_enclosed, quoted_cells)):
         return rows
-    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in marked)
+    needs_marks = any(NEEDS_MARKS.search(cell[1:-1]) for cell in quoted_cells)
     if not needs_marks and not _has_enclosed_column(rows):
         return rows
     return [(number, [_remove_marks(cell) for cell in cells]) for number, cells in rows]
 
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
-    """Find the line of a quotation mark that joins lines which look like rows of their own; None
-    if there is none.
-    """
+    """Find the line of a quotation mark that joins apparent rows, or None."""
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:
@@ -64,14 +61,14 @@ def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | 
         if not breaks:
             continue
         lines = lines or LINE_END.split(text)
-        joined = [line.split(delimiter) for line in lines[end - breaks - 1 : end]]
-        if _count_up(joined) or (delimiter == TAB and _are_as_wide(joined, width)):
+        candidates = [line.split(delimiter) for line in lines[end - breaks - 1 : end]]
+        if _count_up(candidates) or (delimiter == TAB and _have_width(candidates, width)):
             return end - breaks
     return None
 
 
 def _count_up(rows: Sequence[Sequence[str]]) -> bool:
-    """Tell whether the first cells of rows are the ids of one and the next: `d3`, `d4`, `d5`."""
+    """Return True if the first cells are consecutive ids: `d3`, `d4`, `d5`."""
     ids = [NUMBERED.fullmatch(cells[0]) for cells in rows if len(cells) > 1]
     numbers = [int(name[2]) for name in ids if name]
     prefixes = {name[1] for name in ids if name}
@@ -79,12 +76,10 @@ def _count_up(rows: Sequence[Sequence[str]]) -> bool:
     return is_complete and numbers == [*range(numbers[0], numbers[0] + len(numbers))]
 
 
-def _are_as_wide(rows: Sequence[Sequence[str]], width: int) -> bool:
-    """Tell whether the first of joined rows, and half of the others, have as many cells as there
-    are headings.
-    """
-    others = [len(cells) == width for cells in rows[1:]]
-    return len(rows[0]) == width and 2 * sum(others) >= len(others)
+def _have_width(rows: Sequence[Sequence[str]], width: int) -> bool:
+    """Return True if the first row and half of the following ones have `width` cells."""
+    matches = [len(cells) == width for cells in rows]
+    return matches[0] and 2 * sum(matches[1:]) >= len(matches) - 1
 
 
 def _is_enclosed(cell: str) -> bool:
@@ -93,20 +88,16 @@ def _is_enclosed(cell: str) -> bool:
 
 
 def _has_enclosed_column(rows: Sequence[Row]) -> bool:
-    """Tell whether the first line has enclosed headings alone, or all cells of a column below it
-    are enclosed.
-    """
+    """Return True if all headings, or all cells of a column, are enclosed."""
     if all(map(_is_enclosed, rows[0][1])):
         return True
-    return any(
-        _are_enclosed(column)
-        for column in zip_longest(*(cells for _, cells in rows[1:]), fillvalue="")
-    )
+    columns = zip_longest(*(cells for _, cells in rows[1:]), fillvalue="")
+    return any(map(_are_enclosed, columns))
 
 
 def _are_enclosed(column: Iterable[str]) -> bool:
-    stated = [cell for cell in column if cell]
-    return len(stated) >= MIN_ENCLOSED and all(map(_is_enclosed, stated))
+    cells = list(filter(None, column))
+    return len(cells) >= MIN_ENCLOSED and all(map(_is_enclosed, cells))
 
 
 def _remove_marks(cell: str) -> str:

@@ -1,8 +1,8 @@
-"""The secrets of this process, and their removal from whatever is shown, logged or stored.
+"""Redaction of secrets from printed, logged and stored text.
 
-Secrets are collected from the environment (keys, tokens, passwords, proxies), from netrc, and from
-whoever reads one elsewhere (`add_secret`). A server, a proxy or a library may repeat a secret in
-another form: escaped, in base64, in other cases.
+Secrets come from the environment (keys, tokens, passwords, proxies), from netrc and from
+`add_secret`. Servers, proxies and libraries may repeat them in other forms: escaped, in Base64, in
+other cases.
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ from pathlib import Path
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 HIDDEN = "***"
-#: Names of environment variables whose values are secrets.
+#: Names of environment variables with secrets.
 SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PASSPHRASE|CREDENTIALS)$")
 PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
-#: Lengths of a secret in characters: a shorter one is no secret but a word, one up to
-#: `MIN_FRAGMENT` is hidden as a word only.
+#: Minimum length of a secret, and minimum length to redact it within words.
 MIN_LENGTH = 4
 MIN_FRAGMENT = 8
-#: What servers without keys are given instead of one.
+#: Placeholders for servers without keys.
 PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "true", "false"})
-#: Secrets that nobody has stated, by their form: what each has, so that most texts are not
-#: searched, and its pattern, in which the group is what is hidden.
+#: Forms of unknown secrets: markers, which most texts lack, and a pattern with the secret as group.
 FORMS = (
-    # The user in an address, with or without a password.
+    # The user in an address, possibly with a password.
     (("//",), r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"),
     (("bearer",), r"\bbearer\s+(?P<bearer>(?=\S*\d)[\w.~+/=-]{8,})"),
     (
@@ -47,7 +45,7 @@ FORMS = (
     (("hf_",), r"\b(?P<hub>hf_[a-z0-9]{16,})"),
     (("sk-",), r"\b(?P<key>sk-(?=[\w-]*\d)[\w-]{16,})"),
 )
-#: The end of an escape such as `\\x00`, after which a word may begin.
+#: Start of a word, also after an escape such as `\\x00`.
 ESCAPES = r"(?:(?<![A-Za-z0-9])|(?<=\\x[0-9a-f]{2})|(?<=\\u[0-9a-f]{4})|(?<=%[0-9a-f]{2})|(?<=\\[abfnrtv0]))"  # noqa: E501
 
 
@@ -56,9 +54,9 @@ class Forms:
     """All forms of the collected secrets."""
 
     roots: tuple[str, ...]
-    """The shortest forms in lower case; every other form contains one of them."""
+    """Lower-case substrings; each form contains at least one."""
     patterns: tuple[re.Pattern[str], ...]
-    """A pattern for each form, the longest first."""
+    """Patterns of the forms, the longest first."""
 
 
 _added: set[str] = set()
@@ -66,14 +64,14 @@ _forms: Forms | None = None
 
 
 def add_secret(secret: str | None) -> None:
-    """Hide a text from now on, such as a key that was read from a file or given as an option."""
+    """Add a secret, such as a key from a file or an option."""
     if secret and secret.strip() not in _added:
         _added.add(secret.strip())
         collect_secrets()
 
 
 def add_address(address: str | None) -> None:
-    """Hide user and password of an address, such as that of a proxy, from now on."""
+    """Add the user and password of an address, such as a proxy."""
     for secret in _find_user(address or ""):
         add_secret(secret)
 
@@ -86,27 +84,23 @@ def collect_secrets() -> None:
 
 
 def redact(text: str) -> str:
-    """Replace secrets in a text by `***`: the collected ones, and those that are
-    known by their form.
-    """
-    redacted = redact_collected(text)
-    lowered = redacted.lower()
-    found = [pattern for marks, pattern in FORMS if any(mark in lowered for mark in marks)]
-    if found:
-        redacted = re.sub("|".join(found), _hide_form, redacted, flags=re.IGNORECASE)
-    return redacted
+    """Replace collected secrets and typical forms of secrets in a text by `***`."""
+    safe_text = redact_collected(text)
+    lower_text = safe_text.lower()
+    patterns = [pattern for marks, pattern in FORMS if any(mark in lower_text for mark in marks)]
+    if patterns:
+        safe_text = re.sub("|".join(patterns), _hide_form, safe_text, flags=re.IGNORECASE)
+    return safe_text
 
 
 def redact_collected(text: str) -> str:
-    """Replace the collected secrets in a text by `***`, in all forms that are
-    likely.
-    """
+    """Replace collected secrets in a text by `***`, in all likely forms."""
     if _forms is None:
         collect_secrets()
     assert _forms
-    lowered = text.lower()
-    # Nearly all texts have none, and searching for a text is much faster than matching a pattern.
-    if any(root in lowered for root in _forms.roots):
+    lower_text = text.lower()
+    # Substring search is much faster than patterns, and nearly all texts have no secret.
+    if any(root in lower_text for root in _forms.roots):
         for pattern in _forms.patterns:
             text = pattern.sub(HIDDEN, text)
     return text
@@ -126,11 +120,9 @@ def _find_variables() -> Iterator[str]:
 
 
 def _find_user(address: str) -> Iterator[str]:
-    """Yield user and password of an address as they are sent, and the password, or the user if
-    there is none.
-    """
-    before = address.rpartition("@")[0]
-    user = before.partition("//")[2] if "//" in before else before
+    """Yield user and password of an address: together, encoded as in HTTP, and the secret part."""
+    prefix = address.rpartition("@")[0]
+    user = prefix.partition("//")[2] if "//" in prefix else prefix
     name, colon, password = user.partition(":")
     if user:
         yield user
@@ -141,7 +133,7 @@ def _find_user(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _read_netrc(file: str) -> tuple[str, ...]:
-    """Read the passwords of netrc, from which the clients of the Hub read them."""
+    """Read the passwords in netrc, which clients of the Hub use."""
     with suppress(OSError, netrc.NetrcParseError, ValueError, RuntimeError):
         path = Path(file).expanduser()
         if path.is_file():
@@ -153,13 +145,13 @@ def _read_netrc(file: str) -> tuple[str, ...]:
 @lru_cache(maxsize=8)
 def _build_forms(secrets: frozenset[str]) -> Forms:
     forms = {form for secret in secrets if _is_secret(secret) for form in _list_forms(secret)}
-    ordered = sorted(forms, key=lambda form: (-len(form), form))
+    sorted_forms = sorted(forms, key=lambda form: (-len(form), form))
     roots: list[str] = []
-    for form in reversed(ordered):
-        lowered = form.lower()
-        if not any(root in lowered for root in roots):
-            roots.append(lowered)
-    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in ordered)
+    for form in reversed(sorted_forms):
+        lower_text = form.lower()
+        if not any(root in lower_text for root in roots):
+            roots.append(lower_text)
+    patterns = (re.compile(_match_form(form), re.IGNORECASE) for form in sorted_forms)
     return Forms(tuple(roots), tuple(patterns))
 
 
@@ -168,29 +160,22 @@ def _is_secret(text: str) -> bool:
 
 
 def _match_form(form: str) -> str:
-    """Build the pattern of a form, as a word if it is so short that it may be a part of other
-    words.
-    """
+    """Build the pattern of a form; short forms match only as words."""
     if len(form) >= MIN_FRAGMENT:
         return re.escape(form)
     return rf"{ESCAPES}{re.escape(form)}(?![A-Za-z0-9])"
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yield a secret as clients, servers and logs may show it."""
+    """Yield the forms of a secret in clients, servers and logs."""
     for plain in {secret, unquote(secret), unquote_plus(secret)}:
-        yield from (
-            plain,
-            repr(plain)[1:-1],
-            json.dumps(plain)[1:-1],
-            escape(plain),
-            ascii(plain)[1:-1],
-        )
-        yield from (quote(plain), quote(plain, safe=""), quote_plus(plain))
+        yield plain
+        yield from (text[1:-1] for text in (repr(plain), json.dumps(plain), ascii(plain)))
+        yield from (escape(plain), quote(plain), quote(plain, safe=""), quote_plus(plain))
         raw = plain.encode("utf-8", "surrogateescape")
-        # As the user or the password of a basic login, too.
+        # Also as the user or the password of HTTP basic authentication.
         for content in (raw, raw + b":", b":" + raw):
             for encode in (base64.b64encode, base64.urlsafe_b64encode):
-                encoded = encode(content).decode()
-                yield from (encoded, encoded.rstrip("="))
+                base64_text = encode(content).decode()
+                yield from (base64_text, base64_text.rstrip("="))
         yield raw.hex()

@@ -16,16 +16,14 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Parts of pydantic's path to a problem that are no fields: the alternatives of a union.
+#: Parts of pydantic's error locations that are members of a union instead of fields.
 NOT_A_FIELD = re.compile(r"[\[(]")
-#: Columns of the comments in a file of settings.
+#: Width of comments in a settings file.
 WIDTH = 100
 
 
 class Section(BaseModel):
-    """A part of the settings: immutable, and an unknown field is an error. The docstring of a field
-    describes it.
-    """
+    """A frozen section of settings without unknown fields, described by attribute docstrings."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False
@@ -44,79 +42,76 @@ def load_settings(
     """Read settings.
 
     Args:
-        kind: Their class.
-        file: YAML file; None for overrides and options alone.
-        overrides: `field=value` with a YAML value; fields of sections as `ask.questions=5`. Or
-            values by field, those of a section as a mapping of their own. They take precedence over
-            the file.
-        options: Values of fields that the command has an option for, by its name, such as
-            `--per-article`. They take precedence over all else; None and an empty list leave the
-            field as it is.
+        kind: The settings class.
+        file: A YAML file, or None.
+        overrides: Texts such as `seed=7` or `ask.questions=5` with YAML values, or values by field,
+            nested by section. They take precedence over the file.
+        options: Values of command options, such as `--per-article`, for the fields of the same
+            name. They take precedence over overrides, except None and empty lists.
 
     Raises:
-        PosirError: The file cannot be read, or a field is wrong. The message names file, field or
+        PosirError: The file is unreadable or a field is invalid. The message names file, field or
             option.
     """
     values = _read_yaml(kind, file) if file else {}
     changes = overrides if isinstance(overrides, Mapping) else read_overrides(overrides)
     values = _merge(values, changes)
-    names: dict[str, str] = {}
-    values_of_options: dict[str, object] = {}
+    option_names: dict[str, str] = {}
     for option, value in (options or {}).items():
         field = option.strip("-").replace("-", "_").lower()
         if value not in (None, []):
-            values_of_options[field] = value
-        if field in values_of_options or field not in values:
-            names[field] = option
+            values[field] = value
+            option_names[field] = option
+        elif field not in values:
+            option_names[field] = option
     try:
-        return kind.model_validate(values | values_of_options)
+        return kind.model_validate(values)
     except ValidationError as error:
         problems: dict[str, str] = {}
         for problem in error.errors(include_url=False):
             path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
-                # Of a union: what is wrong with the other alternative says more.
+                # The errors of the other members of a union are more useful.
                 continue
-            place = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
-            if path and path[0] in names:
-                place = names[path[0]]
-            problems[place] = _describe_problem(kind, path, problem)
-        lines = [f"{place}: {message}" for place, message in problems.items()]
+            source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
+            if path and path[0] in option_names:
+                source = option_names[path[0]]
+            problems[source] = _describe_problem(kind, path, problem)
+        lines = [f"{source}: {message}" for source, message in problems.items()]
         raise PosirError("\n".join(lines)) from None
 
 
 def describe_settings(kind: type[Section]) -> str:
-    """Write a YAML file with all settings: their defaults, each below its description; a setting
-    without default is empty.
+    """Write YAML with the default of each setting below its description; required settings are
+    empty.
     """
     return "\n".join(_list_lines(kind))
 
 
 def dump_settings(settings: Section) -> str:
-    """Write settings as a YAML file that `load_settings` reads; what is None is left out."""
-    # Takes longer to import than all else that a command needs to start.
+    """Write settings as YAML for `load_settings`, without None."""
+    # The import is slow.
     import yaml
 
-    dumped: str = yaml.safe_dump(
+    yaml_text: str = yaml.safe_dump(
         settings.model_dump(mode="json", exclude_none=True), sort_keys=False, allow_unicode=True
     )
-    return dumped
+    return yaml_text
 
 
 def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
     import yaml
 
     for name, field in kind.model_fields.items():
-        about = [field.description or ""]
-        allowed = _list_allowed(field.annotation)
-        if allowed:
-            about.append(f"One of {', '.join(allowed)}.")
+        sentences = [field.description or ""]
+        choices = _list_choices(field.annotation)
+        if choices:
+            sentences.append(f"One of {', '.join(choices)}.")
         if field.is_required():
-            about.append("Required.")
+            sentences.append("Required.")
         mark = f"{indent}# "
-        yield from textwrap.wrap(
-            " ".join(about).strip(), WIDTH, initial_indent=mark, subsequent_indent=mark
-        )
+        comment = " ".join(sentences).strip()
+        yield from textwrap.wrap(comment, WIDTH, initial_indent=mark, subsequent_indent=mark)
         section = _find_section(field.annotation)
         if isinstance(field.annotation, type) and section:
             yield f"{indent}{name}:"
@@ -125,17 +120,17 @@ def _list_lines(kind: type[Section], indent: str = "") -> Iterator[str]:
             yield f"{indent}{name}:"
         else:
             default = to_jsonable_python(field.get_default(call_default_factory=True))
-            dumped = yaml.safe_dump({name: default}, allow_unicode=True)
-            yield textwrap.indent(dumped.strip(), indent)
+            yaml_text = yaml.safe_dump({name: default}, allow_unicode=True)
+            yield textwrap.indent(yaml_text.strip(), indent)
 
 
-def _list_allowed(kind: Any) -> list[str]:
-    """List the values of an enum or a literal, also as an alternative of a union."""
+def _list_choices(kind: Any) -> list[str]:
+    """List the values of an enum or a literal, also within a union."""
     if get_origin(kind) is Literal:
         return list(map(str, get_args(kind)))
     if isinstance(kind, EnumType):
         return list(map(str, kind))
-    return [name for part in get_args(kind) for name in _list_allowed(part)]
+    return [name for member in get_args(kind) for name in _list_choices(member)]
 
 
 def _describe_problem(kind: type[Section], path: Sequence[str], problem: ErrorDetails) -> str:
@@ -150,7 +145,7 @@ def _describe_problem(kind: type[Section], path: Sequence[str], problem: ErrorDe
 
 
 def _list_fields(kind: type[Section], path: Sequence[str]) -> list[str]:
-    """List the fields of the section at a path; those of its members if it is a list."""
+    """List the fields of the section, or of the list of sections, at a path."""
     section = kind
     for part in path:
         if not part.isdecimal():
@@ -166,21 +161,23 @@ def _find_section(kind: Any) -> type[Section] | None:
 
 
 def _read_yaml(kind: type[Section], file: Path) -> dict[str, Any]:
-    required = ", ".join(name for name, field in kind.model_fields.items() if field.is_required())
-    expected = "a YAML file with settings"
-    if required:
-        expected += f", at least {required}"
+    required_fields = ", ".join(
+        name for name, field in kind.model_fields.items() if field.is_required()
+    )
+    description = "a YAML file with settings"
+    if required_fields:
+        description += f", at least {required_fields}"
     try:
         values = read_yaml(file)
     except GateError as error:
-        raise PosirError(f"{error}. Expected {expected}.") from None
+        raise PosirError(f"{error}. Expected {description}.") from None
     if not isinstance(values, dict):
-        raise PosirError(f"{file}: has no fields; expected {expected}.")
+        raise PosirError(f"{file}: has no fields; expected {description}.")
     return values
 
 
 def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """Add changes to values; of a section that both have, the fields are merged."""
+    """Merge changes into values, recursively for sections."""
     merged = {**values, **changes}
     for name, change in changes.items():
         if isinstance(change, Mapping) and isinstance(values.get(name), Mapping):
@@ -189,8 +186,8 @@ def _merge(values: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, A
 
 
 def read_overrides(overrides: Iterable[str], option: str = "--set") -> dict[str, Any]:
-    """Read the values, nested by section, of texts such as `ask.questions=5`; raise PosirError
-    for another form.
+    """Parse overrides such as `ask.questions=5` into values nested by section; raise PosirError for
+    malformed ones.
     """
     values: dict[str, Any] = {}
     for override in overrides:

@@ -1,7 +1,7 @@
-"""Reading files of tables with polars.
+"""Readers of table files with polars.
 
-The readers of polars take `[`, `*` and `?` in a path for a pattern, which a folder such as
-`beir[1]` does not match. Here every path is literal, so no other module calls them.
+polars treats `[`, `*` and `?` in paths as patterns, which fails for a folder such as `beir[1]`.
+These readers use literal paths, and no other module calls polars' readers.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,47 +24,43 @@ from posir_tasks.base.untrusted import (
 )
 from posir_tasks.base.wording import sanitize
 
-#: Columns of a table without headings, those on the right first.
+#: Columns of a table without headings; a single column is the last of them.
 UNNAMED = ("id", "text")
-#: Most characters of a heading with a blank.
+#: Maximum length of a heading with spaces.
 MAX_HEADING = 64
 
 
 def read_delimited(file: Path) -> pl.DataFrame:
-    """Read comma-, semicolon- or tab-separated values, perhaps compressed; every value is text, an
-    empty one null.
+    """Read comma-, semicolon- or tab-separated values, possibly compressed, as text or null.
 
-    A first line that has a text or a number instead of a heading is a row, as in the collection of
-    MS MARCO, whose columns are id and text.
+    A first line with an id or a sentence is a row, as in MS MARCO's collection, which has the
+    columns id and text.
 
     Raises:
-        GateError: See `parse_table`; or there are no headings and more than two columns.
+        GateError: See `parse_table`. Or more than two columns have no headings.
     """
     content = read_bytes(file)
-    headings, rows = parse_table(
-        content, file, delimiter=_find_delimiter(file, read_heading(content))
-    )
-    cells = [values for _, values in rows]
+    delimiter = _find_delimiter(file, read_heading(content))
+    headings, numbered_rows = parse_table(content, file, delimiter=delimiter)
+    rows = [cells for _, cells in numbered_rows]
     if _is_row(headings):
-        cells = [headings, *cells]
+        rows = [headings, *rows]
         if len(headings) > len(UNNAMED):
-            shown = sanitize(", ".join(headings))
+            first = sanitize(", ".join(headings))
             raise GateError(
-                file, f"line 1: is a row ({shown}); write the names of the columns above it"
+                file, f"line 1: is a row ({first}); write the names of the columns above it"
             )
         headings = [*UNNAMED[-len(headings) :]]
     names = [heading or f"column {number}" for number, heading in enumerate(headings, start=1)]
     require_distinct(names, file)
-    columns = {name: [row[place] or None for row in cells] for place, name in enumerate(names)}
+    columns = {name: [row[index] or None for row in rows] for index, name in enumerate(names)}
     return pl.DataFrame(columns, schema=dict.fromkeys(names, pl.String))
 
 
 def parse_columns(
     content: bytes, types: Mapping[str, type[pl.DataType]], separator: str
 ) -> pl.DataFrame | None:
-    """Read lines without headings and quotations; None unless each has a value of the type in every
-    column.
-    """
+    """Parse lines without headings and quotation marks; None unless every value has its type."""
     try:
         frame = pl.read_csv(
             content,
@@ -80,25 +76,21 @@ def parse_columns(
 
 
 def read_headings(beginning: str, file: Path) -> list[str]:
-    """Read the headings of a table from the beginning of its file; none if its first line is a
-    row.
-    """
+    """Read headings from the beginning of a table file; empty if the first line is a row."""
     heading = read_heading(beginning.removeprefix("\ufeff").encode())
     headings, _ = parse_table(heading, file, delimiter=_find_delimiter(file, heading))
     return [] if _is_row(headings) else headings
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Find the delimiter of a table; the name of a file decides about tabs."""
+    """Detect the delimiter of a table by its headings and the suffix `.tsv`."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))
 
 
 def _is_row(headings: Sequence[str]) -> bool:
-    """Tell whether what is instead of headings cannot be: it begins with an id, or has a
-    sentence.
-    """
+    """Return True for a row instead of headings: it begins with an id or has a sentence."""
     is_numbered = (
         bool(headings)
         and headings[0].isdecimal()
@@ -108,21 +100,20 @@ def _is_row(headings: Sequence[str]) -> bool:
 
 
 def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
-    """Read JSON objects, one per line or in a list, which may be compressed; of lines, at most a
-    number, for their columns.
-    """
-    with open_decompressed(file) as opened:
-        is_list = opened.read(1) == b"["
-    content = (
-        read_decompressed(file) if is_list or limit is None else _read_first_lines(file, limit)
-    )
+    """Read JSON objects in a list, or in at most `limit` lines, from a possibly compressed file."""
+    with open_decompressed(file) as stream:
+        is_list = stream.read(1) == b"["
+    if is_list or limit is None:
+        content = read_decompressed(file)
+    else:
+        content = _read_first_lines(file, limit)
     _check_keys(content, file, is_list=is_list)
     if is_list:
         frame = pl.read_json(BytesIO(content), infer_schema_length=None)
         parse_json(content, file)
         return frame
     frame = pl.read_ndjson(BytesIO(content), infer_schema_length=None)
-    # Of two fields of one name, polars takes the first and says nothing.
+    # polars ignores repeated fields; `parse_json` does not.
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             parse_json(line, f"{file}: line {number}")
@@ -131,11 +122,11 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
 
 def _read_first_lines(file: Path, number: int) -> bytes:
     lines = list[bytes]()
-    left = MAX_BYTES.read()
-    with open_decompressed(file) as opened:
-        for line in islice(iterate_lines(opened, file), number):
-            left -= len(line)
-            if left < 0:
+    remaining = MAX_BYTES.read()
+    with open_decompressed(file) as stream:
+        for line in islice(iterate_lines(stream, file), number):
+            remaining -= len(line)
+            if remaining < 0:
                 raise MAX_BYTES.refuse(
                     file, f"has {number:,} lines of more than {describe_bytes(MAX_BYTES.read())}"
                 )
@@ -144,30 +135,26 @@ def _read_first_lines(file: Path, number: int) -> bytes:
 
 
 def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
-    """Raise LimitError if a table of all keys of all rows has too many cells: a row may have keys
-    that no other has.
-    """
+    """Raise LimitError if a table of all rows and all keys, at any depth, has too many cells."""
     keys = set[str]()
     rows = 0
-    parts = [content] if is_list else content.splitlines()
-    for part in parts:
-        # JSON that cannot be read is an error of polars, which says where.
+    documents = [content] if is_list else content.splitlines()
+    for document in documents:
+        # polars reports invalid JSON with its position.
         with suppress(GateError):
-            value = parse_json(part, file)
+            value = parse_json(document, file)
             rows += len(value) if is_list else 1
-            # Keys at any depth.
-            rest = [value]
-            while rest:
-                inner = rest.pop()
-                if isinstance(inner, dict):
-                    keys.update(inner)
-                    rest += inner.values()
-                elif isinstance(inner, list):
-                    rest += inner
+            stack = [value]
+            while stack:
+                item = stack.pop()
+                if isinstance(item, dict):
+                    keys.update(item)
+                    stack += item.values()
+                elif isinstance(item, list):
+                    stack += item
     limit = max(MAX_ROWS.read(), len(content))
     if rows * len(keys) > limit:
         problem = (
-            f"has {rows:,} rows and {len(keys):,} different keys, and at most {limit:,} cells are "
-            "read"
+            f"has {rows:,} rows and {len(keys):,} different keys; the limit is {limit:,} cells"
         )
         raise MAX_ROWS.refuse(file, problem)

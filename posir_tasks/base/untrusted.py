@@ -1,10 +1,8 @@
-"""The gate: the one reader each of JSON, CSV and YAML that comes from outside, as a file, a
-download or an answer.
+"""Strict readers of untrusted JSON, CSV and YAML: files, downloads and answers of servers.
 
-Parsers are lenient in ways that turn a damaged file into other numbers: of a repeated key the last
-wins, a row that was cut lacks its last cells, `1e999` is infinite. Here these are errors, as is all
-that could take the memory or the stack of the process. Every reader raises `GateError` and nothing
-else.
+Standard parsers silently turn damaged files into wrong numbers: the last of repeated keys wins, a
+truncated row lacks its last cells, `1e999` is infinite. These readers raise `GateError` for such
+input, and for input that would exhaust memory or stack.
 """
 
 from __future__ import annotations
@@ -36,21 +34,20 @@ from posir_tasks.base.wording import sanitize
 if TYPE_CHECKING:
     import yaml
 
-#: Most bytes of a YAML file, which is read slowly, and of which settings need a few thousand.
+#: Maximum size of a YAML file in bytes. Parsing is slow, and settings need a few thousand.
 MAX_YAML_BYTES = 2**20
-#: Deepest nesting of lists and objects. The deepest format that is read, a result of mteb, has 8.
+#: Maximum nesting of lists and objects. mteb's results, the deepest format, have 8 levels.
 MAX_DEPTH = 64
-#: Integers are smaller; ids of 64 bits are the longest in use.
+#: Maximum absolute value of integers: ids have at most 64 bits.
 MAX_INTEGER = 2**64
-#: Most characters of a number in YAML, which is read in time that grows with their square.
+#: Maximum length of a number in YAML. Parsing takes quadratic time.
 MAX_DIGITS = 400
-#: Most columns of a table of delimited cells.
+#: Maximum number of columns of a table.
 MAX_COLUMNS = 10_000
-#: Most characters of a cell of a table, which may hold a document.
+#: Maximum length of a table cell in characters. A cell may contain a document.
 MAX_CELL = 2**24
-#: Most values of a YAML file after its aliases are replaced by what they stand for.
+#: Maximum number of values in a YAML file after aliases are expanded.
 MAX_YAML_VALUES = 100_000
-#: Tags of numbers in YAML.
 NUMBER_TAGS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 BYTE_ORDER_MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
@@ -62,9 +59,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class GateError(DataError):
-    """Something from outside cannot be read, or could be read in more than one way. The message
-    names source and place.
-    """
+    """Untrusted input is unreadable or ambiguous. The message names source and location."""
 
     def __init__(self, name: object, problem: str) -> None:
         """Make the message `name: problem`."""
@@ -72,7 +67,7 @@ class GateError(DataError):
         self.problem = problem
 
     is_not_finite: bool = False
-    """Whether a number is NaN or infinite, and all else is as it should be."""
+    """If true, the only problem is a number that is NaN or infinite."""
 
 
 def parse_json(
@@ -82,15 +77,13 @@ def parse_json(
 
     Args:
         data: The document; bytes are UTF-8, or UTF-16 with a byte-order mark.
-        name: The source, for messages: a file, a line of it, an address.
-        max_bytes: Most bytes, or characters, that it may have; by default those of
-            `POSIR_MAX_BYTES`.
-        nan_prefix: Keys with this prefix may be NaN, as mteb writes its `nauc_` scores; None for no
-            keys.
+        name: The source, for messages: a file, a line, an address.
+        max_bytes: Maximum number of bytes or characters; by default `POSIR_MAX_BYTES`.
+        nan_prefix: Keys with this prefix may be NaN, such as mteb's `nauc_` scores.
 
     Raises:
-        GateError: It is too large or too deep, not such text, not JSON; an object repeats a key; a
-            number is NaN, infinite or an integer beyond 64 bits.
+        GateError: The document is too large, too deep, not JSON or in another encoding; an object
+            repeats a key; a number is NaN, infinite or an integer beyond 64 bits.
     """
     check_size(len(data), name, max_bytes)
     try:
@@ -106,7 +99,7 @@ def parse_json(
 
 
 def parse_json_at(text: str, start: int, name: object) -> tuple[Any, int]:
-    """Parse a JSON document within a text and where it ends; see `parse_json`."""
+    """Parse a JSON document within a text like `parse_json`; return the value and its end."""
     with _explain_json_errors(name):
         value, end = _DECODER.raw_decode(text, start)
     _check_values(value, name, None)
@@ -125,23 +118,22 @@ def _explain_json_errors(name: object) -> Iterator[None]:
 
 
 def read_json(file: Path, *, max_bytes: int | None = None, nan_prefix: str | None = None) -> Any:
-    """Read a file of JSON, which may be compressed; see `parse_json`."""
+    """Read a JSON file, possibly compressed; see `parse_json`."""
     return parse_json(read_bytes(file, max_bytes), file, max_bytes=max_bytes, nan_prefix=nan_prefix)
 
 
 def parse_table(
     data: str | bytes, name: object, *, delimiter: str = ","
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Parse a table of delimited cells: its headings, and for each row the line that it ends at
-    and its cells.
+    """Parse a table of delimited cells into headings and rows; a row is its last line number and
+    its cells.
 
-    Lines without any cell are left out, and empty cells to the right of the last heading are cut
-    off: spreadsheets write both. Cells are read by the rules of CSV, or between tabs as
-    `posir_tasks.base.quotation` explains.
+    Blank lines, and empty cells to the right of the last heading, are removed: spreadsheets write
+    both. Tables with tabs follow `posir_tasks.base.quotation`, all others the rules of CSV.
 
     Raises:
-        GateError: It is not UTF-8 or too large, holds a zero byte, repeats a heading, leaves a
-            quotation open, or a row has more or fewer cells than there are headings.
+        GateError: The table is too large, not UTF-8, contains a zero byte, repeats a heading, has
+            an unclosed quotation mark, or a row with more or fewer cells than headings.
     """
     check_size(len(data), name)
     try:
@@ -151,8 +143,8 @@ def parse_table(
     if "\0" in text:
         raise GateError(
             name,
-            f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: holds a zero byte, so it is "
-            "no table",
+            f"line {text.count(chr(10), 0, text.index(chr(0))) + 1}: contains a zero byte; a table "
+            "is text",
         )
     lines = _read_rows(text, name, delimiter)
     headings = [heading.strip() for heading in lines[0][1]] if lines else []
@@ -163,40 +155,37 @@ def parse_table(
         while len(cells) > len(headings) and not cells[-1].strip():
             cells.pop()
         if len(cells) != len(headings):
-            shown = sanitize(", ".join(headings))
+            names = sanitize(", ".join(headings))
             raise GateError(
                 name,
-                f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {shown}",
+                f"line {number}: has {len(cells)} cells; the headings are {len(headings)}: {names}",
             )
         rows.append((number, cells))
     return headings, rows
 
 
 def require_distinct(columns: Iterable[object], name: object) -> None:
-    """Raise GateError if a table has two columns of one name, of which a reader would take either;
-    several may have none.
-    """
-    repeated = find_repeated(str(column) for column in columns if column not in (None, ""))
-    if repeated is not None:
+    """Raise GateError if two columns have the same name. Several columns may be unnamed."""
+    duplicate = find_repeated(str(column) for column in columns if column not in (None, ""))
+    if duplicate is not None:
         raise GateError(
-            name, f"the column '{sanitize(str(repeated))}' occurs twice; keep one of them"
+            name, f"the column '{sanitize(str(duplicate))}' occurs twice; keep one of them"
         )
 
 
 def read_heading(content: bytes) -> bytes:
-    """Read the first line of a table that is not blank."""
+    """Return the first line of a table that is not blank."""
     first = re.search(rb"[^\r\n]+", content)
     return first[0] if first else b""
 
 
 def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dict[str, str]]:
-    """Read the given columns of a CSV file, stripped, by row; cells are separated by commas or
-    semicolons.
+    """Read columns of a CSV file as stripped texts by row. The delimiter is a comma or a semicolon.
 
     Args:
         file: The file, in UTF-8.
-        columns: Columns that it must have; others are left out.
-        expected: What the file must be, for the message, such as `a file with the columns
+        columns: Required columns; all others are ignored.
+        expected: Description of the file for the message, such as `a file with the columns
             model,score`.
 
     Raises:
@@ -207,15 +196,14 @@ def read_csv_rows(file: Path, columns: Sequence[str], expected: str) -> list[dic
         heading = read_heading(content)
         delimiter = ";" if heading.count(b";") >= max(1, len(columns) - 1) else ","
         headings, rows = parse_table(content, file, delimiter=delimiter)
-        missing = [column for column in columns if column not in headings]
-        if missing:
-            raise GateError(file, f"no column {', '.join(missing)}")
+        missing_columns = [column for column in columns if column not in headings]
+        if missing_columns:
+            raise GateError(file, f"no column {', '.join(missing_columns)}")
     except GateError as error:
         raise GateError(file, f"{error.problem}. Expected {expected}.") from error
-    places = [headings.index(column) for column in columns]
+    indices = {column: headings.index(column) for column in columns}
     return [
-        {column: cells[place].strip() for column, place in zip(columns, places, strict=True)}
-        for _, cells in rows
+        {column: cells[index].strip() for column, index in indices.items()} for _, cells in rows
     ]
 
 
@@ -223,16 +211,16 @@ def parse_yaml(data: str | bytes, name: object) -> Any:
     """Parse a YAML document of plain values.
 
     Raises:
-        GateError: It is too large or too deep, not UTF-8, not YAML; a mapping repeats a key; its
-            aliases stand for too much or for themselves; a number is NaN, infinite or an integer
+        GateError: The document is too large, too deep, not UTF-8 or not YAML; a mapping repeats a
+            key; aliases are recursive or expand too much; a number is NaN, infinite or an integer
             beyond 64 bits.
     """
-    # Takes longer to import than all else that a command needs to start.
+    # The import is slow.
     import yaml
 
     check_size(len(data), name, MAX_YAML_BYTES)
     try:
-        # The loader in C takes a tenth of the time; not every build of PyYAML has it.
+        # The C loader is ten times as fast, but not in every build of PyYAML.
         loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(
             decode(data) if isinstance(data, bytes) else data
         )
@@ -255,8 +243,8 @@ def read_yaml(file: Path) -> Any:
 
 
 def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
-    """Read a file, decompressed if it ends in `.gz`; raise GateError if damaged, unreadable or of
-    more than `max_bytes`.
+    """Read a file, decompressed if it ends in `.gz`; raise GateError if it is damaged, unreadable
+    or larger than `max_bytes`.
     """
     try:
         return read_decompressed(file, max_bytes)
@@ -270,53 +258,49 @@ def read_bytes(file: Path, max_bytes: int | None = None) -> bytes:
 
 
 def check_size(size: int, name: object, max_bytes: int | None = None) -> None:
-    """Raise GateError if a source has more bytes than are read, by default those of
-    `POSIR_MAX_BYTES`.
-    """
+    """Raise GateError if a source is larger than `max_bytes`, by default `POSIR_MAX_BYTES`."""
     limit = MAX_BYTES.read() if max_bytes is None else max_bytes
     if size > limit:
-        problem = f"is larger than {describe_bytes(limit)}, the most that is read"
+        problem = f"is larger than {describe_bytes(limit)}, the limit"
         raise GateError(
             name, MAX_BYTES.refuse(name, problem).problem if max_bytes is None else problem
         )
 
 
 def check_columns(columns: int, name: object) -> None:
-    """Raise GateError if a table has more columns than are read."""
+    """Raise GateError if a table has too many columns."""
     if columns > MAX_COLUMNS:
-        raise GateError(name, f"has {columns:,} columns, and at most {MAX_COLUMNS:,} are read")
+        raise GateError(name, f"has {columns:,} columns; the limit is {MAX_COLUMNS:,}")
 
 
 def find_repeated(values: Iterable[Value]) -> Value | None:
-    """Find the first value that occurred before; None if all differ."""
-    seen = set[Value]()
+    """Find the first repeated value, or None."""
+    earlier = set[Value]()
     for value in values:
-        if value in seen:
+        if value in earlier:
             return value
-        seen.add(value)
+        earlier.add(value)
     return None
 
 
 def find_encoding(content: bytes) -> str:
-    """Find the encoding that a byte-order mark states, else UTF-8."""
-    return next(
-        (encoding for mark, encoding in BYTE_ORDER_MARKS.items() if content.startswith(mark)),
-        "utf-8",
-    )
+    """Detect the encoding by the byte-order mark; UTF-8 without a mark."""
+    for mark, encoding in BYTE_ORDER_MARKS.items():
+        if content.startswith(mark):
+            return encoding
+    return "utf-8"
 
 
 def decode(content: bytes) -> str:
-    """Return bytes as text; raise UnicodeDecodeError if they are neither UTF-8 nor UTF-16 with a
-    byte-order mark.
-    """
+    """Decode UTF-8, or UTF-16 with a byte-order mark; raise UnicodeDecodeError for other bytes."""
     return content.decode(find_encoding(content))
 
 
 def _build_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) < len(pairs):
-        repeated = find_repeated(key for key, _ in pairs)
-        raise ValueError(f"the key '{sanitize(repeated)}' occurs twice in one object")
+        duplicate = find_repeated(key for key, _ in pairs)
+        raise ValueError(f"the key '{sanitize(duplicate)}' occurs twice in one object")
     return members
 
 
@@ -324,18 +308,18 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_build_object)
 
 
 def _check_values(value: object, name: object, nan_prefix: str | None) -> None:
-    """Raise GateError for a value that is nested too deeply or a number that is not allowed."""
+    """Raise GateError for values that are nested too deeply and for invalid numbers."""
     level: list[Any] = [[value]]
-    # Most documents have no such value, which is seen without the path of each.
+    # Fast check by level, without paths; invalid documents are searched again for the message.
     for _ in range(MAX_DEPTH):
         items = [
             item
-            for part in level
-            for item in (part.values() if type(part) is dict else part)
+            for container in level
+            for item in (container.values() if type(container) is dict else container)
             if type(item) is not str
         ]
         numbers = [item for item in items if type(item) is int or type(item) is float]
-        # Neither a NaN nor an infinite number is between.
+        # False for NaN and infinity.
         if not all(-MAX_INTEGER <= number <= MAX_INTEGER for number in numbers):
             break
         level = [item for item in items if type(item) is list or type(item) is dict]
@@ -375,7 +359,7 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
-    """Read the rows of a table that are not blank; between tabs, by its content."""
+    """Read the rows of a table that are not blank; the rules for tabs depend on the content."""
     if delimiter == TAB:
         literal = split_literally(text, delimiter)
         if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
@@ -383,7 +367,7 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
         try:
             rows = _split_cells(text, name, delimiter)
         except GateError:
-            # The first line with another number of cells is the cause that a user can find.
+            # The caller reports the first line with a wrong number of cells.
             return literal
         if not is_regular(rows):
             return literal
@@ -393,14 +377,14 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
         raise GateError(
             name,
             f"line {line}: a quotation mark opens here and closes in a later line, and the lines "
-            "between them look like rows; "
-            "double each quotation mark within a text, or save the table as Parquet or JSON Lines",
+            "between them look like rows; double each quotation mark within a text, or save the "
+            "table as Parquet or JSON Lines",
         )
     return rows
 
 
 def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
-    """Split the rows of a table that are not blank, by the rules of CSV."""
+    """Split a table into rows by the rules of CSV, without blank rows."""
     limit = csv.field_size_limit(MAX_CELL)
     rows = list[Row]()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -420,9 +404,7 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
 def _count_nodes(
     node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
 ) -> int:
-    """Count how many values a YAML node has, with those behind aliases; `counts` has None for one
-    that is being counted.
-    """
+    """Count the values of a YAML node with expanded aliases. `counts` is None for open nodes."""
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
     if id(node) in counts:
@@ -438,14 +420,14 @@ def _count_nodes(
     if node is not None and node.id == "sequence":
         children = items
     elif node is not None and node.id == "mapping":
-        repeated = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
-        if repeated is not None:
+        duplicate = find_repeated((key.tag, key.value) for key, _ in items if key.id == "scalar")
+        if duplicate is not None:
             raise GateError(
                 name,
-                f"line {node.start_mark.line + 1}: the key '{sanitize(repeated[1])}' occurs "
+                f"line {node.start_mark.line + 1}: the key '{sanitize(duplicate[1])}' occurs "
                 "twice in one mapping",
             )
-        children = [part for pair in items for part in pair]
+        children = [child for pair in items for child in pair]
     number = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
     if number > MAX_YAML_VALUES:
         raise GateError(

@@ -1,4 +1,4 @@
-"""Wording shared by messages."""
+"""Helpers for messages: plurals, suggestions, short names, and safe text."""
 
 import codecs
 import io
@@ -13,17 +13,16 @@ from rich.cells import cell_len
 
 from posir_tasks.base.secrets import redact
 
-#: Control and format characters, such as those that turn the direction of writing, and halves of
-#: surrogate pairs.
+#: Control and format characters, such as changes of writing direction, and lone surrogates.
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e0fff]"
 )
 LINES = re.compile(r"[\t\n]")
-#: The largest number of characters of a secret that is hidden where a text is shortened.
+#: Maximum length of a secret at the end of a shortened text.
 MAX_SECRET = 4_096
-#: What a line of a paragraph does not part, and the mark of such a space: textwrap breaks at ASCII
-#: spaces only.
+#: Phrases without line breaks: their spaces become `NO_BREAK`, since textwrap breaks only at ASCII
+#: spaces.
 INSEPARABLE = re.compile(
     r"(?:[-+]?[\d.,]+%? )?\[[-+\d.]+, [-+\d.]+\]|\bp <?[\d.]+|\b1 - |\S+ \([-+][\d.]+\)"
     r"|\d (?:points|[A-Z]{3})\b"
@@ -34,29 +33,25 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def pluralize(number: int, noun: str, plural: str | None = None) -> str:
-    """Write a number with its noun, such as `1 file` or `1,380 files`; an irregular plural, or a
-    verb, is given.
+    """Format a number with a noun: `1 file`, `1,380 files`. `plural` is for irregular plurals and
+    verbs.
     """
     return f"{number:,} {noun if number == 1 else plural or f'{noun}s'}"
 
 
 def suggest_name(name: str, names: Iterable[str]) -> str:
-    """Ask whether the most similar known name is meant, whatever the case; empty if none is
-    similar.
-    """
-    lowered = {other.lower(): other for other in names}
-    close = get_close_matches(name.lower(), lowered, 1)
-    return f" Did you mean {lowered[close[0]]}?" if close else ""
+    """Suggest the most similar name, ignoring case; empty without a similar name."""
+    by_lower_case = {candidate.lower(): candidate for candidate in names}
+    matches = get_close_matches(name.lower(), by_lower_case, 1)
+    return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
 
 
-#: Characters of a model's name in a chart.
+#: Maximum length of a model's name in a chart.
 LABEL_WIDTH = 72
 
 
 def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
-    """Shorten a name to one line of at most `width` characters; both ends stay, as either may
-    identify it.
-    """
+    """Shorten a name to one line of at most `width` characters by cutting out the middle."""
     name = " ".join(name.split())
     if len(name) <= width:
         return name
@@ -65,28 +60,28 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
 
 
 def bind(text: str) -> str:
-    """Bind figures to their intervals, units and signs by spaces that no line ends with."""
+    """Replace spaces between numbers, intervals and units by no-break spaces."""
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
-#: A paper by the archive that has it, and its name there.
+#: The id of a paper on arXiv or OpenReview.
 PAPER = re.compile(r"\b(arXiv|OpenReview)\s(\d{4}\.\d{4,5}|[\w-]{10})\b")
-#: The organization of a model, also of one that another is made of: `hybrid(org/a,org/b)`.
+#: The organization of a model, also within a combination: `hybrid(org/a,org/b)`.
 ORGANIZATION = re.compile(r"(?:^|(?<=\w\()|(?<=,))[^\s/(),]+/")
 
 
 def drop_organization(name: str) -> str:
-    """Drop the organization from the name of a model, and from the models that it is made of."""
+    """Drop organizations from the name of a model or a combination of models."""
     return ORGANIZATION.sub("", name)
 
 
-#: Chunks whose arguments after the size are the usual ones, if the stride is half the size.
+#: Arguments of chunks; they are the default ones if the stride is half the size.
 CHUNKS = re.compile(r"(?<=\+chunks\()(\d+),(\d+),max,tokens(?=\))")
 
 
 def shorten_name(name: str) -> str:
-    """Drop the organization of a model, and the usual arguments of its chunks:
-    `org/a+chunks(128,64,max,tokens)` is `a+chunks(128)`.
+    """Drop the organization of a model and default arguments of its chunks:
+    `org/a+chunks(128,64,max,tokens)` becomes `a+chunks(128)`.
     """
     return CHUNKS.sub(
         lambda match: match[1] if int(match[1]) // 2 == int(match[2]) else match[0],
@@ -95,23 +90,22 @@ def shorten_name(name: str) -> str:
 
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
-    """Drop the organizations from names of models, unless two differ in these alone."""
+    """Drop organizations from names of models, unless names become equal."""
     bare = list(map(shorten_name, names))
     return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
-    """Shorten names of at most `width` characters, if that is possible.
+    """Shorten names to at most `width` characters, if they stay different.
 
-    They lose their organizations and their middles or, where two would become equal, how they all
-    begin.
+    Names lose organizations and middles or, if they become equal, their common prefix.
     """
     if max(map(len, names), default=0) <= width:
         return list(names)
     bare = list(map(shorten_name, names))
     begin = len(os.path.commonprefix(bare))  # noqa: RUF071 (no paths)
-    for texts in (bare, [f"…{name[begin:]}" for name in bare]):
-        short = [shorten_middle(text, width) for text in texts]
+    for candidates in (bare, [f"…{name[begin:]}" for name in bare]):
+        short = [shorten_middle(name, width) for name in candidates]
         if max(map(cell_len, short)) <= width and len(set(short)) == len(set(names)):
             return short
     return list(names)
@@ -124,7 +118,7 @@ ORDINALS = (
 
 
 def ordinal(number: int) -> str:
-    """Write an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
+    """Format an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
     if number <= len(ORDINALS):
         return ORDINALS[number - 1]
     if number % 100 in {11, 12, 13}:
@@ -134,22 +128,20 @@ def ordinal(number: int) -> str:
 
 
 def escape_controls(text: str) -> str:
-    """Hide the secrets of a text, and escape its control characters.
+    """Redact secrets and escape control characters except line breaks and tabs.
 
-    Those of lines and tabs stay. All that is shown, logged or raised passes here, as it may have
-    text from outside.
+    All printed, logged and raised text passes this function, since it may contain untrusted text.
     """
-    shown = redact(text)
-    return shown if shown.isascii() and shown.isprintable() else CONTROLS.sub(_escape, shown)
+    safe = redact(text)
+    return safe if safe.isascii() and safe.isprintable() else CONTROLS.sub(_escape, safe)
 
 
 def sanitize(value: object, limit: int | None = 80) -> str:
-    """Return a third party's value as one line of limited length without control characters, for a
-    message.
+    """Convert an untrusted value to a line of at most `limit` characters without control
+    characters.
 
-    Terminals interpret control characters, and continuous integration interprets lines. Without a
-    limit it is complete. Secrets are hidden before the text is shortened: a part of one is still a
-    part.
+    Terminals interpret control characters, and CI systems interpret lines. Secrets are redacted
+    before shortening, which would leave parts of them.
     """
     text = value if isinstance(value, str) else repr(value)
     safe = escape_controls(text if limit is None else text[: limit + MAX_SECRET])
@@ -161,7 +153,7 @@ def _escape(match: re.Match[str]) -> str:
     return ascii(match[0])[1:-1]
 
 
-#: Substitutes of the same width, so that tables stay aligned.
+#: Substitutes of the same width, to keep tables aligned.
 SUBSTITUTES = {
     **dict(zip("–—·✓✗…", "---+x~", strict=True)),
     **dict.fromkeys("▏▎▍▌▋▊▉", ":"),
@@ -171,21 +163,19 @@ HANDLER = "posir.substitute"
 
 
 def substitute(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error; other characters, such as those of names, become escapes from which
-    they can be read back.
-    """
+    """Handle an encoding error: use `SUBSTITUTES`, and escape all other characters."""
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    shown = ""
+    text = ""
     for character in error.object[error.start : error.end]:
-        escaped = character.encode("ascii", "backslashreplace").decode()
-        shown += SUBSTITUTES.get(character, escaped)
-    return shown, error.end
+        escape = character.encode("ascii", "backslashreplace").decode()
+        text += SUBSTITUTES.get(character, escape)
+    return text, error.end
 
 
 def make_output_encodable() -> None:
-    """Let standard output and error substitute what their encoding lacks; a stream that is closed
-    becomes the null device.
+    """Make standard output and error substitute unencodable characters; closed streams become the
+    null device.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

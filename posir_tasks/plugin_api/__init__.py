@@ -1,9 +1,8 @@
-"""The plugin API: what a plugin declares with `hookimpl`, and the host side, which loads plugins
-and calls their hooks.
+"""The plugin API: hook specifications, and the loading and calling of plugins.
 
-A plugin is a module or object that an entry point of the group `posir` names; it may omit arguments
-of a hook that it does not need, so hooks can gain arguments. The failure of one plugin does not
-affect the others. Every `posir` command imports this module, so it imports nothing slow.
+A plugin is a module or object in the entry-point group `posir`. Hook implementations may omit
+arguments, so hooks can gain arguments. A failing plugin does not affect other plugins. Every
+`posir` command imports this module, so it must have no slow imports.
 """
 
 from __future__ import annotations
@@ -14,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
+from itertools import chain
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -34,11 +34,10 @@ logger = logging.getLogger(__name__)
 PROJECT = "posir"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
-#: Decorator for implementations of hooks: `from posir_tasks.plugin_api import hookimpl`.
+#: Decorator of hook implementations: `from posir_tasks.plugin_api import hookimpl`.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
-#: The panels of `posir --help`, in the order shown: four questions, then the other commands by
-#: purpose.
+#: Panels of `posir --help` in order: four questions, then other commands by purpose.
 PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, EXTEND = (
     "Does it read to the end?",
     "How biased is it?",
@@ -49,63 +48,60 @@ PANELS = READING, BIAS, CHOICE, REMEDY, PROBE, DATA, EXTEND = (
     "Share and maintain",
 )
 LEADERBOARD = EXTEND
-#: Returns the metadata of the model that a name refers to, None if the name is not of this kind;
-#: raises PosirError if it is, but there is no such model. Its other argument is mteb's registry:
-#: looking a name up in it resolves the other kinds, too. Results are filed under the `name` in the
-#: metadata. If it does not refer to the model itself, the metadata's loader has an attribute
-#: `reference` that does, in every process: worker processes load models by it.
+#: Resolves a name to a model's metadata, or None for another kind of name; raises PosirError if the
+#: model does not exist. The second argument is mteb's registry, which also resolves all other kinds
+#: of names. Results are saved under the metadata's `name`. Worker processes load the model by the
+#: attribute `reference` of the metadata's loader, or else by `name`.
 Resolver: TypeAlias = "Callable[[str, Mapping[str, ModelMeta]], ModelMeta | None]"
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command that a plugin adds to `posir`."""
+    """A command of `posir`."""
 
     name: str
-    """Typed after `posir`."""
+    """The word after `posir`."""
     target: str
-    """`module:name` of a public function, a function with the annotations of cyclopts, or a
-    `cyclopts.App`; imported when called.
+    """`module:name` of a public function, a function annotated for cyclopts, or a `cyclopts.App`;
+    imported on call.
     """
     summary: str
-    """One sentence for `posir --help`. The command's own help is the docstring of its function."""
+    """One sentence for `posir --help`. The help of the command is the function's docstring."""
     panel: str = EXTEND
-    """Panel of `posir --help`, such as `DATA` here."""
+    """Panel of `posir --help`, such as `DATA`."""
 
 
 def declare(*items: object) -> Callable[[], list[object]]:
-    """Return the implementation of a hook for a table of what it returns: `posir_commands =
-    declare(Command(...), ...)`.
+    """Build a hook implementation that returns the items: `posir_commands = declare(Command(...),
+    ...)`.
 
-    In place of a text `module:name` it returns what has that name, or, of a tuple, what is in it;
-    it is imported when the hook is called.
+    An item `module:name` stands for an object, or for the items of a tuple, imported when the hook
+    is called.
     """
 
+    @hookimpl
     def implementation() -> list[object]:
-        return [
-            value
-            for item in items
-            for known in [resolve_name(item) if isinstance(item, str) else item]
-            for value in (known if isinstance(known, tuple) else (known,))
-        ]
+        values = list[object]()
+        for item in items:
+            value = resolve_name(item) if isinstance(item, str) else item
+            values += value if isinstance(value, tuple) else [value]
+        return values
 
-    marked: Callable[[], list[object]] = hookimpl(implementation)
-    return marked
+    return implementation
 
 
 @hookspec
 def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
-    """Return scores to add to every result: what each is called, how it reads, and how it is
-    computed.
+    """Return scores to add to every result.
 
-    The host computes them for all queries, for each length bucket and, where declared, for each
-    position bin: of every evaluated subset, by `posir rescore` of stored ones, and of pooled ones
-    for reports. From the declaration follow its keys in the result file, its columns in reports,
-    CSV and JSON, and its column on the leaderboard.
+    The host computes scores for all queries, for each length bucket and, if declared, for each
+    position bin: after an evaluation, in `posir rescore`, and for pooled results in reports. The
+    declaration also defines the keys in result files, the columns in reports, CSV and JSON, and the
+    column on the leaderboard.
 
     Returns:
-        Declarations. A key that another plugin uses is refused; a score that raises is omitted with
-        a warning.
+        Declarations. A key of another plugin is refused. A score that raises is omitted with a
+        warning.
     """
 
 
@@ -113,35 +109,33 @@ def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
 def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[empty-body]
     """Return task classes to register with mteb.
 
-    Called once, when mteb is first asked for a task that it does not have itself. Import mteb and
-    the classes inside the function, because every `posir` command loads the plugin, and mteb takes
-    seconds to import.
+    Called once, for the first task that mteb lacks. Import mteb and the classes inside of the
+    function: every `posir` command loads the plugin, and importing mteb takes seconds.
 
     Returns:
         Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A
-        name that mteb, posir or another plugin uses is refused.
+        name of mteb, posir or another plugin is refused.
     """
 
 
 @hookspec
 def posir_languages() -> Iterable[str]:  # type: ignore[empty-body]
-    """Return codes of languages whose tasks are listed, such as `pes-Arab` for `PosIR-Persian` and
+    """Return language codes of further tasks to list, such as `pes-Arab` for `PosIR-Persian` and
     `PosIR-Persian-English`.
 
-    For data that is not on this machine yet: the languages in `POSIR_DATA` or in the dataset on the
-    Hub are listed anyway, and `mteb run -t` takes the task of any language. An invalid code is
-    refused.
+    Languages in `POSIR_DATA` and in the dataset on the Hub are always listed, and `mteb run -t`
+    accepts any language. Invalid codes are refused.
     """
 
 
 @hookspec
 def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
-    """Return commands to add to `posir`: what help shows of each, and where it is imported from.
+    """Return commands to add to `posir`.
 
-    Called by every `posir` command. A command is imported when it is called itself.
+    Called by every `posir` command. A command is imported only when it is called.
 
     Returns:
-        Declarations. A name that posir or another plugin uses is refused.
+        Declarations. A name of posir or another plugin is refused.
     """
 
 
@@ -149,35 +143,33 @@ def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
 def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
     """Return probes for `posir probe`: diagnostic measurements of a model on texts.
 
-    Called when `posir probe` runs. Import heavy packages inside the function or inside the probe.
+    Called by `posir probe`. Import heavy packages inside of the function or the probe.
 
     Returns:
-        Objects of classes that derive from `posir_probe.probe.Probe`. A name that another probe
-        uses is refused.
+        Instances of subclasses of `posir_probe.probe.Probe`. A name of another probe is refused.
     """
 
 
 @hookspec
 def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
-    """Return resolvers of references to models, so that `-m` of every command accepts a further
-    kind of name.
+    """Return resolvers of model names, which add kinds of names to `-m` of every command.
 
-    Called once per process, when a name is looked up that is not the full name of a registered
-    model. Import heavy packages inside the resolver.
+    Called once per process, for the first name that is not the full name of a registered model.
+    Import heavy packages inside of the resolver.
 
     Returns:
-        Functions with the protocol `Resolver`. They are asked before
-        posir's own resolvers, so they must return None for every name that is not of their kind.
+        Functions with the protocol `Resolver`. They precede posir's resolvers and must return None
+        for all other kinds of names.
     """
 
 
 @hookspec
 def posir_answers(file: Path) -> Iterable[str]:  # type: ignore[empty-body]
-    """Return what the result in a file says, a title and a paragraph in a string each, which `mteb
-    run` prints at its end.
+    """Return findings on a result, which `mteb run` prints at its end; a string has a title and a
+    paragraph.
 
     Args:
-        file: A result of a position-aware task, as mteb saves it.
+        file: mteb's result file of a position-aware task.
     """
 
 
@@ -186,17 +178,17 @@ HOOKS = tuple(sorted(name for name in globals() if name.startswith("posir_")))
 
 @dataclass(frozen=True)
 class Plugin:
-    """An entry point of the group `posir`, and whether it could be loaded."""
+    """An entry point of the group `posir`."""
 
     name: str
     origin: str
     """Distribution and module."""
     problem: str | None = None
-    """The reason why it is not used; None if it is."""
+    """The reason for not using the plugin, or None."""
 
     @property
     def warning(self) -> str:
-        """The warning that is logged about a plugin that is not used."""
+        """The warning about an unused plugin."""
         return f"posir plugin '{self.name}' ({self.origin}) is not used: {self.problem}"
 
 
@@ -208,48 +200,41 @@ class Plugins:
     plugins: tuple[Plugin, ...]
 
     def callers(self, hook: str) -> Iterator[tuple[str, pluggy.HookCaller]]:
-        """Yield each plugin that implements a hook: its name, and a caller that only calls this
-        plugin.
-        """
-        plugins = dict(self.manager.list_name_plugin())
+        """Yield the name of each plugin with the hook, and a caller of this plugin only."""
+        plugins = self.manager.list_name_plugin()
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
-            others = [
-                plugin for name, plugin in plugins.items() if name != implementation.plugin_name
-            ]
-            yield implementation.plugin_name, self.manager.subset_hook_caller(hook, others)
+            name = implementation.plugin_name
+            excluded = [plugin for other_name, plugin in plugins if other_name != name]
+            yield name, self.manager.subset_hook_caller(hook, excluded)
 
 
 @cache
 def loaded_plugins() -> Plugins:
-    """Load the plugins of the entry-point group `posir`, once per process; warn about each one that
-    fails.
-    """
-    loaded = load_plugins(entry_points(group=PROJECT))
-    for plugin in loaded.plugins:
+    """Load the plugins of the entry-point group `posir` once per process; warn about failures."""
+    plugins = load_plugins(entry_points(group=PROJECT))
+    for plugin in plugins.plugins:
         if plugin.problem:
             logger.warning("%s", plugin.warning)
-    return loaded
+    return plugins
 
 
 def load_plugins(points: Collection[EntryPoint]) -> Plugins:
-    """Load plugins from entry points, in order of their names."""
+    """Load plugins from entry points, sorted by name."""
     manager = pluggy.PluginManager(PROJECT)
     manager.add_hookspecs(sys.modules[__name__])
     plugins = []
     for point in sorted(points, key=lambda point: point.name):
-        origin = (
-            f"{point.dist.name} {point.dist.version}: {point.value}" if point.dist else point.value
-        )
+        origin = point.value
+        if point.dist:
+            origin = f"{point.dist.name} {point.dist.version}: {origin}"
         plugins.append(Plugin(point.name, origin, _register(manager, point)))
     return Plugins(manager, tuple(plugins))
 
 
 def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
-    """Load and register a plugin; return why it cannot be used, or None if it can."""
+    """Load and register a plugin; return the problem, or None."""
     if manager.has_plugin(point.name):
-        return (
-            "another plugin of the same name was loaded first; rename one of the two entry points"
-        )
+        return "another plugin of the same name was loaded first; rename one of the entry points"
     try:
         plugin = point.load()
         manager.register(plugin, name=point.name)
@@ -268,37 +253,35 @@ def _register(manager: pluggy.PluginManager, point: EntryPoint) -> str | None:
 
 
 def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each of the `items` that plugins return for a hook, with the plugin's name; warn about
-    a plugin that fails.
+    """Yield a plugin's name and an item for all items of a hook; warn about failing plugins.
+
+    `items` is the plural noun of the items for messages.
     """
     for name, caller in loaded_plugins().callers(hook):
         try:
-            answers = [item for answer in caller(**arguments) for item in answer]
+            values = list(chain.from_iterable(caller(**arguments)))
         except Exception as error:
             logger.warning(
                 "posir plugin '%s' could not add its %s: %s", name, items, summarize_error(error)
             )
             continue
-        yield from ((name, item) for item in answers)
+        for value in values:
+            yield name, value
 
 
 def declared_scores() -> list[Score]:
-    """Return the scores that all plugins declare, in the order of the plugins' names; warn about
-    each that cannot be used.
-    """
+    """Return the valid scores of all plugins, sorted by plugin; warn about invalid ones."""
     return [score for _, score in _declared()]
 
 
 def _declared() -> Iterator[tuple[str, Score]]:
-    """Yield the name of the plugin and the score for each declared score whose key is not in
-    use.
-    """
+    """Yield the plugin's name and the score for each valid score with a unique key."""
     from posir_tasks.values.scores import Score
 
     owners: dict[str, str] = {}
     for name, score in collect_items("posir_scores", "scores"):
         if not isinstance(score, Score):
-            problem = f"{score!r}, which is no posir_tasks.values.scores.Score"
+            problem = f"{score!r}, which is not a posir_tasks.values.scores.Score"
         elif score.key in owners:
             problem = f"a score '{score.key}', a key of plugin '{owners[score.key]}'"
         else:
@@ -309,17 +292,14 @@ def _declared() -> Iterator[tuple[str, Score]]:
 
 
 def score_result(values: ResultValues) -> ResultScores:
-    """Return every declared score of each group, and those for bins of each position bin, computed
-    when asked for.
-    """
+    """Compute all declared scores of each group and each position bin, lazily."""
     from posir_tasks.values.scores import ComputedScores, ResultScores
 
-    # Plugins cache by group what several of their scores need.
-    declared, groups = list(_declared()), list(values.groups())
+    declared = list(_declared())
+    groups = list(values.groups())
     by_group = ComputedScores.split(declared, groups)
-    by_bin = ComputedScores.split(
-        ((name, score) for name, score in declared if score.by_position), values.bins()
-    )
+    bin_scores = [(name, score) for name, score in declared if score.by_position]
+    by_bin = ComputedScores.split(bin_scores, values.bins())
     names = (group.name for group in groups)
     return ResultScores(
         tuple(score for _, score in declared),

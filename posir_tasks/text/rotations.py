@@ -1,9 +1,8 @@
-"""Rotated versions of a text: the same sentences from another beginning, so that evidence moves and
-nothing else changes.
+"""Rotations of a text, which move evidence and keep sentences.
 
-A text of units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where k is the border nearest
-to none, one and two thirds of its characters. The same evidence then lies in each third of the
-text.
+A text with units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where k is the border
+nearest to zero, one and two thirds of the characters. The evidence is in a different third in each
+version.
 """
 
 from __future__ import annotations
@@ -23,42 +22,37 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import is_unspaced
 
-#: Versions of a text, the text itself included.
+#: Number of versions of a text, including the original.
 VERSIONS = 3
-#: Longest heading, in words.
+#: Maximum length of a heading in words.
 MAX_HEADING_WORDS = 12
 MARKDOWN_HEADING = re.compile(r"#{1,6}\s")
-#: The end of a sentence: a full stop of any script, or another mark, with closing quotes and
-#: brackets behind it.
+#: Punctuation of any script at the end of a sentence, with closing quotes and brackets.
 FINAL_PUNCTUATION = re.compile(r"[.!?,:;…。！？，：；．｡؟؛۔।॥։።၊။។៕][\"'”’»›)\]）」』】]*$")
-#: Bytes of the digest that orders texts and chooses among excerpts.
+#: Bytes of the digest that sorts texts and selects excerpts.
 DIGEST_BYTES = 8
-#: Tokens of a window that an excerpt leaves free: a token at a seam may be divided.
+#: Tokens of a window that an excerpt leaves free, since tokens may split at the seam.
 SPARE_TOKENS = 2
-#: Share of a window that an excerpt takes where tokens are estimated.
+#: Share of a window for an excerpt with estimated tokens.
 ESTIMATED_ROOM = 0.8
 
 
 @dataclass(frozen=True)
 class Version:
-    """A text that begins at another character, with its beginning moved behind its end."""
+    """A rotation of a text or of a part of it."""
 
     text: str
     number: int
-    """0 for the text itself, 1 and 2 for the version that begins about one and two thirds into
-    it.
-    """
+    """0 for the original, 1 and 2 for a beginning after about one and two thirds."""
     offset: int = 0
-    """First character of the part of the original that is rotated."""
+    """First character of the rotated part in the original."""
     border: int = 0
-    """Character of that part at which the version begins."""
+    """First character of the version in the rotated part."""
     tail: int = 0
-    """Characters of the version before the part that was moved behind it, the seam included."""
+    """Number of characters before the moved beginning, including the seam."""
 
     def move(self, span: Span) -> Span:
-        """Return where a span of the original is in the version; the version must hold all of
-        it.
-        """
+        """Convert a span of the original, which the version contains completely."""
         start = span.start - self.offset
         end = span.end - self.offset
         shift = -self.border if start >= self.border else self.tail
@@ -66,35 +60,35 @@ class Version:
 
 
 def hash_text(text: str) -> int:
-    """Return a number of 64 bits that depends on the text alone."""
+    """Hash a text to 64 bits, reproducibly."""
     return int.from_bytes(blake2b(text.encode(), digest_size=DIGEST_BYTES).digest(), "big")
 
 
 def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]:
-    """Divide a text into the units that a rotation keeps whole.
+    """Divide a text into units that rotation keeps together.
 
-    Units are sentences. White space belongs to the unit before it, a heading to the unit after it.
-    A border within evidence is none.
+    Units are sentences with trailing white space. Headings belong to the next unit, and borders are
+    never within evidence.
 
     Args:
         text: Any text.
-        language: Its code, such as `eng-Latn`.
-        evidence: The spans of the evidence of all questions about the text.
+        language: The language code, such as `eng-Latn`.
+        evidence: Spans of the evidence of all questions about the text.
 
     Returns:
-        Adjacent spans from the first character to the last; one span if the text cannot be divided.
+        Adjacent spans that cover the text; a single span if it cannot be divided.
     """
     starts = [span.start for span in find_sentences(text, language)]
-    kept = [0]
+    borders = [0]
     for start, border in pairwise([0, *starts[1:]]):
         is_within = any(span.start < border < span.end for span in evidence)
         if not is_within and not _is_heading(text[start:border]):
-            kept.append(border)
-    return [Span(start, end) for start, end in pairwise([*kept, len(text)])]
+            borders.append(border)
+    return [Span(start, end) for start, end in pairwise([*borders, len(text)])]
 
 
 def _is_heading(unit: str) -> bool:
-    """Tell whether a unit is a line of its own that has the form of a heading."""
+    """Return True if a unit is a line that looks like a heading."""
     line = unit.strip()
     ends_line = "\n" in unit[len(unit.rstrip()) :]
     if not ends_line or "\n" in line:
@@ -105,29 +99,26 @@ def _is_heading(unit: str) -> bool:
 
 
 def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> list[Version]:
-    """Return the versions of a text, or of a part of it that begins and ends with a unit.
+    """Build the versions of a text, or of a part that begins and ends with a unit.
 
-    The first version is the text itself, or the part without white space at its end. Of two
-    versions that begin at the same border there is one, so that there are one to `VERSIONS` of
-    them.
+    The first version is the original, or the part without trailing white space. Versions with the
+    same border are built once, so there are one to `VERSIONS`.
     """
-    rotated = text if part is None else part.of(text)
+    content = text if part is None else part.of(text)
     offset = 0 if part is None else part.start
     starts = [unit.start - offset for unit in units]
-    borders = [start for start in starts if 0 <= start < max(1, len(rotated))]
-    versions = [Version(text if part is None else rotated.rstrip(), 0, offset)]
-    # What separates the last unit from the first one behind it.
-    seam = "\n" if "\n" in rotated else " "
-    if rotated[-1:].isspace() or (seam == " " and is_unspaced(rotated)):
+    borders = [start for start in starts if 0 <= start < max(1, len(content))]
+    versions = [Version(text if part is None else content.rstrip(), 0, offset)]
+    # The separator between the last unit and the moved first unit.
+    seam = "\n" if "\n" in content else " "
+    if content[-1:].isspace() or (seam == " " and is_unspaced(content)):
         seam = ""
-    used = {0}
     for number in range(1, VERSIONS):
-        share = len(rotated) * number / VERSIONS
-        border = min(borders, key=lambda start: abs(start - share))
-        if border not in used:
-            used.add(border)
-            tail = rotated[border:] + seam
-            version = (tail + rotated[:border]).rstrip()
+        target = len(content) * number / VERSIONS
+        border = min(borders, key=lambda start: abs(start - target))
+        if border not in {version.border for version in versions}:
+            tail = content[border:] + seam
+            version = (tail + content[:border]).rstrip()
             versions.append(Version(version, number, offset, border, len(tail)))
     return versions
 
@@ -135,16 +126,16 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
 def choose_excerpt(
     text: str, units: Sequence[Span], sizes: Sequence[int], room: int, evidence: Sequence[Span]
 ) -> Span | None:
-    """Choose an excerpt of whole units that fits into a window.
+    """Select an excerpt of whole units that fits into a window.
 
-    Of the longest runs that fit from each unit on, those with the most evidence whole inside; of
-    these, one that depends on the text alone.
+    Candidates are the longest runs from each unit. Of those with the most complete evidence, the
+    text's hash selects one.
 
     Args:
         text: The text.
-        units: Its units.
-        sizes: Tokens of each unit.
-        room: Tokens that an excerpt may have.
+        units: The units of the text.
+        sizes: Number of tokens per unit.
+        room: Maximum number of tokens of the excerpt.
         evidence: Spans of the evidence.
 
     Returns:
@@ -153,8 +144,8 @@ def choose_excerpt(
     ends = np.cumsum(sizes)
     runs = list[Span]()
     for first, unit in enumerate(units):
-        before = int(ends[first]) - sizes[first]
-        last = bisect_left(ends, before + room + 1) - 1
+        start = int(ends[first]) - sizes[first]
+        last = bisect_left(ends, start + room + 1) - 1
         if last >= first:
             runs.append(Span(unit.start, units[last].end))
     if not runs:
@@ -176,9 +167,9 @@ def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[
 
 
 def locate_in_tokens(spans: Sequence[Span], tokens: Integers) -> list[float]:
-    """Return the middle of each span as a share of a text's tokens, in [0, 1].
+    """Return the middle of each span as a share of the tokens of a text, in [0, 1].
 
-    `tokens` are the first and one past the last character of each token, shape (tokens, 2), at
+    `tokens` has the first and one past the last character of each token, shape (tokens, 2), with at
     least one token.
     """
     begins, ends = tokens.T

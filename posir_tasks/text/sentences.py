@@ -1,4 +1,4 @@
-"""Sentences of a text: in any language, and as one paper's code has them."""
+"""Sentences of a text in any language, and by the rules of a paper."""
 
 import re
 from collections.abc import Iterator
@@ -8,38 +8,37 @@ from posir_tasks.text.languages import two_letter_code
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import CHARACTER
 
-#: White space of more than one byte in UTF-8.
+#: White space outside of ASCII.
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
-#: Longest sentence in characters; longer ones, which occur in scripts without full stops, are cut
-#: at white space.
+#: Maximum length of a sentence in characters. Longer sentences, as in scripts without full stops,
+#: are cut at white space.
 MAX_SENTENCE = 400
 BOUNDARY = re.compile(r"\s+")
-#: Letters of Thai and Lao, which have no full stop: a space ends a sentence or a clause.
+#: Letters of Thai and Lao, where a space instead of a full stop ends a sentence or a clause.
 SPACE_ENDS = re.compile(r"[\u0e00-\u0eff]")
-#: Fewest characters of such a clause; a shorter one, such as a number or a name between spaces,
-#: stays with what follows.
-FEWEST_CHARACTERS = 40
-#: Ends of sentences that sentencex does not know: Khmer and Tibetan.
+#: Minimum length of such a clause in characters. Shorter ones, such as numbers and names, are
+#: joined with the next clause.
+MIN_CLAUSE = 40
+#: Khmer and Tibetan ends of sentences, which sentencex lacks.
 FURTHER_ENDS = re.compile(r"[\u17d4\u17d5\u0f0d\u0f0e]+\s*")
 
 
 def find_sentences(text: str, language: str) -> list[Span]:
-    """Return the sentences of a text in order, without the white space around them; headings and
-    list items are sentences.
+    """Find the sentences of a text, including headings and list items, without surrounding white
+    space.
 
     Args:
         text: Any text.
-        language: Its code, such as `en` or `eng-Latn`; for an unknown one and languages without
-            rules, general ones apply. Thai and Lao, most of whose text has their letters, are
-            divided at spaces.
+        language: A code such as `en` or `eng-Latn`. General rules apply to unknown languages and
+            languages without rules. Texts with mostly Thai or Lao letters are split at spaces.
     """
     from sentencex import get_sentence_boundaries
 
     if 2 * len(SPACE_ENDS.findall(text)) > len(CHARACTER.findall(text)):
         bounds = list(_divide_at_spaces(text))
     else:
-        # sentencex 1.0.32 aborts where a wide space follows an initial (`B\u3000.`). A plain space
-        # has the same length.
+        # sentencex 1.0.32 aborts on a wide space after an initial (`B\u3000.`). A plain space has
+        # the same length.
         boundaries = get_sentence_boundaries(two_letter_code(language), WIDE_SPACE.sub(" ", text))
         bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
     pieces = list[Span]()
@@ -51,16 +50,17 @@ def find_sentences(text: str, language: str) -> list[Span]:
 
 
 def _divide_at_spaces(text: str) -> Iterator[Span]:
-    """Yield the lines of a text, divided at spaces into parts that are not too short."""
+    """Split a text at line breaks, and at spaces into clauses of at least `MIN_CLAUSE`."""
     start = 0
     for space in BOUNDARY.finditer(text):
-        if "\n" in space.group() or space.start() - start >= FEWEST_CHARACTERS:
+        if "\n" in space.group() or space.start() - start >= MIN_CLAUSE:
             yield Span(start, space.end())
             start = space.end()
     yield Span(start, len(text))
 
 
 def _cut(text: str, start: int, end: int) -> Iterator[Span]:
+    """Cut a sentence at white space into pieces of at most `MAX_SENTENCE`."""
     while end - start > MAX_SENTENCE:
         spaces = [match.end() for match in BOUNDARY.finditer(text, start + 1, start + MAX_SENTENCE)]
         middle = spaces[-1] if spaces else start + MAX_SENTENCE
@@ -70,17 +70,17 @@ def _cut(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def split_at_periods(text: str) -> list[str]:
-    """Split as Bias Learning (OpenReview 4GD7a9Bo9A) does: at line breaks, then at `. `.
+    """Split a text like Bias Learning (OpenReview 4GD7a9Bo9A): at line breaks, then at `. `.
 
-    Empty sentences and single periods are dropped, and `.` is appended to each, which doubles a
-    final one.
+    Empty sentences and single periods are dropped. `.` is appended to each sentence, which doubles
+    final periods.
     """
     sentences = (sentence.strip() for line in text.split("\n") for sentence in line.split(". "))
     return [f"{sentence}." for sentence in sentences if sentence and sentence != "."]
 
 
 def find_at_periods(text: str) -> list[Span]:
-    """Return where the sentences of `split_at_periods` are in the text, without what it appends."""
+    """Locate the sentences of `split_at_periods`, without the appended periods."""
     spans = list[Span]()
     end = 0
     for sentence in split_at_periods(text):

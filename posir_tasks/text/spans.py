@@ -1,4 +1,4 @@
-"""Positions in a text."""
+"""Spans of a text."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 class UnlocatedError(ValueError):
-    """Evidence is not in its document, or not once."""
+    """Evidence is missing from its document, or occurs several times."""
 
 
 class Span(NamedTuple):
-    """A half-open range of a text's characters, Unicode code points from 0."""
+    """A half-open range of characters (Unicode code points from 0)."""
 
     start: int
     end: int
@@ -21,30 +21,28 @@ class Span(NamedTuple):
 
     @property
     def middle(self) -> float:
-        """Its midpoint, in characters."""
+        """The midpoint in characters."""
         return (self.start + self.end) / 2
 
     def of(self, text: str) -> str:
-        """Return the characters of a text in this range."""
+        """Return the text of the span."""
         return text[self.start : self.end]
 
     def stripped(self, text: str) -> Span:
-        """Return the range without the white space at both ends of what it holds of a text."""
+        """Return the span without surrounding white space."""
         content = self.of(text)
         start = self.start + len(content) - len(content.lstrip())
         return Span(start, start + len(content.strip()))
 
 
 def find_third(span: Span, characters: int) -> int:
-    """Return the third, 0 to 2, of a text of that many characters that holds the midpoint of a
-    span.
-    """
+    """Return the third of a text, 0 to 2, with the midpoint of a span."""
     return min(2, int(span.middle * 3 / characters))
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Return the characters of a span of bytes of UTF-8; raise UnlocatedError if it is outside,
-    empty or divides a character.
+    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is outside of the
+    text, empty or divides a character.
     """
     if not 0 <= start < end <= len(content):
         raise UnlocatedError("its span of bytes is not within its document")

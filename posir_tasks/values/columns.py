@@ -1,4 +1,4 @@
-"""Columns of small numbers as text."""
+"""Text encoding of columns of small numbers."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ MAX_VARINT = 5
 
 
 def pack_column(column: Integers) -> str:
-    """Return small numbers as text: varints, deflated, in base 85. All ones, or nothing, is the
-    number of ones.
-    """
+    """Encode a column as deflated varints in base 85; a column of ones as its length."""
     if (column == 1).all():
         return str(len(column))
     raw = bytearray()
@@ -29,38 +27,40 @@ def pack_column(column: Integers) -> str:
     return "z" + base64.b85encode(zlib.compress(raw, 9)).decode()
 
 
-def unpack_column(text: str, most: int) -> Integers:
-    """Return at most `most` numbers that `pack_column` packed; raise ValueError if there are more,
-    or it is not that form.
+def unpack_column(text: str, max_size: int) -> Integers:
+    """Decode the output of `pack_column`; raise ValueError if it is malformed or has more than
+    `max_size` numbers.
     """
-    # The result itself says how many queries it has.
-    most = min(most, MAX_ROWS.read())
+    # `max_size` comes from the result, which may be malicious.
+    max_size = min(max_size, MAX_ROWS.read())
     if not text.startswith("z"):
         size = int(text)
-        if not 0 <= size <= most:
-            raise ValueError(f"a column of {size:,} numbers, where {most:,} queries are left")
+        if not 0 <= size <= max_size:
+            raise ValueError(f"a column has {size:,} numbers, more than the {max_size:,} queries")
         return np.ones(size, np.int64)
     inflater = zlib.decompressobj()
     try:
-        # With 0, all would be unpacked.
-        raw = inflater.decompress(base64.b85decode(text[1:]), max(1, MAX_VARINT * most))
+        # A limit of 0 would mean no limit.
+        raw = inflater.decompress(base64.b85decode(text[1:]), max(1, MAX_VARINT * max_size))
     except zlib.error as error:
         raise ValueError(f"a column cannot be unpacked ({error})") from error
     if inflater.unconsumed_tail or not inflater.eof:
         raise ValueError(
-            f"a column is incomplete, or has more numbers than the {most:,} queries that are left"
+            f"a column is incomplete, or has more numbers than the {max_size:,} queries"
         )
     values = np.frombuffer(raw, np.uint8).astype(np.int64)
-    ends = np.flatnonzero(values < 128)
-    if len(values) and (not len(ends) or ends[-1] != len(values) - 1):
+    is_end = values < 128
+    if not is_end[-1:].all():
         raise ValueError("a column is incomplete")
-    if len(ends) > most:
-        raise ValueError(f"a column of {len(ends):,} numbers, where {most:,} queries are left")
-    if len(ends) == len(values):
+    ends = np.flatnonzero(is_end)
+    if len(ends) > max_size:
+        raise ValueError(f"a column has {len(ends):,} numbers, more than the {max_size:,} queries")
+    if is_end.all():
         return values
-    group = np.concatenate([[0], np.cumsum(values < 128)[:-1]])
-    starts = np.concatenate([[0], ends[:-1] + 1])
-    shifts = 7 * (np.arange(len(values)) - starts[group])
-    if shifts.max() > 28:
-        raise ValueError("a number of a column is too large")
-    return np.bincount(group, weights=(values & 127) << shifts).astype(np.int64)
+    starts = np.append(0, ends[:-1] + 1)
+    lengths = ends - starts + 1
+    if lengths.max() > MAX_VARINT:
+        raise ValueError("a column has a number that is too large")
+    shifts = 7 * (np.arange(len(values)) - np.repeat(starts, lengths))
+    column: Integers = np.add.reduceat((values & 127) << shifts, starts)
+    return column

@@ -1,8 +1,7 @@
-"""Keys of documents: short digests by which the same article is known again in another subset,
-language or chunk.
+"""Document keys: short digests that identify an article across subsets, languages and chunks.
 
-Questions of one article are not independent wherever they are, so clusters are the connected
-components of documents that share a text, a title or an opening.
+Questions about the same article are not independent. Clusters are the connected components of
+documents that share a text, a title or an opening.
 """
 
 from __future__ import annotations
@@ -20,22 +19,19 @@ from posir_tasks.base.digests import digest
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: The digests of a document, in the order of the columns of keys: its text, its title, and its
-#: first words.
+#: Columns of document keys: digests of the text, the title and the first words.
 KEY_NAMES = ("texts", "titles", "openings")
 TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
-#: Bytes of each: two of 42,000 documents share one by accident with a probability of 0.001.
+#: Bytes of a digest. The probability of a collision among 42,000 documents is 0.001.
 KEY_BYTES = 5
-#: Words of an opening.
+#: Number of words of an opening.
 OPENING_WORDS = 200
 
 
 def digest_documents(
     names: Sequence[str], titles: Mapping[str, str], texts: Mapping[str, str]
 ) -> Integers:
-    """Return the keys of documents, shape (D, 3), given titles and texts by id; 0 where one is not
-    at hand.
-    """
+    """Compute document keys, shape (D, 3), from titles and texts by id; 0 if missing."""
     title_keys = {title: _digest_words(_normalize(title)) for title in set(titles.values())}
     rows = np.zeros((len(names), len(KEY_NAMES)), np.int64)
     for row, name in zip(rows, names, strict=True):
@@ -48,12 +44,12 @@ def digest_documents(
 
 
 def _normalize(text: str) -> list[str]:
-    """Return the words of a text after NFKC and in lower case."""
+    """Split a text into words after NFKC and lowercasing."""
     return unicodedata.normalize("NFKC", text).lower().split()
 
 
 def _digest_words(words: Sequence[str]) -> int:
-    """Return the digest of words, from 1; 0 if there are none."""
+    """Digest words to a number from 1; 0 without words."""
     if not words:
         return 0
     key = digest(" ".join(words), size=KEY_BYTES)
@@ -61,24 +57,25 @@ def _digest_words(words: Sequence[str]) -> int:
 
 
 def link_documents(columns: Iterable[Integers]) -> Integers:
-    """Return each document's connected component: documents that share a number other than 0 in a
-    column of shape (D,).
+    """Number the connected components of documents that share a positive number in any column.
+
+    Columns and components have shape (D,).
     """
     rows = []
     nodes = []
     offset = 0
     for column in columns:
         offset = offset or len(column)
-        keyed = np.flatnonzero(column)
-        values, numbers = np.unique(column[keyed], return_inverse=True)
-        rows.append(keyed)
+        rows_with_key = np.flatnonzero(column)
+        values, numbers = np.unique(column[rows_with_key], return_inverse=True)
+        rows.append(rows_with_key)
         nodes.append(numbers + offset)
         offset += len(values)
     row = np.concatenate(rows)
     node = np.concatenate(nodes)
     size = len(column)
     if size + len(row) == offset:
-        # No number occurs twice.
+        # All numbers are unique.
         return np.arange(size)
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -90,20 +87,18 @@ def link_documents(columns: Iterable[Integers]) -> Integers:
 
 
 def pack_keys(keys: Integers) -> str:
-    """Return a column of keys as text: 5 bytes each, in base 85."""
+    """Encode a column of keys in base 85, with 5 bytes per key."""
     wide = keys.astype(">u8").view(np.uint8).reshape(len(keys), 8)
     raw = wide[:, 8 - KEY_BYTES :]
     return base64.b85encode(raw.tobytes()).decode()
 
 
 def unpack_keys(text: str, documents: int) -> Integers:
-    """Return the keys of a number of documents that `pack_keys` packed; raise ValueError for
-    another text.
-    """
+    """Decode the output of `pack_keys`; raise ValueError for a wrong length."""
     raw = base64.b85decode(text)
     if len(raw) != documents * KEY_BYTES:
         raise ValueError(
-            f"a column of keys has {len(text)} characters, which are not those of {documents} "
+            f"a column of keys has {len(text)} characters, the wrong number for {documents} "
             "documents"
         )
     wide = np.zeros((documents, 8), np.uint8)

@@ -1,9 +1,8 @@
-"""Ranks by document: the rank of every query's relevant document, grouped by document. The position
-profile follows from it.
+"""Ranks of the relevant documents, grouped by document; the source of the position profile.
 
-Questions about one document are not independent, so a test or interval for new documents needs to
-know which queries share one. This value is small, holds no text and no id, and adds. Two results on
-the same data list their queries in the same order, so that they can be paired query by query.
+Questions about the same document are not independent, so intervals for new documents need the
+grouping. The value is additive and contains no texts and no ids. Two results on the same data list
+their queries in the same order and can be paired by query.
 """
 
 from __future__ import annotations
@@ -52,70 +51,64 @@ logger = logging.getLogger(__name__)
 
 #: Bytes of a hash that orders documents and queries.
 HASH_BYTES = 8
-#: Most queries of a result that are read: 45 times those of SQuAD-PosQ, the largest task.
+#: Maximum number of queries to read from a result: 45 times SQuAD-PosQ, the largest task.
 MAX_QUERIES = 2**22
-#: Weight of a query, of which a place of n has one n-th: the least common multiple of 1 to 12.
+#: Weight of a query, shared equally by its places: the least common multiple of 1 to 12.
 PLACE_WEIGHT = 27_720
 
-#: The key of a cell: the length bucket and the position bins in which a query is counted.
+#: Key of a cell: the length bucket and the position bins of its queries.
 CellKey = tuple[int, tuple[int, ...]]
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentSet:
-    """The n queries about one set of documents; documents are ordered by a hash of their id,
-    queries by cell and hash.
-    """
+    """The n queries about one set of documents, sorted by document hash, cell and query hash."""
 
     subset: str
-    """Name of the subset of the task: a domain, or a pair of languages."""
+    """Subset of the task: a domain or a pair of languages."""
     documents: str
-    """Digest of the documents: equal for the same documents."""
+    """Digest of the documents."""
     queries: str
-    """Digest of the queries: with the same documents, equal for the same queries."""
+    """Digest of the queries; comparable between sets of the same documents."""
     document_sizes: Integers
-    """Queries of each document, shape (D,)."""
+    """Number of queries per document, shape (D,)."""
     cells: Integers
-    """Index of each query's cell in `DocumentRanks.cell_keys`, shape (n,)."""
+    """Indices into `DocumentRanks.cell_keys`, shape (n,)."""
     ranks: Integers
-    """Rank column of each query (`posir_tasks.values.profile.RANKS`), shape (n,)."""
+    """Columns of `posir_tasks.values.profile.RANKS`, shape (n,)."""
     twelfths: Integers
-    """Twelfth of what the model reads that contains the middle of each query's evidence, 0 to 11,
-    or `Unread`; shape (n,).
-
-    (0,) if it is unknown what the model reads, or where in it the evidence is.
+    """Twelfth of the window that contains the middle of the evidence, 0 to 11, or an `Unread` code;
+    shape (n,), or (0,) if the window or the position is unknown.
     """
     thirds: Integers
-    """Third of the document that contains it: 0, 1 or 2, shape (n,); (0,) if the places are
-    unknown.
+    """Third of the document that contains the middle of the evidence, 0 to 2; shape (n,), or (0,)
+    if positions are unknown.
     """
     document_keys: Integers
-    """Digests of each document, `KEY_NAMES`; 0 where unknown. Shape (D, 3)."""
+    """Digests of each document in the order of `KEY_NAMES`, 0 if unknown; shape (D, 3)."""
     counted_with: CountedWith | None
-    """The way in which the tokens before the evidence were counted; None if none had to be."""
+    """How tokens before the evidence were counted; None if no count was necessary."""
     questions: Integers = field(default_factory=empty_integers)
-    """Number of the query of each row, if rows are places of queries that have several, shape (n,);
-    else (0,).
-    """
+    """Query number of each row if rows are places of evidence, shape (n,); else shape (0,)."""
     weights: Integers = field(default_factory=empty_integers)
-    """Weight of each place, in parts of `PLACE_WEIGHT`, shape (n,); (0,) if rows are queries, which
-    weigh the same.
+    """Weight of each place in units of 1 / `PLACE_WEIGHT`, shape (n,); shape (0,) if rows are
+    queries, which have equal weights.
     """
 
     @property
     def identity(self) -> tuple[str, str, str]:
-        """Subset, documents and queries: equal for the same queries of another model."""
+        """Subset, documents and queries; equal for two models on the same queries."""
         return self.subset, self.documents, self.queries
 
     @property
     def key(self) -> tuple[str, str, str, bytes, bytes]:
-        """The key by which sets are sorted."""
+        """Sort key."""
         ranks = self.ranks.astype(np.uint8).tobytes()
         twelfths = self.twelfths.astype(np.uint8).tobytes()
         return self.documents, self.queries, self.subset, ranks, twelfths
 
     def select(self, rows: Booleans) -> DocumentSet:
-        """Return the set with some of its queries; documents without a query stay."""
+        """Return the set with the selected queries; documents without queries are kept."""
         owners = np.repeat(np.arange(len(self.document_sizes)), self.document_sizes)
         sizes = np.bincount(owners[rows], minlength=len(self.document_sizes))
         bits = np.packbits(rows).tobytes()
@@ -129,30 +122,30 @@ class DocumentSet:
 
 @dataclass(frozen=True, eq=False)
 class QueryColumns:
-    """The n queries of all sets as columns, shape (n,)."""
+    """The n queries of all sets as columns of shape (n,).
+
+    `twelfths` and `thirds` have shape (0,) if the value of any query is unknown. `weights` and
+    `questions` have shape (0,) unless rows are places of evidence.
+    """
 
     subsets: Integers
-    """Number of each query's subset."""
+    """Index of the subset."""
     clusters: Integers
-    """Number of each query's cluster: documents of all sets that share a text, a title or an
-    opening.
+    """Cluster number. Documents of any set that share a text, a title or an opening are one
+    cluster.
     """
     documents: Integers
-    """Number of each query's document; equal across sets for the same text."""
+    """Document number; equal across sets for the same text."""
     cells: Integers
     ranks: Integers
     twelfths: Integers
-    """Twelfth of what the model reads, 0 to 11, or `Unread`; shape (0,) if that of a query is
-    unknown.
-    """
+    """Twelfth of the window, 0 to 11, or an `Unread` code."""
     thirds: Integers
-    """Third of the document, 0 to 2; shape (0,) if that of a query is unknown."""
+    """Third of the document, 0 to 2."""
     weights: Integers
-    """Weight of each row in parts of `PLACE_WEIGHT`, if rows are places of queries; else shape
-    (0,).
-    """
+    """Weight in units of 1 / `PLACE_WEIGHT`."""
     questions: Integers
-    """Number of each row's query, if rows are places of queries; else shape (0,)."""
+    """Query number."""
 
     @property
     def gains(self) -> Floats:
@@ -161,24 +154,22 @@ class QueryColumns:
 
     @property
     def shares(self) -> Floats:
-        """Weight 1/n of each of the n places of a query, shape (n,)."""
+        """Weight of each place, 1/n for a query with n places."""
         return self.weights / PLACE_WEIGHT
 
 
 @dataclass(frozen=True, eq=False)
 class DocumentRanks:
-    """Ranks of the relevant documents of queries, grouped by document. Values over the same axes
-    add.
-    """
+    """Ranks of the relevant documents, grouped by document; additive over the same axes."""
 
     axes: Axes
-    """The length buckets and position bins."""
+    """Length buckets and position bins."""
     cell_keys: tuple[CellKey, ...] = field(repr=False)
-    """The keys of the cells in use, sorted."""
+    """Keys of the cells in use, sorted."""
     sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.key`."""
     left_out: int = 0
-    """Queries that have too many places for a row each."""
+    """Number of queries with more places than rows allow."""
 
     @classmethod
     def from_ranks(
@@ -195,32 +186,31 @@ class DocumentRanks:
 
         Args:
             scheme: Assigns queries to cells.
-            evidence: Of n queries.
-            ranks: Rank of the relevant document of each query, from 1; 0 where it is not among the
-                results. Shape (n,).
-            placed: The evidence relative to what the model reads; None if that is unknown.
-            subset: Name of the subset of the task that they belong to.
-            texts: Texts of the relevant documents by id; without them, a document is known again in
-                another subset by its title alone.
-            queries: The query of each row, if rows are places of queries that have several.
+            evidence: The evidence of n queries.
+            ranks: Rank of each query's relevant document from 1, or 0 for a miss; shape (n,).
+            placed: The evidence relative to the window; None if the window is unknown.
+            subset: Subset of the task.
+            texts: Texts of the relevant documents by id. Without texts, only titles link documents
+                across subsets.
+            queries: The query id of each row, if rows are places of evidence.
         """
         cell_keys, cells = _list_cells(scheme, evidence)
         if not len(evidence):
             return cls(scheme.axes, tuple(cell_keys), ())
         documents, keys = _group_by_document(evidence, cells)
         order = [row for rows in documents for row in rows]
-        first = [rows[0] for rows in documents]
+        first_rows = [rows[0] for rows in documents]
         complete = evidence.complete(texts) if texts else evidence
         thirds = complete.twelfths() // (TWELFTHS // 3)
         twelfths = placed.twelfths if placed else empty_integers()
         numbers = np.array([*(queries or ())], np.str_)
         _, questions, counts = np.unique(numbers, return_inverse=True, return_counts=True)
-        places = order if len(numbers) else []
+        place_rows = order if len(numbers) else []
         titles = dict(zip(evidence.document_ids, evidence.clusters, strict=False))
-        names = [evidence.document_ids[row] for row in first]
+        names = [evidence.document_ids[row] for row in first_rows]
         part = DocumentSet(
             subset=subset,
-            documents=_digest_hashes(keys[row][0] for row in first),
+            documents=_digest_hashes(keys[row][0] for row in first_rows),
             queries=_digest_hashes(keys[row][2] for row in order),
             document_sizes=np.array([len(rows) for rows in documents], np.int64),
             cells=cells[order],
@@ -229,8 +219,8 @@ class DocumentRanks:
             thirds=thirds[order] if len(thirds) else thirds,
             document_keys=digest_documents(names, titles, texts or {}),
             counted_with=placed.counted_with if placed else None,
-            questions=questions[places].astype(np.int64),
-            weights=(PLACE_WEIGHT // counts[questions])[places].astype(np.int64),
+            questions=questions[place_rows].astype(np.int64),
+            weights=(PLACE_WEIGHT // counts[questions])[place_rows].astype(np.int64),
         )
         return cls(scheme.axes, tuple(cell_keys), (part,))
 
@@ -238,10 +228,9 @@ class DocumentRanks:
         self.axes.check_same(other.axes)
         cell_keys = tuple(sorted({*self.cell_keys, *other.cell_keys}))
         sets = []
-        places = {key: place for place, key in enumerate(cell_keys)}
         for value in (self, other):
-            moved = np.array([places[key] for key in value.cell_keys], np.int64)
-            sets += [replace(part, cells=moved[part.cells]) for part in value.sets]
+            indices = np.array([cell_keys.index(key) for key in value.cell_keys], np.int64)
+            sets += [replace(part, cells=indices[part.cells]) for part in value.sets]
         left_out = self.left_out + other.left_out
         return DocumentRanks(self.axes, cell_keys, _sort_sets(sets), left_out)
 
@@ -256,131 +245,115 @@ class DocumentRanks:
         return hash((self.axes, tuple(part.key for part in self.sets)))
 
     def same_queries(self, other: DocumentRanks) -> bool:
-        """Return whether two values have the same queries of the same documents in the same cells,
-        in the same order.
-        """
-        if (
-            self.axes != other.axes
-            or self.cell_keys != other.cell_keys
-            or len(self.sets) != len(other.sets)
-        ):
-            return False
-        for ours, theirs in zip(self.sets, other.sets, strict=True):
-            if (ours.documents, ours.queries) != (theirs.documents, theirs.queries):
-                return False
-            if not np.array_equal(ours.cells, theirs.cells):
-                return False
-        return True
+        """Return True if queries, documents and cells are the same, in the same order."""
+        return self._query_key == other._query_key
+
+    @property
+    def _query_key(self) -> tuple[object, ...]:
+        keys = [(part.documents, part.queries, part.cells.tobytes()) for part in self.sets]
+        return self.axes, self.cell_keys, keys
 
     @cached_property
     def columns(self) -> QueryColumns:
         """The queries of all sets."""
-        nothing = empty_integers()
         names = sorted({part.subset for part in self.sets})
-        sizes = np.concatenate([*(part.document_sizes for part in self.sets), nothing])
-        row = np.repeat(np.arange(len(sizes)), sizes)
-        owners = [nothing]
+        subsets = [empty_integers()]
+        owners = [empty_integers()]
+        questions = [empty_integers()]
+        keys = [np.zeros((0, len(KEY_NAMES)), np.int64)]
         firsts = dict[str, int]()
+        document_count = 1
+        question_count = 1
         for part in self.sets:
-            # Sets of the same documents number them alike.
-            first = firsts.setdefault(part.documents, 1 + sum(map(len, owners)))
+            # Sets of the same documents share numbers.
+            first = firsts.setdefault(part.documents, document_count)
             owners.append(np.arange(len(part.document_sizes)) + first)
+            document_count += len(part.document_sizes)
+            questions.append(part.questions + question_count)
+            question_count += len(part.questions)
+            subsets.append(np.full(len(part.ranks), names.index(part.subset)))
+            keys.append(part.document_keys)
         owner = np.concatenate(owners)
-        keys = np.concatenate(
-            [*(part.document_keys for part in self.sets), np.zeros((0, len(KEY_NAMES)), np.int64)]
-        ).T
-
-        def join(name: str) -> Integers:
-            return np.concatenate([*(getattr(part, name) for part in self.sets), nothing])
-
-        def join_complete(name: str) -> Integers:
-            if all(len(getattr(part, name)) == len(part.ranks) for part in self.sets):
-                return join(name)
-            return nothing
-
-        clusters = link_documents([owner, *keys])[row]
-        questions = [nothing]
-        for part in self.sets:
-            largest = max(int(column.max(initial=0)) for column in questions)
-            questions.append(part.questions + 1 + largest)
-        if len(numbers := np.concatenate(questions)):
-            # Places of one query are not independent, whatever documents they are in.
-            clusters = link_documents([clusters + 1, numbers])
+        sizes = self._join("document_sizes")
+        row = np.repeat(np.arange(len(sizes)), sizes)
+        texts, *further_keys = np.concatenate(keys).T
+        clusters = link_documents([owner, texts, *further_keys])[row]
+        question_numbers = np.concatenate(questions)
+        if len(question_numbers):
+            # Places of one query are dependent, even in different documents.
+            clusters = link_documents([clusters + 1, question_numbers])
         return QueryColumns(
-            subsets=np.repeat(
-                [names.index(part.subset) for part in self.sets],
-                [len(part.ranks) for part in self.sets],
-            ).astype(np.int64),
+            subsets=np.concatenate(subsets),
             clusters=clusters,
-            documents=link_documents([owner, keys[0]])[row],
-            cells=join("cells"),
-            ranks=join("ranks"),
-            twelfths=join_complete("twelfths"),
-            thirds=join_complete("thirds"),
-            weights=join("weights"),
-            questions=numbers,
+            documents=link_documents([owner, texts])[row],
+            cells=self._join("cells"),
+            ranks=self._join("ranks"),
+            twelfths=self._join("twelfths"),
+            thirds=self._join("thirds"),
+            weights=self._join("weights"),
+            questions=question_numbers,
         )
+
+    def _join(self, name: str) -> Integers:
+        """Concatenate a column of all sets; empty if any set with queries lacks it."""
+        columns = [getattr(part, name) for part in self.sets]
+        pairs = zip(self.sets, columns, strict=True)
+        is_complete = all(len(column) > 0 or not len(part.ranks) for part, column in pairs)
+        return np.concatenate([empty_integers(), *columns] if is_complete else [empty_integers()])
 
     @cached_property
     def cell_lengths(self) -> Integers:
-        """Length bucket of each of the cells in use."""
+        """Length bucket of each cell, shape (cells,)."""
         return np.array([length for length, _ in self.cell_keys], np.int64)
 
     @cached_property
     def memberships(self) -> tuple[Integers, Integers]:
-        """The rows of the queries and their position bins, each of shape (m,): a query on a shared
-        boundary has two.
+        """Pairs of a query row and a position bin, as two arrays of shape (m,). Evidence on a
+        boundary is in two bins.
         """
         bins_of_cells = [bins for _, bins in self.cell_keys]
         table = np.full((len(bins_of_cells), max(map(len, bins_of_cells), default=0)), -1)
         for cell, bins in enumerate(bins_of_cells):
             table[cell, : len(bins)] = bins
-        places = table[self.columns.cells]
-        query, member = np.nonzero(places >= 0)
-        return query, places[query, member]
+        query_bins = table[self.columns.cells]
+        query, member = np.nonzero(query_bins >= 0)
+        return query, query_bins[query, member]
 
     @cached_property
     def profile(self) -> PositionProfile:
         """The position profile of these ranks."""
-        lengths = len(self.axes.lengths)
-        positions = len(self.axes.positions)
         columns = self.columns
-        size = len(self.cell_keys)
-        weights = columns.weights if len(columns.weights) else None
-        entries = columns.cells * len(RANKS) + columns.ranks
-        table = np.bincount(entries, weights, minlength=size * len(RANKS))
-        table = table.astype(np.int64).reshape(size, len(RANKS))
-        counts = np.zeros((lengths, positions, len(RANKS)), np.int64)
-        totals = np.zeros((lengths, len(RANKS)), np.int64)
-        np.add.at(totals, self.cell_lengths, table)
-        for place in range(max((len(bins) for _, bins in self.cell_keys), default=0)):
-            # Most cells have one bin.
-            rows = np.flatnonzero([len(bins) > place for _, bins in self.cell_keys])
-            bins = np.array([self.cell_keys[row][1][place] for row in rows])
-            np.add.at(counts, (self.cell_lengths[rows], bins), table[rows])
+        weights = columns.weights if len(columns.weights) else 1
+        table = np.zeros((len(self.cell_keys), len(RANKS)), np.int64)
+        np.add.at(table, (columns.cells, columns.ranks), weights)
+        counts = np.zeros((len(self.axes.lengths), len(self.axes.positions), len(RANKS)), np.int64)
+        totals = np.zeros((len(self.axes.lengths), len(RANKS)), np.int64)
+        for (length, bins), row in zip(self.cell_keys, table, strict=True):
+            totals[length] += row
+            counts[length, list(bins)] += row
         return PositionProfile(self.axes, counts, totals)
 
     def within_window(self) -> DocumentRanks:
-        """Return the queries whose evidence lies within the model's window; raise ProfileError if
-        that is unknown.
+        """Select the queries whose evidence lies within the window.
+
+        Raises:
+            ProfileError: The window is unknown.
         """
         if any(len(part.twelfths) != len(part.ranks) for part in self.sets):
             raise ProfileError(
-                "The window of a result is unknown, so its queries within the window are, too."
+                "The window of a result is unknown, so its queries within the window are unknown."
             )
         sets = [part.select(part.twelfths < TWELFTHS) for part in self.sets]
         return DocumentRanks(self.axes, self.cell_keys, _sort_sets(sets))
 
     @property
     def counted_with(self) -> CountedWith | None:
-        """The way in which the tokens before the evidence were counted; None if none had to be."""
+        """The least exact way in which tokens were counted; None if no count was necessary."""
         ways = [part.counted_with for part in self.sets if part.counted_with]
         return max(ways, key=list(CountedWith).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
-        """Return the fields of a result that hold the value; the axes are those of the profile
-        next to it.
-        """
+        """Return the fields of a result. The axes are stored with the profile next to them."""
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         data = dict[str, Any]()
         for key, names in (fields or FIELDS).items():
@@ -399,18 +372,16 @@ class DocumentRanks:
         """Read ranks by document.
 
         Args:
-            data: The fields of a result, as `to_json` returned them.
-            axes: The axes of the profile next to it.
-            queries: Most queries of all sets together, which the profile next to it counts. Columns
-                are unpacked up to that.
-            fields: The fields, and what each has of a set; by default those of queries with one
-                place.
+            data: The fields of a result, as returned by `to_json`.
+            axes: The axes of the profile next to them.
+            queries: Number of queries in the profile, the limit for unpacking columns.
+            fields: Attributes of a set by field; by default those of queries with one place.
 
         Raises:
-            ProfileError: The JSON is missing or damaged.
-            NewerSchemaError: A newer version of posir wrote it.
+            ProfileError: A field is missing or damaged.
+            NewerSchemaError: A newer version of posir wrote the result.
         """
-        stored: list[list[Any]] = []
+        rows_by_field: list[list[Any]] = []
         fields = fields or FIELDS
         for key in fields:
             if key not in data:
@@ -419,23 +390,23 @@ class DocumentRanks:
                 sets = data[key]["sets"]
                 if not isinstance(sets, list) or not all(isinstance(row, dict) for row in sets):
                     raise ValueError("'sets' must be a list of objects")
-                stored.append(sets)
-        names = {str(name) for rows in stored for row in rows for name in row}
-        unknown = sorted(names.difference(*fields.values()))
-        if unknown:
+                rows_by_field.append(sets)
+        names = {str(name) for rows in rows_by_field for row in rows for name in row}
+        unknown_names = sorted(names.difference(*fields.values()))
+        if unknown_names:
             logger.warning(
                 "fields of a newer version of posir are left out: %s",
-                sanitize(", ".join(unknown), 200),
+                sanitize(", ".join(unknown_names), 200),
             )
         with reading_json(data[RANKS_KEY], SCHEMA, field=RANKS_KEY):
             cells = data[RANKS_KEY]["cells"].split()
             cell_keys = tuple(_parse_cell_key(text, axes) for text in cells)
-            rows_of_sets = list(zip(*stored, strict=True))
+            rows_of_sets = list(zip(*rows_by_field, strict=True))
         parts = list[DocumentSet]()
-        left = min(queries, MAX_QUERIES)
+        remaining = min(queries, MAX_QUERIES)
         for rows in rows_of_sets:
-            parts.append(_read_set(data, rows, len(cell_keys), left, fields))
-            left -= len(parts[-1].ranks)
+            parts.append(_read_set(data, rows, len(cell_keys), remaining, fields))
+            remaining -= len(parts[-1].ranks)
         return cls(axes, cell_keys, _sort_sets(parts))
 
 
@@ -443,55 +414,52 @@ def _sort_sets(sets: Iterable[DocumentSet]) -> tuple[DocumentSet, ...]:
     return tuple(sorted(sets, key=lambda part: part.key))
 
 
-#: What each field has of a set.
+#: Attributes of `DocumentSet` by field of a result.
 Fields: TypeAlias = Mapping[str, tuple[str, ...]]
-#: The fields of a result that hold the value, and what each has of every set: texts, columns, keys
-#: of documents.
+#: Attributes of queries with one place of evidence.
 FIELDS: Fields = {
     RANKS_KEY: ("subset", "documents", "queries", "document_sizes", "cells", "ranks"),
     READ_RANKS_KEY: ("counted_with", "twelfths", "thirds"),
     KEYS_KEY: KEY_NAMES,
 }
-#: The same of places of queries that have several.
+#: Attributes of queries with several places of evidence.
 PLACE_FIELDS: Fields = {**FIELDS, WEIGHTS_KEY: ("questions", "weights")}
 
 
 def _pack(part: DocumentSet, key: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return the entry of a set in a field; digests of documents only if one is known."""
+    """Return the entry of a set in a field, without columns of unknown document keys."""
     if key == KEYS_KEY:
         columns = zip(KEY_NAMES, part.document_keys.T, strict=True)
         return {name: pack_keys(column) for name, column in columns if column.any()}
-    packed = dict[str, Any]()
+    entry = dict[str, Any]()
     for name in names:
         value = getattr(part, name)
-        packed[name] = pack_column(value) if isinstance(value, np.ndarray) else value
-    return packed
+        entry[name] = pack_column(value) if isinstance(value, np.ndarray) else value
+    return entry
 
 
 def _read_set(
     data: Mapping[str, Any],
     rows: Iterable[Mapping[str, Any]],
     cells: int,
-    most: int,
+    max_queries: int,
     fields: Fields,
 ) -> DocumentSet:
-    """Return a set of at most `most` queries from what each field has of it; raise ProfileError if
-    a column does not fit.
-    """
+    """Read a set from its entry in each field; raise ProfileError if a column is inconsistent."""
     values: dict[str, Any] = {}
     for (key, names), row in zip(fields.items(), rows, strict=True):
         with reading_json(data[key], SCHEMA, field=key):
             if key == KEYS_KEY:
                 documents = len(values["document_sizes"])
                 keys = np.zeros((documents, len(names)), np.int64)
-                for place, name in enumerate(names):
+                for column, name in enumerate(names):
                     if name in row:
-                        keys[:, place] = unpack_keys(row[name], documents)
+                        keys[:, column] = unpack_keys(row[name], documents)
                 values["document_keys"] = keys
                 continue
-            values |= {name: _unpack(name, row[name], most) for name in names}
+            values |= {name: _unpack(name, row[name], max_queries) for name in names}
             queries = int(values["document_sizes"].sum())
-            # The sizes that a column may have, and the first number that is too large.
+            # Allowed sizes and exclusive upper bound of each column.
             limits = {
                 "cells": ({queries}, cells),
                 "ranks": ({queries}, len(RANKS)),
@@ -509,18 +477,16 @@ def _read_set(
     return DocumentSet(**values)
 
 
-def _unpack(name: str, value: Any, most: int) -> Any:
+def _unpack(name: str, value: Any, max_queries: int) -> Any:
     if name == "counted_with":
         return None if value is None else CountedWith(value)
     if name in ("subset", "documents", "queries"):
         return str(value)
-    return unpack_column(value, most)
+    return unpack_column(value, max_queries)
 
 
 def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKey], Integers]:
-    """Return the keys of the cells in use, sorted, and the index of each query's cell among them,
-    shape (n,).
-    """
+    """Return the sorted cell keys, and the index of each query's cell, shape (n,)."""
     cells = scheme.cells(evidence)
     lengths = scheme.length_buckets(evidence)
     bins: list[list[int]] = [[] for _ in range(len(evidence))]
@@ -529,26 +495,24 @@ def _list_cells(scheme: PositionScheme, evidence: Evidence) -> tuple[list[CellKe
     sorted_bins = (tuple(sorted(positions)) for positions in bins)
     query_cells = list(zip(lengths.tolist(), sorted_bins, strict=True))
     cell_keys = sorted(set(query_cells))
-    places = {key: place for place, key in enumerate(cell_keys)}
-    return cell_keys, np.array([places[key] for key in query_cells], np.int64)
+    indices = {key: index for index, key in enumerate(cell_keys)}
+    return cell_keys, np.array([indices[key] for key in query_cells], np.int64)
 
 
 def order_queries(scheme: PositionScheme, evidence: Evidence) -> list[list[int]]:
-    """Return the rows of the queries of each document, in the order of a `DocumentSet`."""
+    """Group query rows by document, in the order of `DocumentSet`."""
     return _group_by_document(evidence, _list_cells(scheme, evidence)[1])[0]
 
 
 def _group_by_document(
     evidence: Evidence, cells: Integers
 ) -> tuple[list[list[int]], list[tuple[bytes, int, bytes]]]:
-    """Return the rows of the queries of each document, and the key of each query: hash of document,
-    cell, hash of its id.
-
-    Documents are ordered by the hash of id and length, the queries of one by cell and hash.
+    """Group query rows by document, sorted by key. A key is the document's hash (of id and length),
+    the cell and the query's hash. Also return the key of each query.
     """
     characters = evidence.characters.tolist() or [0] * len(evidence)
     documents_and_sizes = list(zip(evidence.document_ids, characters, strict=True))
-    # Documents repeat: each is hashed once.
+    # Hash repeated documents once.
     hashes = {row: digest(*row) for row in set(documents_and_sizes)}
     document_keys = [hashes[row] for row in documents_and_sizes]
     query_keys = [digest(name) for name in evidence.query_ids]
@@ -568,11 +532,10 @@ def _format_cell_key(key: CellKey) -> str:
 
 
 def _parse_cell_key(text: str, axes: Axes) -> CellKey:
-    """Read what `_format_cell_key` returned; raise ValueError if it is no cell of these axes."""
-    first, _, rest = text.partition(":")
-    length = int(first)
-    bins = tuple(map(int, rest.split(","))) if rest else ()
-    bounds = range(len(axes.positions))
-    if length not in range(len(axes.lengths)) or not all(number in bounds for number in bins):
-        raise ValueError(f"the cell {_format_cell_key((length, bins))} is none of the profile's")
+    """Parse the output of `_format_cell_key`; raise ValueError if the axes lack the cell."""
+    length_text, _, bins_text = text.partition(":")
+    length = int(length_text)
+    bins = tuple(map(int, bins_text.split(","))) if bins_text else ()
+    if length not in range(len(axes.lengths)) or not {*bins} <= {*range(len(axes.positions))}:
+        raise ValueError(f"the profile has no cell {_format_cell_key((length, bins))}")
     return length, bins

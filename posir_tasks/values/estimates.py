@@ -1,4 +1,4 @@
-"""An estimate with its interval, and a difference of two."""
+"""Estimates and differences with intervals."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Interval: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate and its 95% interval, which contains it."""
+    """An estimate within its 95% interval."""
 
     value: float
     interval: Interval | None = None
-    """None where there are too few clusters or documents for one."""
+    """None for too few clusters or documents."""
 
     @property
     def low(self) -> float | None:
@@ -30,9 +30,9 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A difference, b - a, and the p-value of no difference."""
+    """A difference b - a with the p-value of no difference."""
 
     p_value: float | None = None
-    """Two-sided, not corrected, in (0, 1]; None with too few clusters of documents for a test."""
+    """Two-sided, uncorrected, in (0, 1]; None for too few clusters of documents."""
     interval_at: Callable[[float], Interval] | None = field(default=None, repr=False, compare=False)
-    """Returns the interval of a level in (0, 1), such as 0.99; None where there is no interval."""
+    """Computes the interval at a level in (0, 1), such as 0.99; None without an interval."""

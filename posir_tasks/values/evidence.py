@@ -1,8 +1,6 @@
-"""Evidence, the position-aware qrel: for every query the relevant document and the position of the
-answer in it.
+"""Evidence, a qrel with positions: the relevant document of a query and the position of the answer.
 
-Of a query with several places of evidence, in one document or several, each place is a row of its
-own.
+A query with several places of evidence, in one document or several, has a row for each place.
 """
 
 from __future__ import annotations
@@ -18,70 +16,65 @@ from posir_tasks.base.arrays import Floats, Integers, empty_integers
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
 
-#: Names of the thirds of a document, in order, as FineWeb-PosQ calls them.
+#: FineWeb-PosQ's names of the thirds of a document, in order.
 POSITIONS = ("beginning", "middle", "end")
-#: Number of equal parts of what a model reads by which the place of evidence in it is stored; four
-#: of them are a third.
+#: Number of equal parts of the window for stored positions of evidence; four are a third.
 TWELFTHS = 12
 
 
 class Unread(IntEnum):
-    """Evidence that a model does not read whole, instead of the twelfth of what it reads."""
+    """Codes for truncated evidence, instead of a twelfth of the window."""
 
     CUT = 12
-    """The model reads a part of the evidence."""
+    """The evidence is partly truncated."""
     BEYOND = 13
-    """The model reads none of the evidence."""
+    """The evidence is completely truncated."""
 
 
 @dataclass(frozen=True)
 class Place:
-    """The query of a row of evidence that is one of several places of it, and the grade of the
-    row's document.
-    """
+    """The query and the document's grade of a row of evidence, for queries with several places."""
 
     query: str
     grade: float = 1
 
 
 def read_third(label: str) -> int | None:
-    """Return the third that a label names, from 0; None if it names several, or none."""
+    """Parse a label with a single third, from 0; None for other labels."""
     thirds = [third for third, name in enumerate(POSITIONS) if name in label]
     return thirds[0] if len(thirds) == 1 else None
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """The evidence of `n` queries as aligned columns.
+    """The evidence of n queries as aligned, read-only columns.
 
-    Columns that the data does not provide have length 0; a `PositionScheme` documents which ones it
-    reads. The arrays must not be changed.
+    Columns that the data lacks have length 0.
     """
 
     query_ids: list[str]
     """Unique query ids, length n."""
     document_ids: list[str]
-    """The id of the relevant document of each query, length n."""
+    """Ids of the relevant documents, length n."""
     starts: Integers = field(default_factory=empty_integers)
-    """First character of the evidence in its document: Unicode code points from 0, shape (n,)."""
+    """First character of the evidence in its document, in Unicode code points from 0; shape (n,).
+    """
     ends: Integers = field(default_factory=empty_integers)
     """One past the last character of the evidence, shape (n,)."""
     characters: Integers = field(default_factory=empty_integers)
     """Length of the relevant document in characters, shape (n,)."""
     tokens: Integers = field(default_factory=empty_integers)
-    """Length of the relevant document in tokens, as stated in the data, shape (n,)."""
+    """Length of the relevant document in the data's tokens, shape (n,)."""
     labels: tuple[str, ...] = ()
-    """Position labels such as "beginning", length n; a label may name several positions."""
+    """Position labels such as "beginning", possibly with several positions; length n."""
     clusters: tuple[str, ...] = ()
-    """Title of the article that each query's relevant document is part of, "" if unknown; length
-    n.
-    """
+    """Title of the relevant document's article, "" if unknown; length n."""
 
     def __len__(self) -> int:
         return len(self.query_ids)
 
     def select(self, rows: list[int]) -> Evidence:
-        """Return the evidence of these queries only, in this order."""
+        """Return the evidence of the selected queries, in this order."""
 
         def take(column: Any) -> Any:
             if isinstance(column, np.ndarray):
@@ -91,9 +84,7 @@ class Evidence:
         return Evidence(**{name: take(column) for name, column in vars(self).items()})
 
     def complete(self, texts: Mapping[str, str]) -> Evidence:
-        """Return the evidence with lengths that the data does not state, of documents by id; tokens
-        are estimated.
-        """
+        """Add missing document lengths, given texts by id; tokens are estimated."""
 
         def measure(count: Callable[[str], int]) -> Integers:
             counts = {name: count(texts[name]) for name in dict.fromkeys(self.document_ids)}
@@ -104,12 +95,11 @@ class Evidence:
         return replace(self, characters=characters, tokens=tokens)
 
     def twelfths(self) -> Integers:
-        """Return the twelfth of its document that contains the middle of each query's evidence: 0
-        to 11, shape (n,).
+        """Return the twelfth of the document with the middle of the evidence, 0 to 11, shape (n,).
 
-        Of a labeled third it is the second twelfth; a label of several thirds counts as the middle
-        one, which is in no difference from start to end. Shape (0,) if the places or the documents'
-        lengths are unknown.
+        A labeled third maps to its second twelfth. A label with several thirds maps to the middle
+        third, which start minus end ignores. Shape (0,) if positions or document lengths are
+        unknown.
         """
         if self.labels:
             thirds = [read_third(label) for label in self.labels]
@@ -122,16 +112,13 @@ class Evidence:
         return twelfths.clip(0, TWELFTHS - 1)
 
     def estimate_twelfths(self, read: ReadPart) -> Integers:
-        """Estimate which twelfth of what a model reads contains the middle of each query's
-        evidence.
+        """Estimate the twelfth of the window with the middle of the evidence.
 
-        A character's place in tokens is its share of the document's characters times the document's
-        tokens, as the data counts them. With L tokens of the document, of which R are read, and the
-        middle of the evidence t tokens after the first of them that is read, it is the twelfth of t
-        / R.
+        Character positions are scaled to the data's token counts. With R read tokens, and the
+        middle of the evidence t tokens after the first of them, the twelfth is that of t / R.
 
         Returns:
-            0 to 11, or `Unread`, of each query, shape (n,); (0,) if it is unknown.
+            0 to 11, or an `Unread` code, shape (n,); shape (0,) if unknown.
         """
         whole = self.twelfths()
         if read.kind is ReadKind.ALL:
@@ -143,11 +130,8 @@ class Evidence:
         is_whole = lengths <= limit
         if is_whole.all():
             return whole
-        if (
-            not len(self.characters)
-            or not len(self.starts)
-            or read.part in (Part.SAMPLES, Part.CHUNKS)
-        ):
+        has_spans = len(self.characters) and len(self.starts)
+        if not has_spans or read.part in (Part.SAMPLES, Part.CHUNKS):
             return empty_integers()
         characters = np.maximum(self.characters, 1)
         starts = self.starts / characters * lengths
@@ -163,20 +147,21 @@ class Evidence:
 
 @dataclass(frozen=True, eq=False)
 class ReadEvidence:
-    """The evidence of n queries relative to what a model reads."""
+    """The evidence of n queries relative to the window."""
 
     read: ReadPart
     twelfths: Integers
-    """Twelfth of what is read that contains the middle of the evidence, 0 to 11, or `Unread`; shape
-    (n,), (0,) if unknown.
+    """Twelfth of the window with the middle of the evidence, 0 to 11, or an `Unread` code; shape
+    (n,), or (0,) if unknown.
     """
     counted_with: CountedWith | None = None
-    """The way in which tokens were counted; None if none had to be."""
+    """How tokens were counted; None if no count was necessary."""
 
     @classmethod
     def estimate(cls, read: ReadPart, evidence: Evidence, languages: Iterable[str]) -> ReadEvidence:
-        """Estimate the places from the token counts in the data, whose texts are in these
-        languages.
+        """Estimate positions within the window from the token counts in the data.
+
+        `languages` are the language codes of the texts.
         """
         twelfths = evidence.estimate_twelfths(read)
         is_counted = read.kind is ReadKind.PART and len(twelfths)
@@ -186,15 +171,14 @@ class ReadEvidence:
 def place_in_parts(
     starts: Floats, ends: Floats, head: int | Integers, tail: int | Integers, read: int | Integers
 ) -> Integers:
-    """Return which twelfth of what is read contains the middle of each span of tokens, which may be
-    fractional, or `Unread`.
+    """Return the twelfth of the window with the middle of each span, or an `Unread` code.
 
     Args:
-        starts: First token of each span, shape (n,).
-        ends: One past the last.
-        head: Tokens from the start of the document that are read.
-        tail: First token of the part at the end that is read; the document's length if none is.
-        read: Number of tokens that are read.
+        starts: First token of each span, shape (n,); may be fractional.
+        ends: One past the last token, shape (n,).
+        head: Number of tokens in the window at the start of the document.
+        tail: First token in the window at the end of the document, or the document's length.
+        read: Number of tokens in the window.
     """
     in_tail = starts >= tail
     is_read = (ends <= head) | in_tail

@@ -1,9 +1,7 @@
-"""Metrics of queries with plain judgments, without positions of evidence: sums over the queries of
-each cluster, which add.
+"""Metrics of judged queries, without positions of evidence, as additive sums by cluster.
 
-Queries about one document succeed and fail together, so a mean varies as clusters of queries do.
-Its interval, and the paired difference of two systems on the same queries, follow from the sums and
-numbers of queries alone.
+Queries about the same document succeed and fail together, so clusters determine the variance of a
+mean. Sums and sizes of clusters suffice for intervals of means and of paired differences.
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.values.profile import format_counts, reading_json
 from posir_tasks.values.result_schema import JUDGMENTS_KEY, SCHEMA
 
-#: mteb's names of the metrics that are stored, and how they are printed.
+#: Titles of the stored metrics by mteb's name.
 METRICS = {
     "ndcg_at_10": "nDCG@10",
     "mrr_at_10": "MRR@10",
@@ -27,26 +25,25 @@ METRICS = {
     "recall_at_100": "Recall@100",
     "map_at_100": "MAP@100",
 }
-#: Sums are stored in millionths, as mteb rounds scores, so that they add exactly.
+#: Sums are stored in millionths, the precision of mteb's scores, so that addition is exact.
 UNIT = 10**6
-#: What queries are clustered by, apart from a column of theirs: the document, or nothing, since
-#: each query is a topic.
+#: Cluster keys besides columns of the queries: by document, or each query as a topic.
 DOCUMENT = "document"
 TOPIC = "topic"
-#: What clusters are called that are neither.
+#: Noun for all other clusters.
 CLUSTER = "cluster"
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedScores:
-    """Sums of each metric over the queries of each cluster. Those of subsets add."""
+    """Sums of each metric by cluster of queries; additive over subsets."""
 
     clusters: str
-    """The key of the clusters: `document`, `topic`, or a column of theirs."""
+    """The cluster key: `document`, `topic`, or a column of the queries."""
     digests: tuple[str, ...]
-    """Digest of the queries of each subset with their grades and clusters."""
+    """Digest of queries, grades and clusters by subset."""
     sizes: Integers
-    """Queries of each cluster, shape (clusters,)."""
+    """Number of queries per cluster, shape (clusters,)."""
     sums: Integers
     """Sums in millionths, shape (metrics, clusters)."""
 
@@ -54,12 +51,12 @@ class JudgedScores:
     def from_queries(
         cls, scores: Mapping[str, Sequence[float]], clusters: Mapping[str, str], by: str, data: str
     ) -> JudgedScores:
-        """Sum the scores in [0, 1] by metric of the judged queries, in their order.
+        """Sum scores by metric and cluster.
 
         Args:
-            scores: The scores of the queries by metric.
+            scores: Scores of the queries in [0, 1], by metric.
             clusters: The cluster of each query, in the order of the scores.
-            by: The key of the clusters.
+            by: The cluster key.
             data: Digest of the queries and their grades.
         """
         names = [*clusters.values()]
@@ -69,7 +66,7 @@ class JudgedScores:
             millionths = np.rint(np.array(scores[name]) * UNIT)
             sums.append(np.bincount(rows, millionths, len(sizes)))
         pairs = sorted(clusters.items())
-        key = digest(data, *(part for pair in pairs for part in pair)).hex()
+        key = digest(data, *(text for pair in pairs for text in pair)).hex()
         return cls(by, (key,), sizes, np.stack(sums).astype(np.int64))
 
     def __add__(self, other: JudgedScores) -> JudgedScores:
@@ -80,7 +77,7 @@ class JudgedScores:
 
     @property
     def counted(self) -> str:
-        """The noun of its clusters."""
+        """Noun for the clusters."""
         return self.clusters if self.clusters in (DOCUMENT, TOPIC) else CLUSTER
 
     @property
@@ -89,11 +86,10 @@ class JudgedScores:
         return int(self.sizes.sum())
 
     def expand(self, metric: str) -> tuple[Floats, Integers]:
-        """Return a metric and the cluster of each query, shape (queries,), with the mean of its
-        cluster instead of its own.
+        """Return the metric and the cluster of each query, shape (queries,) each.
 
-        The mean, its variance between clusters, and its degrees of freedom are those of the
-        queries' own scores.
+        The metric is the mean of the cluster, which preserves the overall mean, its variance
+        between clusters and its degrees of freedom.
         """
         row = list(METRICS).index(metric)
         means = self.sums[row] / self.sizes / UNIT
@@ -101,7 +97,7 @@ class JudgedScores:
         return np.repeat(means, self.sizes), np.repeat(clusters, self.sizes)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value of a subset as plain JSON."""
+        """Return the scores of one subset as plain JSON."""
         sums = {name: format_counts(row) for name, row in zip(METRICS, self.sums, strict=True)}
         (key,) = self.digests
         return {
@@ -114,8 +110,11 @@ class JudgedScores:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> JudgedScores:
-        """Read what `to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
-        newer.
+        """Read the output of `to_json`.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
         """
         with reading_json(data, SCHEMA, field=JUDGMENTS_KEY):
             sizes = np.array(data["queries"].split(), np.int64)
@@ -125,5 +124,5 @@ class JudgedScores:
                     "each cluster needs a number of queries above 0, and a sum of each metric"
                 )
             if sums.min() < 0 or np.any(sums > sizes * UNIT):
-                raise ValueError("a sum is outside 0 to its number of queries")
+                raise ValueError("a sum is outside of 0 to the number of queries")
             return cls(str(data["clusters"]), (str(data["digest"]),), sizes, sums)

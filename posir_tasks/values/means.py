@@ -1,7 +1,7 @@
-"""Means over queries with 95% intervals that hold for new documents.
+"""Means over queries with 95% intervals for new documents.
 
-A test measures the coverage of the intervals by simulation. SciPy takes long to import, so
-this module is imported where a mean is estimated.
+A test measures the coverage of the intervals by simulation. Import this module in functions, since
+it imports SciPy, which is slow.
 """
 
 from __future__ import annotations
@@ -15,44 +15,41 @@ from scipy.special import ndtri, stdtrit
 from posir_tasks.base.arrays import Booleans, Floats, Integers
 from posir_tasks.values.estimates import Estimate, Interval
 
-#: Quantiles that bound a central 95% interval.
+#: Quantiles of a central 95% interval.
 TAILS = (0.025, 0.975)
 #: Standard normal quantile of a two-sided 95% interval.
 Z = float(ndtri(TAILS[1]))
-#: Significance level, and that of the intervals.
+#: Significance level, and level of intervals.
 ALPHA, LEVEL = 0.05, 0.95
-#: Bernoulli trials that a query counts for at most; graded gains vary less than Bernoulli trials.
+#: Maximum Bernoulli trials per query; graded gains vary less than a Bernoulli trial.
 MAX_TRIALS = 2.0
-#: Share of failures, or of successes if these are rarer, and effective number of them. Above
-#: either, and from twice as many on alone, clusters say how alike their queries are; below, so many
-#: with queries all alike are added. Chosen by the coverage of intervals (docs/measured.md).
+#: Limits for the rarer outcome (failures or successes): its share and effective number, and the
+#: number of pseudo-clusters with equal queries. The expected variance is blended in below twice the
+#: first two limits. Chosen by the coverage of intervals (docs/measured.md).
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
-#: Replaces a sum of 0, so that nothing is divided by 0.
+#: Replaces sums of 0 as divisors.
 TINY = 1e-12
-#: Cells of groups and clusters up to which those without queries are kept: sorting takes longer.
+#: Maximum number of cells with dense numbers; sorting them is slower than keeping empty cells.
 MAX_CELLS = 2**14
 
 
 @dataclass(frozen=True)
 class MeanEstimate(Estimate):
-    """A mean nDCG@10 in [0, 1] and how far it varies between samples of documents."""
+    """A mean nDCG@10 in [0, 1] with its variation over samples of documents."""
 
     standard_error: float = 0.0
     """Standard error of the mean over new clusters; positive."""
     design_effect: float = 1.0
-    """Observed variance of the mean as a multiple of that of as many independent queries."""
+    """Variance of the mean relative to independent queries."""
     degrees: float = 0.0
-    """Degrees of freedom of the standard error; 0 with fewer than two clusters, where there is no
-    interval.
-    """
+    """Degrees of freedom of the standard error; 0 without an interval (fewer than two clusters)."""
     trials: float = 0.0
-    """Bernoulli trials that vary as much; 0 where there is no interval."""
+    """Number of Bernoulli trials with the same variance; 0 without an interval."""
 
     def interval_at(self, level: float) -> Interval:
-        """Return the interval of a level in (0, 1); there is one where there is one at 95%."""
-        return wilson_interval(
-            self.value, self.trials, float(stdtrit(self.degrees, (1 + level) / 2))
-        )
+        """Return the interval at a level in (0, 1); requires an interval at 95%."""
+        quantile = float(stdtrit(self.degrees, (1 + level) / 2))
+        return wilson_interval(self.value, self.trials, quantile)
 
 
 def estimate_mean(
@@ -62,22 +59,21 @@ def estimate_mean(
     strata: Integers | None = None,
     max_trials: float = MAX_TRIALS,
 ) -> MeanEstimate | None:
-    """Estimate a mean over queries of which those of one cluster are not independent; None without
-    queries.
+    """Estimate a mean over queries that depend on each other within clusters; None without queries.
 
-    Squared standard error D / (D - 1) sum (sum w (g - m))^2, the inner sum over the queries of each
-    of D clusters (linearization: Cochran 1977, Sampling Techniques, section 6.3), and near 0 or 1
-    at least that of `_expect_variance`. The interval is Wilson's score interval with as many
-    Bernoulli trials as give that error, and a t quantile with N^2 / sum N_c^2 - 1 degrees of
+    The squared standard error is D / (D - 1) sum (sum w (g - m))^2, with the inner sum over the
+    queries of each of D clusters (linearization: Cochran 1977, Sampling Techniques, section 6.3).
+    Near 0 and 1 it is at least `_expect_variance`. The interval is Wilson's score interval for the
+    number of Bernoulli trials with this error, and a t quantile with N^2 / sum N_c^2 - 1 degrees of
     freedom.
 
     Args:
         gains: nDCG@10 of each query, shape (n,).
         clusters: Article or document of each query, from 0, shape (n,).
-        weights: Of each query, shape (n,), summing to 1; by default 1 / n.
-        strata: Group of each query, from 0, shape (n,), if the mean is one of group means with
-            fixed weights.
-        max_trials: Bernoulli trials that a query counts for at most.
+        weights: Weight of each query, shape (n,), with sum 1; by default 1 / n.
+        strata: Group of each query, from 0, shape (n,), for a mean of group means with fixed
+            weights.
+        max_trials: Maximum Bernoulli trials per query.
     """
     if not len(gains):
         return None
@@ -95,20 +91,22 @@ def estimate_means(
     strata: Integers | None = None,
     max_trials: float = MAX_TRIALS,
 ) -> list[MeanEstimate | None]:
-    """Estimate the mean of each of `size` groups of queries as `estimate_mean` does.
+    """Estimate the mean of `size` groups of queries; see `estimate_mean`.
 
-    `groups` is the group of each query, shape (n,); `shares` are weights that sum to 1 in a group.
+    `groups` has the group of each query and `shares` its weight, with sum 1 per group, shape (n,).
     """
     lines = linearize(gains, clusters, shares, strata, groups, size)
     with np.errstate(divide="ignore", invalid="ignore"):
         means = np.minimum(np.maximum(lines.means, 0.0), 1.0)
-        expected = np.maximum(_expect_variance(gains, shares, groups, lines), lines.variances)
+        expected_variances = np.maximum(
+            _expect_variance(gains, shares, groups, lines), lines.variances
+        )
         rarer = np.minimum(means, 1 - means) + 0.5 / lines.counts
-        known = np.maximum(rarer / RARE, rarer * lines.bounds / expected / FEW_EVENTS)
-        missing = expected - lines.variances
-        widened = lines.variances + np.minimum(np.maximum(2 - known, 0.0), 1.0) * missing
+        evidence = np.maximum(rarer / RARE, rarer * lines.bounds / expected_variances / FEW_EVENTS)
+        blend = np.minimum(np.maximum(2 - evidence, 0.0), 1.0)
+        widened_variances = lines.variances + blend * (expected_variances - lines.variances)
         limits = max_trials / _add(groups, shares**2, size)
-        trials = np.minimum(lines.bounds / widened, limits)
+        trials = np.minimum(lines.bounds / widened_variances, limits)
         designs = lines.variances / lines.singles
         quantiles = stdtrit(lines.degrees, (1 + LEVEL) / 2)
         lows, highs = bound_wilson(means, trials, quantiles)
@@ -121,7 +119,7 @@ def estimate_means(
         estimates[group] = MeanEstimate(
             mean,
             (float(lows[group]), float(highs[group])),
-            float(widened[group]) ** 0.5,
+            float(widened_variances[group]) ** 0.5,
             float(designs[group]),
             float(lines.degrees[group]),
             float(trials[group]),
@@ -130,29 +128,27 @@ def estimate_means(
 
 
 class Linearization(NamedTuple):
-    """The means of G groups of queries, and their properties, each of shape (G,)."""
+    """The means of G groups of queries and their variances, each of shape (G,)."""
 
     means: Floats
     counts: Integers
     """Number of queries."""
     bounds: Floats
-    """The largest variance of a single query, that of the Bernoulli distribution with the mean of
-    absolute values.
-    """
+    """Maximum variance of a single query: Bernoulli with the mean of absolute values."""
     singles: Floats
-    """Variance of the mean if queries are independent."""
+    """Variance of the mean for independent queries."""
     variances: Floats
     """Variance of the mean for new clusters."""
     degrees: Floats
-    """Degrees of freedom of that; 0 with fewer than two clusters."""
+    """Degrees of freedom of `variances`; 0 with fewer than two clusters."""
     squares: Floats
-    """Sum of the squared weights of the clusters."""
+    """Sum of the squared weights of clusters."""
     cells: Integers
-    """Cell of each query, shape (n,): a cluster in a group."""
+    """Cell of each query, shape (n,). A cell is a cluster within a group."""
     owners: Integers
-    """Group of each of the cells, shape (cells,)."""
+    """Group of each cell, shape (cells,)."""
     sizes: Floats
-    """Weight of each of the cells, shape (cells,)."""
+    """Weight of each cell, shape (cells,)."""
 
 
 def linearize(
@@ -163,18 +159,17 @@ def linearize(
     groups: Integers | None = None,
     size: int = 1,
 ) -> Linearization:
-    """Return the means of groups of queries, by default of one of all, with their variances."""
+    """Compute the means of groups of queries, by default of all queries, with their variances."""
     if groups is None:
         groups = np.zeros(len(values), np.int64)
     counts = np.bincount(groups, minlength=size)
     means = _add(groups, shares * values, size)
     centers = means[groups]
     if strata is not None:
-        of_strata = np.bincount(strata, values) / np.maximum(np.bincount(strata), 1)
-        centers = of_strata[strata]
+        stratum_means = np.bincount(strata, values) / np.maximum(np.bincount(strata), 1)
+        centers = stratum_means[strata]
     residuals = shares * (values - centers)
-    # One pseudo-query of maximal variance keeps the error positive where all queries score the
-    # same.
+    # A pseudo-query of maximal variance keeps the error positive if all scores are equal.
     levels = (counts * _add(groups, shares * np.abs(values), size) + 0.5) / (counts + 1)
     bounds = levels * (1 - levels)
     largest = np.zeros(size)
@@ -189,9 +184,9 @@ def linearize(
     owners = keys // width
     sizes = _add(cells, shares, len(keys))
     sums = _add(cells, residuals, len(keys))
-    used = _add(owners, sizes > 0, size)
-    has_clusters = used > 1
-    factors = used / np.maximum(used - 1, 1)
+    cluster_counts = _add(owners, sizes > 0, size)
+    has_clusters = cluster_counts > 1
+    factors = cluster_counts / np.maximum(cluster_counts - 1, 1)
     variances = np.where(has_clusters, factors * _add(owners, sums**2, size) + pseudo, singles)
     squares = _add(owners, sizes**2, size)
     degrees = np.where(has_clusters, np.maximum(1 / np.maximum(squares, TINY) - 1, 1.0), 0.0)
@@ -209,12 +204,12 @@ def _add(groups: Integers, values: Floats | Booleans, size: int) -> Floats:
 def _expect_variance(
     gains: Floats, shares: Floats, groups: Integers, lines: Linearization
 ) -> Floats:
-    """Return the variance of means if queries of all clusters are as alike as those of the clusters
-    with the rarer outcome.
+    """Compute the variance of means if all clusters are as homogeneous as those with the rarer
+    outcome.
 
-    Near 0 or 1 a few clusters have all failures, or all successes; if they are small, large ones
-    seem to have no variance. How alike queries are is the part of a cluster that fails with a
-    query; where nothing fails it is 1, and a cluster one trial.
+    Near 0 or 1 a few clusters have all failures, or all successes; if these clusters are small,
+    large clusters seem to have no variance. Homogeneity is the share of a cluster that fails
+    together with a query. Without failures it is 1, and a cluster counts as one trial.
     """
     outcomes = np.where(lines.means[groups] >= 0.5, 1 - gains, gains)
     rarer = _add(lines.cells, shares * outcomes, len(lines.sizes))
@@ -228,12 +223,15 @@ def _expect_variance(
 
 
 def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
-    """Return Wilson's score interval of a mean in [0, 1]: the true means that a test does not
-    reject.
+    """Compute Wilson's score interval of a mean in [0, 1], the means that a score test accepts.
 
-    Wilson 1927, Journal of the American Statistical Association 22, 209-212. It stays within [0, 1]
-    and has a positive width even where all queries score the same. `quantile` is the two-sided one
-    of the standardized mean, `trials` the effective number of Bernoulli trials, above 0.
+    Wilson 1927, Journal of the American Statistical Association 22, 209-212. The interval stays
+    within [0, 1] and has a positive width even if all scores are equal.
+
+    Args:
+        mean: The mean.
+        trials: Effective number of Bernoulli trials, above 0.
+        quantile: Two-sided quantile of the standardized mean.
     """
     low, high = bound_wilson(mean, trials, quantile)
     return float(low), float(high)
@@ -242,10 +240,10 @@ def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval
 def bound_wilson(
     means: Floats | float, trials: Floats | float, quantiles: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Return the lower and the upper ends of Wilson's score intervals of means."""
+    """Compute the low and high ends of Wilson's score intervals."""
     squares = quantiles**2 / trials
     centers = (means + squares / 2) / (1 + squares)
     halves = np.sqrt(squares * means * (1 - means) + squares**2 / 4) / (1 + squares)
-    # A mean of 0 or 1 is an end of its interval; rounding errors must not push the end past it.
+    # The interval contains the mean despite rounding errors.
     lows = np.minimum(np.maximum(centers - halves, 0.0), means)
     return lows, np.minimum(np.maximum(centers + halves, means), 1.0)

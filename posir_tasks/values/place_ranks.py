@@ -1,10 +1,9 @@
-"""Places of evidence of the queries that have several: the rank of each place's own document, with
-weight 1/n; they add.
+"""Additive ranks for queries with several places of evidence: each of the n places has weight 1/n
+and the rank of its document.
 
-The first place alone makes an early bias, and the mean of the places one to the middle: on FiRA
-(arXiv 2008.05363), 61.1, 26.7 and 12.3% of first places are in the thirds of their documents, of
-the means 25.1, 57.4 and 17.4%, and of all places at 1/n 36.1, 36.1 and 27.7%. Queries with one
-place are not among them; they are in `DocumentRanks`.
+First places are biased to the start of documents, mean positions to the middle. FiRA (arXiv
+2008.05363) has 61.1, 26.7 and 12.3% of first places in the thirds of documents, 25.1, 57.4 and
+17.4% of mean positions, and 36.1, 36.1 and 27.7% of all places at 1/n.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from posir_tasks.values.profile import NDCG_AT_10, reading_json
 from posir_tasks.values.result_schema import PLACES_KEY, SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
-#: What follows the name of a task if its queries with several places of evidence are meant.
+#: Suffix of a task's name for its queries with several places of evidence.
 PLACES = ", several places"
-#: `PLACE_WEIGHT` is a multiple of each number of places up to this one.
+#: Maximum number of places of a query; `PLACE_WEIGHT` is divisible by each number up to it.
 MAX_PLACES = 12
 
 
@@ -42,14 +41,14 @@ def rank_places(
 ) -> DocumentRanks:
     """Group the ranks of the documents of n places.
 
-    The arguments are those of `DocumentRanks.from_ranks`, with a row for each place.
+    Other arguments are those of `DocumentRanks.from_ranks`, with a row for each place.
 
     Args:
-        queries: The id of the query of each place, length n.
+        queries: The query id of each place, length n.
 
     Returns:
-        A row for each place, with the number of its query and its weight. The profile counts
-        weights. Queries with more than `MAX_PLACES` places are left out.
+        Ranks with query numbers and weights. The profile counts weights. Queries with more than
+        `MAX_PLACES` places are left out.
     """
     counts = Counter(queries)
     rows = [row for row, query in enumerate(queries) if counts[query] <= MAX_PLACES]
@@ -68,14 +67,14 @@ def rank_places(
 
 
 def count_queries(places: DocumentRanks) -> int:
-    """Count the queries that have a row for each of their places."""
+    """Count the queries, without those left out."""
     return round(float(places.columns.shares.sum()))
 
 
 def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
-    """Average over queries the mean gain of their places, by the gain of each rank column.
+    """Average the mean gain of a query's places over queries; NaN without queries.
 
-    NaN without any.
+    `gains` has the gain of each rank column.
     """
     columns = places.columns
     if not len(columns.ranks):
@@ -84,8 +83,9 @@ def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
 
 
 def share_thirds(places: DocumentRanks) -> Floats:
-    """Return the share of the evidence in each third of its document, each place at 1/n, shape
-    (3,); (0,) if unknown.
+    """Compute the share of the evidence in each third of documents, each place at 1/n.
+
+    Shape (3,), or (0,) if positions are unknown.
     """
     columns = places.columns
     if not len(columns.thirds):
@@ -96,13 +96,16 @@ def share_thirds(places: DocumentRanks) -> Floats:
 
 
 def places_to_json(places: DocumentRanks) -> dict[str, Any]:
-    """Return places as plain JSON; their axes are those of the profile next to them."""
+    """Return places as plain JSON. The axes are stored with the profile next to them."""
     return {"schema": SCHEMA, "left_out": places.left_out, **places.to_json(PLACE_FIELDS)}
 
 
 def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
-    """Read what `places_to_json` returned; raise ProfileError if it is damaged, NewerSchemaError if
-    newer.
+    """Read the output of `places_to_json`.
+
+    Raises:
+        ProfileError: The JSON is damaged.
+        NewerSchemaError: A newer version of posir wrote it.
     """
     with reading_json(data, SCHEMA, field=PLACES_KEY):
         left_out = int(data["left_out"])
@@ -114,8 +117,8 @@ def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
         in_range = (numbers >= 2) & (numbers <= MAX_PLACES)
         if not np.all(in_range & (part.weights * numbers == PLACE_WEIGHT)):
             raise ProfileError(
-                f"Field '{PLACES_KEY}': a query has a number of places other than 2 to "
-                f"{MAX_PLACES}, or weights that are not 1/n of it.",
+                f"Field '{PLACES_KEY}': each query must have 2 to {MAX_PLACES} places with weight "
+                "1/n.",
                 PLACES_KEY,
             )
     return replace(ranks, left_out=left_out)

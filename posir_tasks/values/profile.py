@@ -1,6 +1,4 @@
-"""Counts per length bucket and position bin, which add: the ranks of the one relevant document,
-from which all else follows.
-"""
+"""Position profiles: additive counts of the relevant documents' ranks by length and position."""
 
 from __future__ import annotations
 
@@ -19,34 +17,33 @@ from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.result_schema import SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
-#: Largest count; no corpus has as many queries.
+#: Maximum count; no corpus has as many queries.
 MAX_COUNT = 10**12
-#: Deepest rank that is counted apart; deeper ones are counted together.
+#: Ranks up to this depth have a column each.
 DEPTH = 10
-#: Columns of a profile: ranks 1 to 10, ranks 11 to 100, not among the first 100.
+#: Columns of a profile: ranks 1 to 10, ranks 11 to 100, and misses.
 RANKS = (*map(str, range(1, DEPTH + 1)), f"{DEPTH + 1}-100", "miss")
-#: nDCG@10 of each column: with one relevant document 1 / log2(1 + rank), 0 below rank 10 (Järvelin
-#: & Kekäläinen 2002).
+#: nDCG@10 of each column: 1 / log2(1 + rank) for a single relevant document, 0 below rank 10
+#: (Järvelin & Kekäläinen 2002).
 NDCG_AT_10: Floats = np.append(1 / np.log2(1 + np.arange(1, DEPTH + 1)), [0.0, 0.0])
 #: MRR@10 of each column: 1 / rank, 0 below rank 10.
 MRR_AT_10: Floats = np.append(1 / np.arange(1, DEPTH + 1), [0.0, 0.0])
-#: Rank columns within each depth of recall, of the depths that the authors' code prints (5, 10, 20,
-#: 50, 100).
+#: Number of columns within each depth of recall, a selection of the authors' depths (5, 10, 20, 50,
+#: 100).
 RECALL_COLUMNS = {5: 5, 10: 10, 100: 11}
 Addable = TypeVar("Addable")
 
 
 def pool(values: Iterable[Addable]) -> Addable:
-    """Add one or more profiles or other values that add; raise ProfileError if their schemes
-    differ.
-    """
+    """Add one or more additive values; raise ProfileError if their schemes differ."""
     return reduce(add, values)
 
 
 @contextmanager
 def reading_json(data: object, newest: int, what: str = "", *, field: str = "") -> Iterator[None]:
-    """Check the schema of JSON, called `what` or by its field of a result, and explain errors of
-    reading it: ProfileError, NewerSchemaError.
+    """Check the schema of JSON, and convert errors of reading it to ProfileErrors.
+
+    Messages name `what`, or the field of a result. Raises NewerSchemaError for newer schemas.
     """
     what = what or f"field '{field}'"
     if not isinstance(data, Mapping) or not isinstance(data.get("schema"), int):
@@ -61,28 +58,24 @@ def reading_json(data: object, newest: int, what: str = "", *, field: str = "") 
 
 
 def format_counts(row: Integers) -> str:
-    """Return a row of counts as one string, which keeps a JSON file readable and small."""
+    """Join counts to a string, which keeps JSON files readable and small."""
     return " ".join(map(str, row.tolist()))
 
 
 def rank_columns(ranks: Integers) -> Integers:
-    """Return the column of each rank, of which 0 means that the document was not found; shape
-    (n,).
-    """
-    missed = (ranks < 1) | (ranks > 100)
-    return np.where(missed, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
+    """Return the column of each rank, shape (n,); rank 0 is a miss."""
+    is_miss = (ranks < 1) | (ranks > 100)
+    return np.where(is_miss, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
 def recall_gain(depth: int) -> Floats:
-    """Return the gain of each column, shape (12,): 1 within a depth of `RECALL_COLUMNS`, else 0."""
+    """Return the gain of each column, shape (12,): 1 up to a depth of `RECALL_COLUMNS`, else 0."""
     gain: Floats = (np.arange(len(RANKS)) < RECALL_COLUMNS[depth]).astype(np.float64)
     return gain
 
 
 def mean_gain(counts: Integers | Floats, gains: Floats) -> Floats:
-    """Return the mean gain (...) of counts (..., ranks) by the gain of each rank (ranks,); NaN
-    without queries.
-    """
+    """Average gains of shape (12,) over counts of shape (..., 12); NaN without queries."""
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
         means: Floats = np.where(queries > 0, counts @ gains / np.maximum(queries, 1), np.nan)
@@ -91,26 +84,25 @@ def mean_gain(counts: Integers | Floats, gains: Floats) -> Floats:
 
 @dataclass(frozen=True, eq=False)
 class PositionProfile:
-    """Ranks of the relevant document, counted by length of the document and position of the
-    evidence in it.
+    """Counts of the relevant documents' ranks, by document length and evidence position.
 
-    Profiles of one scheme add: domains, languages or shards of a benchmark are pooled by `a + b`.
+    Profiles of one scheme are additive: `a + b` pools domains, languages or shards.
     """
 
     axes: Axes
-    """The L length buckets and P position bins."""
+    """L length buckets and P position bins."""
     counts: Integers
-    """Queries of each cell by rank, shape (L, P, 12) for `RANKS`; a query on a shared boundary
-    counts in two cells.
+    """Queries per cell and column of `RANKS`, shape (L, P, 12). A query on a boundary is in two
+    cells.
     """
     totals: Integers
-    """Distinct queries of each length bucket by rank, shape (L, 12)."""
+    """Distinct queries per length bucket and column, shape (L, 12)."""
 
     def __post_init__(self) -> None:
         lengths = len(self.axes.lengths)
         positions = len(self.axes.positions)
-        expected = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
-        for array, shape in zip((self.counts, self.totals), expected, strict=True):
+        shapes = ((lengths, positions, len(RANKS)), (lengths, len(RANKS)))
+        for array, shape in zip((self.counts, self.totals), shapes, strict=True):
             if array.shape != shape:
                 raise ValueError(
                     f"an array has the shape {array.shape}; {lengths} length buckets and "
@@ -125,11 +117,10 @@ class PositionProfile:
     def from_ranks(
         cls, scheme: PositionScheme, evidence: Evidence, ranks: Integers | None = None
     ) -> PositionProfile:
-        """Count the ranks of n queries' relevant documents (from 1; 0 if not found) in the cells of
-        a scheme; shape (n,).
+        """Count the ranks of n queries' relevant documents in the cells of a scheme.
 
-        Without ranks, as if no document were found: `queries_by_cell` and `queries_by_length` are
-        the same for any ranks.
+        `ranks` start at 1 and are 0 for a miss, shape (n,). By default all are misses, since
+        `queries_by_cell` and `queries_by_length` do not depend on ranks.
         """
         axes = scheme.axes
         cells = scheme.cells(evidence)
@@ -151,9 +142,7 @@ class PositionProfile:
         return isinstance(other, PositionProfile) and self._key == other._key
 
     def same_queries(self, other: PositionProfile) -> bool:
-        """Return whether both count as many queries at each length and position, whatever their
-        ranks.
-        """
+        """Return True if both have the same numbers of queries by length and position."""
         return (
             self.axes == other.axes
             and np.array_equal(self.queries_by_cell, other.queries_by_cell)
@@ -165,11 +154,8 @@ class PositionProfile:
 
     @property
     def _key(self) -> tuple[Axes, bytes, bytes]:
-        return (
-            self.axes,
-            self.counts.astype(np.int64).tobytes(),
-            self.totals.astype(np.int64).tobytes(),
-        )
+        counts = self.counts.astype(np.int64).tobytes()
+        return self.axes, counts, self.totals.astype(np.int64).tobytes()
 
     @property
     def queries(self) -> int:
@@ -178,13 +164,13 @@ class PositionProfile:
 
     @property
     def queries_by_cell(self) -> Integers:
-        """Queries of each cell, shape (L, P)."""
+        """Queries per cell, shape (L, P)."""
         queries: Integers = self.counts.sum(axis=-1)
         return queries
 
     @property
     def queries_by_length(self) -> Integers:
-        """Distinct queries of each length bucket, shape (L,)."""
+        """Distinct queries per length bucket, shape (L,)."""
         queries: Integers = self.totals.sum(axis=-1)
         return queries
 
@@ -203,20 +189,18 @@ class PositionProfile:
         return float(mean_gain(self.totals.sum(axis=0), gains))
 
     def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
-        """Return the mean gain of each position bin over all lengths, shape (P,); NaN where
-        empty.
+        """Return the mean gain of each position bin over all lengths, shape (P,); NaN for empty
+        bins.
         """
         return mean_gain(self.counts.sum(axis=0), gains)
 
     def of_length(self, index: int) -> PositionProfile:
-        """Return the profile of one length bucket alone."""
+        """Return the profile of one length bucket."""
         rows = slice(index, index + 1)
         return PositionProfile(self.axes.select_length(index), self.counts[rows], self.totals[rows])
 
     def to_json(self) -> dict[str, Any]:
-        """Return the profile as plain JSON: a cell is one string of counts, so that a file stays
-        readable and small.
-        """
+        """Return the profile as plain JSON, with a string of counts per cell."""
         return {
             "schema": SCHEMA,
             "axes": self.axes.to_json(),
@@ -228,8 +212,11 @@ class PositionProfile:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PositionProfile:
-        """Read a profile; raise ProfileError if it is damaged, NewerSchemaError if a newer version
-        of posir wrote it.
+        """Read a profile.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
         """
         with reading_json(data, SCHEMA, "position profile"):
             counts = np.array(
@@ -239,7 +226,7 @@ class PositionProfile:
             profile = cls(Axes.from_json(data["axes"]), counts, totals)
         if data.get("queries") != profile.queries:
             raise ProfileError(
-                f"The position profile states {data.get('queries')} queries but counts "
-                f"{profile.queries}."
+                f"The position profile has {profile.queries} queries, but its field 'queries' is "
+                f"{data.get('queries')}."
             )
         return profile

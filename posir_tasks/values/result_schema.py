@@ -1,4 +1,4 @@
-"""The form of a result: its keys and its schema version."""
+"""The schema of results: keys and version."""
 
 from __future__ import annotations
 
@@ -8,57 +8,51 @@ from typing import Any, TypeAlias
 
 from posir_tasks.base.digests import digest
 
-#: Version of a subset's scores, and of the profile in them. A reader refuses a newer one.
+#: Schema version of a subset's scores and its profile. Newer versions are not read.
 SCHEMA = 1
-#: mteb rounds scores to this many decimals when it writes them.
+#: Number of decimals of mteb's scores.
 DECIMALS = 6
 #: The only split of posir's tasks.
 SPLIT = "test"
 #: Keys of a subset's scores: the profile, and the data and settings of the run.
 PROFILE_KEY = "position_profile"
 RUN_KEY = "position_run"
-#: Keys of the ranks by document, of the places of the evidence in what the model reads, and of the
-#: documents' digests.
+#: Keys of the ranks by document, of positions within the window, and of document digests.
 RANKS_KEY = "document_ranks"
 READ_RANKS_KEY = "read_ranks"
 KEYS_KEY = "document_keys"
-#: Keys for the part of a text that the model reads, and for the tokens of the corpus that it reads.
+#: Keys of the window, and of the numbers of read and truncated tokens.
 READ_KEY = "read"
 TOKENS_READ_KEY = "tokens_read"
-#: Suffix of the file that has both for each `SPLIT, SUBSET`, next to a result of mteb without
-#: positions, instead of `.json`.
+#: Suffix, instead of `.json`, of the file with both for each `SPLIT, SUBSET`, next to a result
+#: without positions.
 TOKENS_READ_SUFFIX = ".tokens_read"
-#: Key of the places of queries with several places of evidence, and in it of their queries and
-#: weights; absent without any.
+#: Keys of the ranks of queries with several places of evidence, and of query numbers and weights
+#: within; absent without such queries.
 PLACES_KEY = "places"
 WEIGHTS_KEY = "weights"
-#: Key of the ranks of rotated versions of a sample of documents; absent if none were asked for.
+#: Key of the ranks of rotated documents; absent if rotation is off.
 ROTATIONS_KEY = "rotations"
-#: Key of the metrics of queries with plain judgments; absent where the evidence of each has one
-#: place.
+#: Key of the metrics of all judged queries; absent if each has one place of evidence.
 JUDGMENTS_KEY = "judgments"
-#: Key of the run for the names of the scores that plugins gave.
+#: Key of the run for the names of plugins' scores.
 SCORE_NAMES_KEY = "plugin_score_names"
-#: Keys of the run for the revision of the data, and for the digests of its content: `corpus` and
-#: `queries`.
+#: Keys of the run for the data's revision and digests, `corpus` and `queries`.
 REVISION_KEY = "data_revision"
 DIGEST_KEY = "data_digest"
-#: Key of the run for the number of documents, and of the vectors that they have in the index;
-#: absent if they have one each, or none.
+#: Key of the run for the numbers of documents and vectors in the index; absent for one vector per
+#: document, and without vectors.
 INDEX_KEY = "index"
-#: Key of the run for the numbers of rows of the data that break a rule and are tolerated, by the
-#: rule; those of subsets add.
+#: Key of the run for the numbers of tolerated invalid rows by rule; additive over subsets.
 TOLERATED_KEY = "tolerated"
-#: Key of the run for a paper's protocol: what it asked for, and what the loaded model says of
-#: itself; absent without one.
+#: Key of the run for a paper's protocol: its settings, and those of the loaded model.
 PROTOCOL_KEY = "protocol"
-#: Key of the run for what commands name the model, its data and its settings by; absent where their
-#: names alone do.
+#: Key of the run for the command arguments of model, data and settings; absent if their names
+#: suffice.
 REFERENCE_KEY = "reference"
-#: Key of the run for the counts that a search model states of its search, by name; absent for most
-#: models.
+#: Key of the run for counts of a search model about its search, by name; absent for most models.
 SEARCH_KEY = "search"
-#: Keys of a subset's entry that are no scores.
+#: Keys of a subset's entry that are not scores.
 NO_SCORES = frozenset(
     {
         PROFILE_KEY,
@@ -84,15 +78,15 @@ class DataVersion:
     """The data of a result on one subset."""
 
     revision: str
-    """A commit of the Hub, `local-` and a digest of files, or the version of data in a package."""
+    """A commit on the Hub, `local-` with a digest of files, or the version of a package's data."""
     corpus: str = ""
-    """Digest of the documents' content; "" if the result does not record it."""
+    """Digest of the documents' content; "" if not recorded."""
     queries: str = ""
-    """Digest of the content of queries and evidence; "" if the result does not record it."""
+    """Digest of the content of queries and evidence; "" if not recorded."""
 
     @classmethod
     def from_run(cls, run: Mapping[str, Any]) -> DataVersion:
-        """Return the data that a result names, given what it records of its run."""
+        """Read the data version from the record of a run."""
         digests = run.get(DIGEST_KEY)
         parts = digests if isinstance(digests, dict) else {}
         return cls(
@@ -102,9 +96,7 @@ class DataVersion:
         )
 
     def differing_parts(self, other: DataVersion) -> tuple[str, ...]:
-        """Return which of `corpus` and `queries` differ in content; `revision` if content is
-        unknown and that differs.
-        """
+        """List the differing parts: `corpus` and `queries` by content, or else `revision`."""
         if self.corpus and other.corpus:
             return tuple(
                 part
@@ -119,7 +111,7 @@ SubsetData: TypeAlias = Mapping[str, DataVersion]
 
 
 def share_data(left: SubsetData, right: SubsetData) -> bool:
-    """Return whether two results have subsets in common, and the same data in all of these."""
+    """Return True if two results have common subsets, all with the same data."""
     common = left.keys() & right.keys()
     return bool(common) and not any(
         left[subset].differing_parts(right[subset]) for subset in common
@@ -127,43 +119,39 @@ def share_data(left: SubsetData, right: SubsetData) -> bool:
 
 
 def average_vectors(runs: Iterable[Mapping[str, Any]]) -> float | None:
-    """Return how many vectors a document has in the index, on average; None if the runs do not say,
-    or not in valid counts.
-    """
-    sizes = [
-        [size.get(name) for name in ("documents", "vectors")]
-        for run in runs
-        if isinstance(size := run.get(INDEX_KEY), dict)
-    ]
-    counts = [
-        pair
-        for pair in sizes
-        if all(isinstance(count, int) and 0 < count < 2**53 for count in pair)
-    ]
-    documents, vectors = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0)
+    """Average the number of vectors per document in the index; None without valid counts."""
+    documents = 0
+    vectors = 0
+    for run in runs:
+        size = run.get(INDEX_KEY)
+        if not isinstance(size, dict):
+            continue
+        counts: list[Any] = [size.get("documents"), size.get("vectors")]
+        if all(isinstance(count, int) and 0 < count < 2**53 for count in counts):
+            documents += counts[0]
+            vectors += counts[1]
     return vectors / documents if documents else None
 
 
 def identify_data(data: SubsetData) -> str:
-    """Return a text that is equal for results with the same content, or of the same revision if
-    that is unknown.
-    """
-    subsets = [
-        f"{name}:{data[name].corpus}:{data[name].queries}"
-        for name in sorted(data)
-        if data[name].corpus
-    ]
-    unknown = [f"{name}@{data[name].revision}" for name in sorted(data) if not data[name].corpus]
-    return digest(*subsets, *unknown).hex()
+    """Digest the content of subsets, or their revisions if the content is unknown."""
+    subsets = []
+    revisions = []
+    for name, version in sorted(data.items()):
+        if version.corpus:
+            subsets.append(f"{name}:{version.corpus}:{version.queries}")
+        else:
+            revisions.append(f"{name}@{version.revision}")
+    return digest(*subsets, *revisions).hex()
 
 
 def round_floats(value: Any) -> Any:
-    """Return JSON with all numbers rounded as mteb rounds scores."""
-    return map_json(value, lambda part: round(part, DECIMALS) if isinstance(part, float) else part)
+    """Round all floats in JSON like mteb's scores."""
+    return map_json(value, lambda leaf: round(leaf, DECIMALS) if isinstance(leaf, float) else leaf)
 
 
 def map_json(value: Any, change: Callable[[Any], Any]) -> Any:
-    """Return JSON with every key and value that is no list or object changed."""
+    """Apply a function to all keys and leaves of JSON."""
     if isinstance(value, list):
         return [map_json(item, change) for item in value]
     if isinstance(value, dict):

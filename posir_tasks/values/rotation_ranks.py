@@ -1,10 +1,8 @@
-"""Ranks of rotated versions of a sample of documents: the same question, its evidence in each third
-of the same document.
+"""Ranks of rotated documents: the same question with its evidence in each third of the document.
 
-Test W rotates the whole document, truncation included. Test R rotates an excerpt that the model
-reads whole. Each version is scored against the unchanged other documents of its question. Values
-add: sets of several subsets are pooled by `a + b`, and every estimate follows from the rows without
-the model.
+Test W rotates the whole document, truncation included. Test R rotates an excerpt that fits into the
+window. Versions are ranked among the unchanged other documents. Values are additive (`a + b` pools
+subsets), and every estimate is computed from them without the model.
 """
 
 from __future__ import annotations
@@ -15,9 +13,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
 
 from posir_tasks.base.arrays import Booleans, Integers, empty_integers
 from posir_tasks.base.errors import PosirError
@@ -28,51 +27,47 @@ from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.profile import RANKS, reading_json
 from posir_tasks.values.result_schema import ROTATIONS_KEY, SCHEMA
 
-#: Environment variable with the number of documents of each length that are rotated; 0 for none.
+#: Environment variable with the number of documents to rotate per length; 0 for none.
 ROTATED_VARIABLE = "POSIR_ROTATED"
-#: Documents of each length that are rotated, shared equally by the subsets of the task.
+#: Number of documents to rotate per length, shared equally by the subsets of the task.
 DEFAULT_SAMPLE = 400
-#: Bits of a document's versions of one test.
+#: Number of combinations of a document's versions in one test.
 VERSION_BITS = 2**VERSIONS
-#: Bits of a question that has rows in test W and in test R.
+#: Bits of a question with rows in test W and in test R.
 IN_WHOLE = 1
 IN_WINDOW = 2
-#: Most documents that a sample may have of a length.
+#: Exclusive upper limit of stored counts.
 MAX_SAMPLE = 2**31
 
 
 class Window(StrEnum):
-    """The text that test R rotates."""
+    """The text for test R."""
 
     WHOLE = "whole"
-    """The document: all of it is read, so that both tests have the same rows."""
+    """The document, read completely: both tests have the same rows."""
     EXCERPT = "excerpt"
     """An excerpt that fits into the window."""
     UNKNOWN = "unknown"
-    """Nothing: the window is unknown."""
+    """None, since the window is unknown."""
 
 
 class Untested(StrEnum):
-    """The reason why a result has no rows of rotated versions."""
+    """The reason why a result has no rotated versions."""
 
     ORDER_BLIND = "order_blind"
-    """The order of words plays no part in the scores, so that every version has the rank of the
-    text itself.
-    """
+    """Scores do not depend on word order, so every version has the rank of the original."""
     NO_TEXTS = "no_texts"
-    """The system has ranks alone, and no way to score another text."""
+    """The system returns ranks and cannot score new texts."""
     ONE_UNIT = "one_unit"
-    """No document of the sample can be divided."""
+    """No sampled document can be divided."""
     SEVERAL_POSITIONS = "several_positions"
     """Each question has several places of evidence."""
     SCORES_DIFFER = "scores_differ"
-    """The embedder does not give the scores of the run."""
+    """The embedder does not reproduce the scores of the run."""
 
 
 class LeftOut(StrEnum):
-    """The reason why a question or document of the sample has no rows. The name says which of the
-    two is counted.
-    """
+    """The reason why a sampled document or question has no rows; the prefix is the counted unit."""
 
     DOCUMENTS_OF_ONE_UNIT = "documents_of_one_unit"
     DOCUMENTS_WITHOUT_EXCERPT = "documents_without_excerpt"
@@ -86,10 +81,9 @@ class LeftOut(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class RotationSet:
-    """The rotated versions of documents of one `DocumentSet`, whose documents and queries have the
-    order that it has.
+    """The rotated documents of one `DocumentSet`, in the same order of documents and queries.
 
-    A row is a question and a version of its document, question by question.
+    A row is a question and a version of its document; rows are sorted by question.
     """
 
     subset: str
@@ -98,40 +92,35 @@ class RotationSet:
     queries: str
     """Digest of the queries, as in `DocumentSet`."""
     sample_size: int
-    """Documents of each length that were asked for, over all subsets of the task."""
+    """Requested number of documents per length, over all subsets of the task."""
     subsets: int
-    """Subsets of the task that share the sample."""
+    """Number of subsets that share the sample."""
     untested: Untested | None = None
-    """Given if and only if there are no rows."""
+    """None if there are rows."""
     sample: Integers = field(default_factory=empty_integers)
-    """1 + the place in the sample of its length of each document, 0 if it is not sampled; shape
+    """Rank of each document in the sample of its length from 1, or 0 if it is not sampled; shape
     (D,).
     """
     versions: Integers = field(default_factory=empty_integers)
-    """Bits of the versions of each of the S sampled documents, of W and behind them of R; shape
-    (S,).
-    """
+    """Bits of the versions in W, then in R, of the S sampled documents; shape (S,)."""
     tested: Integers = field(default_factory=empty_integers)
-    """`IN_WHOLE` and `IN_WINDOW` of each question about a sampled document, shape (Q,)."""
+    """`IN_WHOLE` and `IN_WINDOW` bits of the Q questions about sampled documents, shape (Q,)."""
     twelfths: Integers = field(default_factory=empty_integers)
-    """Twelfth of the version, by characters, that has the middle of the evidence; of each row of
-    W.
-    """
+    """Twelfth of the version with the middle of the evidence, by characters, for rows of W."""
     ranks: Integers = field(default_factory=empty_integers)
-    """Column of the rank (`profile.RANKS`) of each row of W."""
+    """Column of `profile.RANKS` for rows of W."""
     unread: Integers = field(default_factory=empty_integers)
-    """0 if the evidence of a row of W is read, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`; (0,) if
-    that is unknown.
+    """0 for evidence within the window, 1 for `Unread.CUT`, 2 for `Unread.BEYOND`, for rows of W;
+    shape (0,) if unknown.
     """
     window_twelfths: Integers = field(default_factory=empty_integers)
-    """Twelfth of the version, by tokens; of each row of R, or (0,) if both tests have the same
-    rows.
+    """Twelfth of the version by tokens for rows of R; shape (0,) if both tests have the same rows.
     """
     window_ranks: Integers = field(default_factory=empty_integers)
-    """Column of the rank of each row of R, or (0,)."""
+    """Column of `profile.RANKS` for rows of R, or shape (0,)."""
     window: Window = Window.UNKNOWN
     room: int = 0
-    """Tokens that an excerpt may have; 0 if nothing is excerpted."""
+    """Maximum number of tokens of an excerpt; 0 without excerpts."""
     digest: str = ""
     """Digest of the versions of W."""
     window_digest: str = ""
@@ -141,7 +130,7 @@ class RotationSet:
 
     @property
     def key(self) -> tuple[str, str, str, str, str, bytes]:
-        """The key by which sets are sorted."""
+        """Sort key."""
         return (
             self.documents,
             self.queries,
@@ -153,37 +142,37 @@ class RotationSet:
 
     @property
     def owner(self) -> tuple[str, str, str]:
-        """The key of the `DocumentSet` that it belongs to."""
+        """The `identity` of the `DocumentSet`."""
         return self.subset, self.documents, self.queries
 
     def quota(self, sample_size: int) -> int:
-        """Return how many documents of a length a sample of this size has of the set."""
+        """Return the set's number of documents per length in a sample of this size."""
         return math.ceil(sample_size / self.subsets)
 
 
 @dataclass(frozen=True, eq=False)
 class RotationRows:
-    """The n rows of one test."""
+    """The n rows of one test; each column has shape (n,)."""
 
     query: Integers
-    """Index of each row's question in `DocumentRanks.columns`, shape (n,)."""
+    """Index of the question in `DocumentRanks.columns`."""
     version: Integers
-    """0 for the text itself, 1 and 2 for the others, shape (n,)."""
+    """0 for the original, 1 and 2 for rotations."""
     twelfths: Integers
-    """Twelfth of the version that has the middle of the evidence, shape (n,)."""
+    """Twelfth of the version with the middle of the evidence."""
     ranks: Integers
-    """Rank column, shape (n,)."""
+    """Column of `profile.RANKS`."""
     unread: Integers
-    """0 if the evidence is read, shape (n,)."""
+    """0 if the evidence is within the window."""
 
     def select(self, rows: Booleans) -> RotationRows:
-        """Return some of the rows."""
+        """Return the selected rows."""
         return RotationRows(*(column[rows] for column in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
 class RotationRanks:
-    """Ranks of rotated versions. Values of one model add."""
+    """Ranks of rotated versions; additive for one model."""
 
     sets: tuple[RotationSet, ...]
     """Sorted by `RotationSet.key`."""
@@ -199,43 +188,35 @@ class RotationRanks:
 
     @cached_property
     def sample_size(self) -> int:
-        """Documents of each length in the smallest of the samples, in which the others are
-        nested.
-        """
+        """Documents per length in the smallest sample. Samples are nested."""
         return min((part.sample_size for part in self.sets), default=0)
 
     @property
     def untested(self) -> Untested | None:
-        """The reason why no set has rows; None if one has."""
+        """The reason why no set has rows; None if any set has rows."""
         reasons = [part.untested for part in self.sets]
         return None if None in reasons else next(iter(reasons), None)
 
     @property
     def is_partly_tested(self) -> bool:
-        """Whether some sets have rows, and others have none though their documents may be
-        divided.
-        """
+        """True if some sets have rows and the system could not score rotations of others."""
         reasons = {part.untested for part in self.sets}
-        return None in reasons and not reasons.isdisjoint(
-            (Untested.NO_TEXTS, Untested.SCORES_DIFFER)
-        )
+        return None in reasons and bool(reasons & {Untested.NO_TEXTS, Untested.SCORES_DIFFER})
 
     @property
     def is_order_blind(self) -> bool:
-        """Whether word order plays no part in the scores of any set."""
+        """True if no scores depend on word order."""
         return bool(self.sets) and all(part.untested is Untested.ORDER_BLIND for part in self.sets)
 
     @property
     def window(self) -> Window:
-        """The text that test R rotates; unknown if sets differ in that, or in the room of their
-        excerpts.
-        """
+        """The text for test R; unknown if sets differ in it or in `room`."""
         kinds = {(part.window, part.room) for part in self._tested}
         return kinds.pop()[0] if len(kinds) == 1 else Window.UNKNOWN
 
     @property
     def room(self) -> int:
-        """Tokens that an excerpt may have; 0 if sets differ, or nothing is excerpted."""
+        """Maximum number of tokens of an excerpt; 0 without excerpts or if sets differ."""
         rooms = {part.room for part in self._tested}
         return rooms.pop() if len(rooms) == 1 else 0
 
@@ -245,28 +226,27 @@ class RotationRanks:
         return [part for part in self.sets if part.untested is None]
 
     def digests(self, *, window: bool) -> tuple[tuple[str, str, str, str], ...]:
-        """Return the digests of the questions and of the versions of one test: equal if rows can be
-        paired.
+        """Return digests of the questions and versions of one test. Rows of two models can be
+        paired if the digests are equal.
         """
         return tuple(
             (*part.owner, part.window_digest if window else part.digest) for part in self._tested
         )
 
     def covers(self, ranks: DocumentRanks) -> bool:
-        """Tell whether every set of a result has its rotations."""
+        """Return True if every set of a result has rotations."""
         owners = {part.owner for part in self.sets}
         return all(part.identity in owners for part in ranks.sets)
 
     def rows(
         self, ranks: DocumentRanks, *, window: bool, sample_size: int | None = None
     ) -> RotationRows:
-        """Return the rows of test W, or of test R with `window`.
+        """Return the rows of test W or test R.
 
         Args:
             ranks: The ranks of the same result.
-            window: Whether the rows are those of test R.
-            sample_size: Documents of each length, at most those of the smallest sample, which is
-                the default.
+            window: If true, rows of test R.
+            sample_size: Documents per length; by default and at most the smallest sample.
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
@@ -274,37 +254,40 @@ class RotationRanks:
             firsts.setdefault(owner.identity, (first, owner))
             first += len(owner.ranks)
         size = sample_size or self.sample_size
-        expanded = [RotationRows(*[empty_integers()] * 5)]
+        rows_by_set = [RotationRows(*[empty_integers()] * 5)]
         for part in self._tested:
             if part.owner not in firsts:
                 continue
             first, owner = firsts[part.owner]
             query, version, document = _list_rows(part, owner, window=window)
-            of_window = window and part.window is not Window.WHOLE
-            ranked = part.window_ranks if of_window else part.ranks
-            twelfths = part.window_twelfths if of_window else part.twelfths
-            has_unread = len(part.unread) and not window
-            unread = part.unread if has_unread else np.zeros(len(query), np.int64)
-            rows = RotationRows(query + first, version, twelfths, ranked, unread)
-            places = part.sample[part.sample > 0][document]
-            expanded.append(rows.select(places <= part.quota(size)))
-        columns = zip(*(vars(rows).values() for rows in expanded), strict=True)
+            version_ranks = part.ranks
+            twelfths = part.twelfths
+            unread = np.zeros(len(query), np.int64)
+            if window and part.window is not Window.WHOLE:
+                version_ranks = part.window_ranks
+                twelfths = part.window_twelfths
+            elif len(part.unread) and not window:
+                unread = part.unread
+            rows = RotationRows(query + first, version, twelfths, version_ranks, unread)
+            sample_ranks = part.sample[part.sample > 0][document]
+            rows_by_set.append(rows.select(sample_ranks <= part.quota(size)))
+        columns = zip(*(vars(rows).values() for rows in rows_by_set), strict=True)
         return RotationRows(*map(np.concatenate, columns))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the value as plain JSON."""
+        """Return plain JSON."""
         return {"schema": SCHEMA, "sets": [_pack(part) for part in self.sets]}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any], ranks: DocumentRanks) -> RotationRanks:
-        """Read what `to_json` returned.
+        """Read the output of `to_json`.
 
         Args:
-            data: The value.
-            ranks: The ranks of the same result, whose documents and questions the sets must have.
+            data: The JSON.
+            ranks: The ranks of the same result, with the same documents and questions.
 
         Raises:
-            ProfileError: It is damaged, or contradicts the ranks.
+            ProfileError: The JSON is damaged or contradicts the ranks.
             NewerSchemaError: A newer version of posir wrote it.
         """
         owners = {part.identity: part for part in ranks.sets}
@@ -314,13 +297,13 @@ class RotationRanks:
 
 
 def _question_owners(part: RotationSet, owner: DocumentSet) -> tuple[Integers, Integers]:
-    """Return the questions about sampled documents, as rows of the `DocumentSet`, and the sampled
-    document of each.
+    """Return the rows of questions about sampled documents in the `DocumentSet`, and the index of
+    the sampled document of each.
     """
     documents = np.repeat(np.arange(len(owner.document_sizes)), owner.document_sizes)
     is_sampled = part.sample[documents] > 0
-    places = np.cumsum(part.sample > 0) - 1
-    return np.flatnonzero(is_sampled), places[documents[is_sampled]]
+    indices = np.cumsum(part.sample > 0) - 1
+    return np.flatnonzero(is_sampled), indices[documents[is_sampled]]
 
 
 def _list_rows(
@@ -340,7 +323,7 @@ def _list_rows(
     return questions[rows], numbers.astype(np.int64), documents[rows]
 
 
-#: Columns of a set in its JSON form.
+#: Array attributes of a set in JSON.
 COLUMNS = (
     "sample",
     "versions",
@@ -351,74 +334,54 @@ COLUMNS = (
     "window_twelfths",
     "window_ranks",
 )
-#: Texts and numbers of a set in its JSON form.
-FIELDS = (
-    "subset",
-    "documents",
-    "queries",
-    "sample_size",
-    "subsets",
-    "room",
-    "digest",
-    "window_digest",
-)
+#: A stored number of questions, documents or tokens.
+Count: TypeAlias = Annotated[int, Field(strict=True, ge=0, lt=MAX_SAMPLE)]
+
+
+class _Header(BaseModel):
+    """The attributes of a set in JSON, except arrays."""
+
+    model_config = ConfigDict(from_attributes=True)
+
+    subset: str
+    documents: str
+    queries: str
+    sample_size: Annotated[Count, Field(ge=1)]
+    subsets: Annotated[Count, Field(ge=1)]
+    room: Count
+    digest: str
+    window_digest: str
+    window: Window
+    left_out: dict[LeftOut, Count]
+    untested: Untested | None = None
 
 
 def _pack(part: RotationSet) -> dict[str, Any]:
-    values: dict[str, Any] = {name: getattr(part, name) for name in FIELDS}
-    values["window"] = part.window.value
-    values["left_out"] = dict(part.left_out)
+    values = _Header.model_validate(part).model_dump(mode="json", exclude_none=True)
     if part.untested is not None:
-        return values | {"untested": part.untested.value}
+        return values
     return values | {name: pack_column(getattr(part, name)) for name in COLUMNS}
 
 
 def _unpack(
     row: Mapping[str, Any], owners: Mapping[tuple[str, str, str], DocumentSet]
 ) -> RotationSet:
-    """Read a set; raise ValueError if it contradicts itself or the ranks next to it."""
-    owner = owners.get((str(row["subset"]), str(row["documents"]), str(row["queries"])))
+    """Read a set; raise ValueError if it is inconsistent or contradicts the ranks."""
+    part = RotationSet(**dict(_Header.model_validate(row)))
+    owner = owners.get(part.owner)
     if owner is None:
-        raise ValueError("a set is of other documents or questions than the ranks by document")
-    sample_size = _read_count(row["sample_size"])
-    subsets = _read_count(row["subsets"])
-    if not sample_size or not subsets:
-        raise ValueError("'sample_size' and 'subsets' must be at least 1")
-    counts = {LeftOut(name).value: _read_count(count) for name, count in row["left_out"].items()}
-    untested = Untested(row["untested"]) if "untested" in row else None
-    part = RotationSet(
-        subset=owner.subset,
-        documents=owner.documents,
-        queries=owner.queries,
-        digest=str(row["digest"]),
-        window_digest=str(row["window_digest"]),
-        sample_size=sample_size,
-        subsets=subsets,
-        room=_read_count(row["room"]),
-        window=Window(row["window"]),
-        untested=untested,
-        left_out=counts,
-    )
-    if untested is not None:
+        raise ValueError("a set has documents or questions that the ranks by document lack")
+    if part.untested is not None:
         return part
-    # A question has at most this many rows in each column.
     limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
     columns: dict[str, Any] = {name: unpack_column(row[name], limit) for name in COLUMNS}
-    tested = replace(part, **columns)
-    _check_columns(tested, owner)
-    return tested
-
-
-def _read_count(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_SAMPLE:
-        raise ValueError(f"a count is {value!r}; it must be an integer from 0")
-    return value
+    part = replace(part, **columns)
+    _check_columns(part, owner)
+    return part
 
 
 def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
-    """Raise ValueError if columns do not fit each other, or the ranks of the documents as they
-    are.
-    """
+    """Raise ValueError if columns contradict each other or the ranks of the original documents."""
     if len(part.sample) != len(owner.document_sizes):
         raise ValueError("'sample' does not fit the documents")
     questions, _ = _question_owners(part, owner)
@@ -427,7 +390,7 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
     query, version, _ = _list_rows(part, owner, window=False)
     window_rows = 0 if part.window is Window.WHOLE else len(_list_rows(part, owner, window=True)[0])
     rows = len(query)
-    # Sizes that a column may have, and the first number that is too large.
+    # Allowed sizes and exclusive upper bound of each column.
     limits = {
         "versions": ((len(part.versions),), VERSION_BITS**2),
         "tested": ((len(part.tested),), 4),
@@ -443,27 +406,27 @@ def _check_columns(part: RotationSet, owner: DocumentSet) -> None:
             raise ValueError(f"'{name}' does not fit the tested questions and versions")
         if column.max(initial=0) >= bound:
             raise ValueError(f"'{name}' has a value above {bound - 1}")
-    unmoved = version == 0
-    if not np.array_equal(part.ranks[unmoved], owner.ranks[query[unmoved]]):
-        raise ValueError("the rank of an unmoved document differs from that of the ordinary search")
+    is_original = version == 0
+    if not np.array_equal(part.ranks[is_original], owner.ranks[query[is_original]]):
+        raise ValueError("the rank of an original document differs from its rank in the search")
     if len(part.unread) and len(owner.twelfths):
-        stored = owner.twelfths[query[unmoved]] >= TWELFTHS
-        if not np.array_equal(part.unread[unmoved] > 0, stored):
+        is_unread = owner.twelfths[query[is_original]] >= TWELFTHS
+        if not np.array_equal(part.unread[is_original] > 0, is_unread):
             raise ValueError(
-                "evidence of an unmoved document is read in one field and not in another"
+                "evidence of an original document is truncated in one field and not in another"
             )
 
 
 def code_unread(twelfths: Integers) -> Integers:
-    """Return 0, 1 or 2 for evidence that is read, `Unread.CUT` or `Unread.BEYOND`; `twelfths` as in
-    `ReadEvidence`.
+    """Map `ReadEvidence.twelfths` to 0 for evidence within the window, 1 for `Unread.CUT` and 2 for
+    `Unread.BEYOND`.
     """
     return np.where(twelfths < TWELFTHS, 0, twelfths - Unread.CUT + 1)
 
 
 def read_sample_size() -> int:
-    """Return how many documents of each length are rotated; raise PosirError if the variable is no
-    such number.
+    """Read the number of documents to rotate per length; raise PosirError if the variable is
+    invalid.
     """
     text = os.environ.get(ROTATED_VARIABLE, "").strip()
     if text and not (text.isdecimal() and len(text) < 10):
@@ -477,6 +440,6 @@ def read_sample_size() -> int:
 def build_untested(
     ranks: DocumentRanks, untested: Untested, sample_size: int, subsets: int
 ) -> RotationRanks:
-    """Return the rotations of a result that has none, with the reason."""
+    """Build the rotation ranks of an untested result, with the reason."""
     sets = (RotationSet(*part.identity, sample_size, subsets, untested) for part in ranks.sets)
     return RotationRanks(tuple(sets))

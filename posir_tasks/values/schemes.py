@@ -1,7 +1,6 @@
-"""Position schemes: how evidence becomes a length bucket and a position bin, how these are called,
-and thirds of a document.
+"""Position schemes: length buckets and position bins of evidence, their titles, and thirds.
 
-A scheme may put a query in several bins (SQuAD-PosQ's buckets share their boundaries) or in none.
+A query may be in several bins (SQuAD-PosQ's buckets share boundaries) or in none.
 """
 
 from __future__ import annotations
@@ -21,12 +20,10 @@ from posir_tasks.values.evidence import POSITIONS, Evidence
 
 @dataclass(frozen=True)
 class Axes:
-    """The length buckets and position bins of a scheme, and their titles, by which they do not
-    differ.
-    """
+    """The length buckets and position bins of a scheme. Titles do not count in comparisons."""
 
     scheme: str
-    """Unique name of the `PositionScheme`; values of different schemes do not add."""
+    """Unique name of the `PositionScheme`; values of different schemes cannot be added."""
     lengths: tuple[str, ...]
     """Names of the L length buckets, from short to long."""
     positions: tuple[str, ...]
@@ -34,9 +31,9 @@ class Axes:
     position_title: str = field(default="Position of the evidence", compare=False)
     """Title of the position axis, with its unit."""
     length_titles: tuple[str, ...] = field(default=(), compare=False)
-    """A title for each length bucket, such as `Q2: 513 to 1,024 tokens`; by default the names."""
+    """Titles of the length buckets, such as `Q2: 513 to 1,024 tokens`; by default the names."""
     equal_bins: bool = field(default=False, compare=False)
-    """Whether the position bins are equal shares of a document's length."""
+    """If true, position bins are equal shares of a document's length."""
 
     def __post_init__(self) -> None:
         if not self.length_titles:
@@ -47,17 +44,19 @@ class Axes:
             )
 
     def check_same(self, other: Axes) -> None:
-        """Raise ProfileError if values over these axes and over others do not add."""
+        """Raise ProfileError if values over these axes and other axes cannot be added."""
         if self.scheme != other.scheme:
             raise ProfileError(
-                f"The schemes '{self.scheme}' and '{other.scheme}' do not add; pool results of "
-                "one benchmark."
+                f"Values of the schemes '{self.scheme}' and '{other.scheme}' cannot be added. Pool "
+                "results of one benchmark."
             )
         if self != other:
-            raise ProfileError(f"The length buckets {self.lengths} and {other.lengths} do not add.")
+            raise ProfileError(
+                f"Values of the length buckets {self.lengths} and {other.lengths} cannot be added."
+            )
 
     def select_length(self, index: int) -> Axes:
-        """Return the axes of one length bucket alone."""
+        """Return the axes of one length bucket."""
         rows = slice(index, index + 1)
         return replace(self, lengths=self.lengths[rows], length_titles=self.length_titles[rows])
 
@@ -68,24 +67,22 @@ class Axes:
 
     @classmethod
     def from_json(cls, data: object) -> Axes:
-        """Read axes; raise ValueError if a field is missing or has another type."""
+        """Read axes; raise ValueError for missing and invalid fields."""
         return AXES.validate_python(data)
 
 
 AXES = TypeAdapter(Axes)
 
 
-#: Most position bins of a scheme.
+#: Maximum number of position bins of a scheme.
 MAX_BINS = 1000
-#: Title of a length bucket that holds documents of any length.
+#: Title of a length bucket for documents of any length.
 ALL_LENGTHS = "All lengths"
 
 
 @dataclass(frozen=True)
 class QueryCells:
-    """The cells in which queries are counted: three aligned columns of shape (m,), one row per
-    query and cell.
-    """
+    """Pairs of a query and a cell, as three aligned columns of shape (m,)."""
 
     query: Integers
     """Index into the evidence."""
@@ -96,34 +93,28 @@ class QueryCells:
 
 
 class PositionScheme(Protocol):
-    """A rule that assigns evidence to cells of a profile with the shape (length buckets, position
-    bins).
-    """
+    """A rule that assigns evidence to the cells of a profile: length bucket and position bin."""
 
     @property
     def axes(self) -> Axes:
-        """The scheme's name, its length buckets and position bins, and their titles; stored in
-        every profile.
-        """
+        """The axes, stored in every profile."""
 
     def length_buckets(self, evidence: Evidence) -> Integers:
-        """Return the index of each query's length bucket, shape (n,); by default all lengths are
-        one bucket.
-        """
+        """Return the index of each query's length bucket, shape (n,); by default 0."""
         return np.zeros(len(evidence), np.int64)
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return the cells in which each query is counted."""
+        """Return the cells of each query."""
 
 
 @dataclass(frozen=True)
 class RelativePositions:
-    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, by length
-    of the document.
+    """PosIR (Zeng et al. 2026, arXiv 2601.08363): equal bins of the evidence's midpoint, and length
+    buckets of documents.
 
-    position = (start + end) / 2 / characters, clipped to [0, 1]; bins are right-closed, the first
-    closed on both sides (as `pandas.cut(..., include_lowest=True)`). Length buckets are
-    right-closed intervals of tokens, Q1 (shortest) to Qn.
+    The position is (start + end) / 2 / characters, clipped to [0, 1]. Bins are right-closed, the
+    first bin on both sides (`pandas.cut(..., include_lowest=True)`). Length buckets Q1 to Qn are
+    right-closed intervals of tokens.
     """
 
     bins: int = 20
@@ -131,7 +122,7 @@ class RelativePositions:
 
     @property
     def axes(self) -> Axes:
-        """Length buckets by tokens, and the intervals of relative position."""
+        """Length buckets in tokens, and intervals of the relative position."""
         edges = np.linspace(0, 1, self.bins + 1)
         intervals = [f"({low:.2f}, {high:.2f}]" for low, high in pairwise(edges)]
         intervals[0] = intervals[0].replace("(", "[")
@@ -159,9 +150,7 @@ class RelativePositions:
 
 
 def find_scheme(name: str) -> PositionScheme | None:
-    """Return the scheme whose axes have this name; None if it is none of the schemes here, but of a
-    plugin.
-    """
+    """Find a built-in scheme by the name of its axes; None for a scheme of a plugin."""
     numbers = [int(number) for number in re.findall(r"\d{1,9}", name)]
     schemes: list[PositionScheme] = []
     if name.startswith("relative-") and numbers and 0 < numbers[0] <= MAX_BINS:
@@ -186,8 +175,7 @@ def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
 class AbsolutePositions(PositionScheme):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
-    Buckets are closed at both ends, as in the authors' code, so a start on a shared boundary counts
-    in two of them.
+    As in the authors' code, buckets are closed at both ends, and a shared boundary is in two.
     """
 
     buckets: tuple[tuple[int, int], ...] = (
@@ -201,7 +189,7 @@ class AbsolutePositions(PositionScheme):
 
     @property
     def axes(self) -> Axes:
-        """All lengths together, and the buckets as the papers write them: 0-100."""
+        """A single length bucket, and positions in the papers' notation: 0-100."""
         positions = tuple(f"{low}-{high}" for low, high in self.buckets)
         return _axes_of_any_length(
             "absolute",
@@ -210,7 +198,7 @@ class AbsolutePositions(PositionScheme):
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return a cell for each bucket that holds the query's start; none if no bucket does."""
+        """Return a cell for each bucket with the first character of the evidence."""
         low, high = np.array(self.buckets).T
         starts = evidence.starts[:, None]
         query, position = np.nonzero((starts >= low) & (starts <= high))
@@ -219,24 +207,22 @@ class AbsolutePositions(PositionScheme):
 
 @dataclass(frozen=True)
 class LabeledPositions(PositionScheme):
-    """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): the third of the passage that the label
-    names.
+    """FineWeb-PosQ (Zeng et al. 2025, arXiv 2505.13950): labeled thirds of the passage.
 
-    A label counts in every position it contains, since an earlier release of the data had two
-    labels on some rows.
+    A label counts in every position that it contains: an earlier release had rows with two labels.
     """
 
     positions: tuple[str, ...] = POSITIONS
 
     @property
     def axes(self) -> Axes:
-        """All lengths together, and the labels."""
+        """A single length bucket, and the labels."""
         return _axes_of_any_length(
             "label", self.positions, "Part of the passage that holds the evidence"
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
-        """Return a cell for each position that the query's label contains."""
+        """Return a cell for each position in the query's label."""
         contains = [name in label for label in evidence.labels for name in self.positions]
         shape = (len(evidence), len(self.positions))
         query, position = np.nonzero(np.array(contains, dtype=bool).reshape(shape))
@@ -247,25 +233,25 @@ def _axes_of_any_length(kind: str, positions: tuple[str, ...], title: str) -> Ax
     return Axes(f"{kind}-{'-'.join(positions)}", ("all",), positions, title, (ALL_LENGTHS,))
 
 
-def bin_midpoints(bins: int) -> Floats:
-    """Return the midpoints of equal bins of [0, 1], shape (P,)."""
+def compute_bin_midpoints(bins: int) -> Floats:
+    """Return the midpoints of P equal bins of [0, 1], shape (P,)."""
     return (np.arange(bins) + 0.5) / bins
 
 
 def assign_thirds(bins: int) -> Integers:
-    """Return the third of the document that contains each bin's midpoint, shape (P,); two bins are
-    a first and a last third.
+    """Return the third of the document with each bin's midpoint, shape (P,). Of two bins, one is in
+    the first and one in the last third.
     """
-    middle = bin_midpoints(bins)
+    middle = compute_bin_midpoints(bins)
     thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)
     return thirds
 
 
 def contrast_thirds(bin_weights: Floats) -> Floats | None:
-    """Return the contrast over equal bins whose product with their scores is the score of the first
-    third minus that of the last, shape (B,); None if one of these has no weight.
+    """Return coefficients of bin scores, shape (B,), for the score of the first third minus the
+    score of the last third; None if either third has no weight.
 
-    The weight of a bin in its third is its number of queries, for example; shape (B,).
+    `bin_weights` are the weights of equal bins in their third, such as query counts, shape (B,).
     """
     third = assign_thirds(len(bin_weights))
     first = np.where(third == 0, bin_weights, 0.0)

@@ -1,8 +1,7 @@
-"""Scores of a result, each declared once: what it is called, how it reads, and how it is computed
-from a group of queries.
+"""Scores of a result: declaration (name, format, description) and computation from additive values.
 
-Everything that shows a score follows from its declaration: keys of the result file, columns of
-reports with their legend, CSV, LaTeX, and the leaderboard's columns with their tooltips.
+Result files, reports with legends, CSV, LaTeX and the leaderboard with its tooltips use the
+declaration.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ logger = logging.getLogger(__name__)
 Value = TypeVar("Value")
 
 
-#: Value of a score; None where it is undefined.
+#: Value of a score; None if undefined.
 ScoreValue: TypeAlias = Estimate | float | int | str | None
-#: Name of the group of all queries, next to those of the length buckets.
+#: Name of the group of all queries.
 ALL = "all"
-#: Keys of the result file: the scores of each group of queries, and those of each position bin.
+#: Keys of the result file for scores by group of queries and by position bin.
 GROUPS_KEY = "position_scores"
 BINS_KEY = "position_bins"
-#: What the key of a score looks like.
+#: Pattern of score keys.
 KEY = re.compile(r"[a-z][a-z0-9_]*")
 
 
 class Unit(StrEnum):
-    """The unit of a score, which decides how its values are printed."""
+    """The unit of a score, which determines its format."""
 
     PERCENT = "percent"
     """A score in [0, 1], printed x 100: `58.3`."""
     POINTS = "points"
-    """A difference of such scores in [-1, 1], printed x 100 with its sign: `+4.2`."""
+    """A difference of two percent scores in [-1, 1], printed x 100 with its sign: `+4.2`."""
     INDEX = "index"
     """A value in [0, 1], printed with three decimals, as papers print PSI: `0.217`."""
     P_VALUE = "p_value"
@@ -64,7 +63,7 @@ class Unit(StrEnum):
 
 
 class Better(StrEnum):
-    """The direction in which a score is better."""
+    """The direction of better scores."""
 
     HIGHER = "higher"
     LOWER = "lower"
@@ -79,29 +78,25 @@ def _add_optional(left: Addable | None, right: Addable | None) -> Addable | None
 
 @dataclass(frozen=True, eq=False)
 class ResultValues:
-    """The additive values of a result, which all its scores are computed from. Values of one model
-    and scheme add.
+    """The additive values of a result, the input of all scores. Values of one model and scheme can
+    be added.
     """
 
     ranks: DocumentRanks
     read: ReadPart = UNKNOWN
-    """The part of a text that the model reads."""
+    """The window of the model."""
     tokens_read: TokensRead | None = None
-    """The tokens of the corpus that it reads; None if unknown."""
+    """Counts of read and truncated tokens of the corpus; None if unknown."""
     places: DocumentRanks | None = None
-    """The queries with several places of evidence, which are not among the ranks; None if there are
-    none.
-    """
+    """Queries with several places of evidence, which `ranks` lacks."""
     rotations: RotationRanks | None = None
-    """Ranks of rotated versions of a sample of the documents; None if none are stored."""
+    """Ranks of rotated documents; None if not stored."""
     computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    """Values that plugins compute once for all their scores. They are small, since a report may
-    have thousands of results.
-    """
+    """Cache for plugins. Values must be small, since a report may have thousands of results."""
 
     @property
     def corpus(self) -> CorpusRead:
-        """Both of what is read."""
+        """The window and the token counts."""
         return CorpusRead(self.read, self.tokens_read)
 
     @property
@@ -111,8 +106,8 @@ class ResultValues:
 
     @cached_property
     def read_profile(self) -> PositionProfile | None:
-        """Profile of the queries whose evidence is read whole; None if all is read, or if that is
-        unknown.
+        """Profile of the queries with evidence within the window; None if nothing is truncated or
+        positions are unknown.
         """
         columns = self.ranks.columns
         if (
@@ -131,7 +126,7 @@ class ResultValues:
         return ResultValues(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the fields of a result that hold the values."""
+        """Return the values as fields of a result."""
         data = {PROFILE_KEY: self.profile.to_json()}
         data |= self.ranks.to_json()
         data |= self.corpus.to_json()
@@ -143,8 +138,11 @@ class ResultValues:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ResultValues:
-        """Read what `to_json` returned; raise ProfileError if it is damaged or contradictory,
-        NewerSchemaError if newer.
+        """Read the output of `to_json`.
+
+        Raises:
+            ProfileError: A field is damaged or contradicts another one.
+            NewerSchemaError: A newer version of posir wrote it.
         """
         profile = PositionProfile.from_json(data.get(PROFILE_KEY, {}))
         ranks = DocumentRanks.from_json(data, profile.axes, profile.queries)
@@ -158,7 +156,7 @@ class ResultValues:
         return cls(ranks, corpus.read, corpus.tokens, places, rotations)
 
     def groups(self) -> Iterator[QueryGroup]:
-        """Yield all queries, then the queries of each length bucket if there are several."""
+        """Yield the group of all queries, then a group per length bucket if there are several."""
         yield QueryGroup(self)
         lengths = len(self.profile.lengths)
         if lengths > 1:
@@ -166,8 +164,9 @@ class ResultValues:
                 yield QueryGroup(self, length=index)
 
     def estimate_bins(self, gain: Floats) -> list[Estimate | None]:
-        """Return the mean gain of each position bin, over all lengths, as `QueryGroup.estimate`
-        does; computed once for all bins.
+        """Estimate the mean gain of each position bin over all lengths; cached.
+
+        `gain` and the estimates are those of `QueryGroup.estimate`.
         """
         from posir_tasks.values.means import estimate_means
 
@@ -185,16 +184,14 @@ class ResultValues:
         return estimates
 
     def bins(self) -> Iterator[QueryGroup]:
-        """Yield the queries of each position bin, over all lengths."""
+        """Yield a group per position bin, over all lengths."""
         for index in range(len(self.profile.positions)):
             yield QueryGroup(self, position=index)
 
 
 @dataclass(frozen=True, eq=False)
 class QueryGroup:
-    """The queries of a result that a score is computed over: all of them, one length bucket, or one
-    position bin.
-    """
+    """The input of a score: all queries of a result, a length bucket or a position bin."""
 
     values: ResultValues
     length: int | None = None
@@ -204,7 +201,7 @@ class QueryGroup:
 
     @property
     def name(self) -> str:
-        """Key of the group in the result file: `all`, or the length bucket, such as `q1`."""
+        """Key of the group in the result file: `all`, or a length bucket such as `q1`."""
         if self.length is None:
             return ALL
         return self.values.profile.lengths[self.length].lower()
@@ -218,9 +215,7 @@ class QueryGroup:
 
     @property
     def counts(self) -> Integers:
-        """Queries per position bin and rank column, shape (P, 12); of the group's bin alone, shape
-        (1, 12).
-        """
+        """Queries per position bin and rank column, shape (P, 12); (1, 12) for a position bin."""
         counts: Integers = self.profile.counts.sum(axis=0)
         if self.position is None:
             return counts
@@ -235,9 +230,9 @@ class QueryGroup:
 
     @cached_property
     def rows(self) -> Integers:
-        """The group's queries as indices into the columns of the ranks, shape (n,).
+        """Indices of the queries in the columns of the ranks, shape (n,).
 
-        A query on a shared boundary belongs to both bins, and counts once in a group of several.
+        A query on a boundary is in both bins, but only once in a group of several bins.
         """
         ranks = self.values.ranks
         lengths = ranks.cell_lengths[ranks.columns.cells]
@@ -250,24 +245,24 @@ class QueryGroup:
         return selected
 
     def mean(self, gain: Floats) -> float | None:
-        """Return the mean gain over the queries; None without queries.
+        """Return the mean gain of the queries, or None without queries.
 
         Args:
-            gain: Gain in [0, 1] of each rank column of `posir_tasks.values.profile.RANKS`: ranks 1
-                to 10, 11 to 100, and not found. Shape (12,).
+            gain: Gain in [0, 1] of each column of `posir_tasks.values.profile.RANKS`: ranks 1 to
+                10, 11 to 100, and not found. Shape (12,).
         """
         gains = gain[self.values.ranks.columns.ranks[self.rows]]
         return float(gains.mean()) if len(gains) else None
 
     def estimate(self, gain: Floats) -> Estimate | None:
-        """Return the mean gain with its 95% interval for new documents; None without queries.
+        """Estimate the mean gain with a 95% interval for new documents; None without queries.
 
-        Questions about one document are not independent: documents are the clusters. Near 0 and 1
-        the interval is Wilson's. There is none with fewer than two documents.
+        Documents are clusters, since questions about the same document are not independent. Near 0
+        and 1 the interval is Wilson's. At least two documents are needed for an interval.
         """
         if self.position is not None and self.length is None:
             return self.values.estimate_bins(gain)[self.position]
-        # SciPy takes long to import.
+        # Importing SciPy is slow.
         from posir_tasks.values.means import estimate_mean
 
         columns = self.values.ranks.columns
@@ -281,47 +276,46 @@ class ScoreInfo:
     """The declaration of a score: its name, unit and meaning."""
 
     key: str
-    """Its name in the result file, CSV and JSON; unique, lower case."""
+    """Name in result files, CSV and JSON; unique, lower case."""
     title: str
-    """Heading of its column."""
+    """Column heading."""
     description: str
-    """One sentence: the legend below a table, the tooltip of a column."""
+    """One sentence for the legend of a table and the tooltip of a column."""
     unit: Unit = Unit.NUMBER
     better: Better = Better.NEITHER
     citation: str = ""
-    """Paper and arXiv id of its definition."""
+    """Paper and arXiv id of the definition."""
     interval: bool = False
-    """Whether it has a 95% interval: its values are `Estimate`s, or None."""
+    """If true, values are `Estimate`s with a 95% interval, or None."""
     column: bool = True
-    """Whether tables show it unless other columns are chosen."""
+    """If true, a default column of tables."""
 
     def __post_init__(self) -> None:
         if not KEY.fullmatch(self.key):
             raise ValueError(
-                f"score key '{self.key}': must be lower-case letters, digits and underscores, a "
-                "letter first"
+                f"score key '{self.key}': must be lower-case letters, digits and underscores, and "
+                "begin with a letter"
             )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Score(ScoreInfo):
-    """A score that is computed from additive values, for every group of queries.
+    """A score computed from the additive values of a group of queries.
 
-    `compute` must depend on the group alone, so that pooled results can be scored and old ones
-    rescored without the model. It returns an `Estimate` if the score is declared with an interval,
-    and None where it is undefined.
+    `compute` must depend only on the group, so that pooled and old results can be scored without
+    the model. It returns an `Estimate` if `interval` is true, and None for an undefined score.
     """
 
     compute: Callable[[QueryGroup], ScoreValue]
     by_position: bool = False
-    """Whether it is computed for each position bin, too."""
+    """If true, also computed per position bin."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.key in (*NO_SCORES, GROUPS_KEY, BINS_KEY):
             raise ValueError(
-                f"score key '{self.key}': a key of mteb's or posir's own in a result file; choose "
-                "another key"
+                f"score key '{self.key}': reserved by mteb or posir in result files. Choose "
+                "another key."
             )
 
 
@@ -329,35 +323,33 @@ GroupScores: TypeAlias = Mapping[str, ScoreValue]
 
 
 class ComputedScores(Mapping[str, ScoreValue]):
-    """The scores of one of several groups of queries, each computed for all of them when that of
-    one is asked for.
+    """The scores of a group of queries, computed for all groups on first access.
 
-    A score that raises for one group is omitted from all, with a warning that names its plugin.
+    A score that raises for any group is omitted from all groups, with a warning that names its
+    plugin.
     """
 
     def __init__(
-        self, keys: Collection[str], compute: Callable[[str], list[ScoreValue]], place: int
+        self, keys: Collection[str], compute: Callable[[str], list[ScoreValue]], index: int
     ) -> None:
         self._keys = keys
         self._compute = compute
-        self._place = place
+        self._index = index
 
     @classmethod
     def split(
         cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
     ) -> list[GroupScores]:
-        """Return the scores of each group, given those that plugins declare, by the plugin's
-        name.
-        """
-        of_groups = list(groups)
+        """Return the scores of each group, given pairs of a plugin's name and a score."""
+        groups = list(groups)
         by_key = {score.key: (plugin, score) for plugin, score in declared}
 
         @cache
         def compute(key: str) -> list[ScoreValue]:
-            """Return the values of a score, one for each group; none if it cannot be computed."""
+            """Compute a score for each group; empty if it raises."""
             plugin, score = by_key[key]
             try:
-                return [check_value(score.compute(group)) for group in of_groups]
+                return [check_value(score.compute(group)) for group in groups]
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 logger.warning(
@@ -365,13 +357,13 @@ class ComputedScores(Mapping[str, ScoreValue]):
                 )
                 return []
 
-        return [cls(by_key, compute, place) for place in range(len(of_groups))]
+        return [cls(by_key, compute, index) for index in range(len(groups))]
 
     def __getitem__(self, key: str) -> ScoreValue:
         values = self._compute(key)
         if not values:
             raise KeyError(key)
-        return values[self._place]
+        return values[self._index]
 
     def __iter__(self) -> Iterator[str]:
         return (key for key in self._keys if self._compute(key))
@@ -382,10 +374,10 @@ class ComputedScores(Mapping[str, ScoreValue]):
 
 @dataclass(frozen=True, eq=False)
 class ResultScores:
-    """The scores of a result by key: of each group of queries, and of each position bin."""
+    """The scores of a result by group of queries and by position bin."""
 
     declared: tuple[ScoreInfo, ...]
-    """Declarations of the scores; all groups have all of them that can be computed."""
+    """Declarations of the scores."""
     groups: Mapping[str, GroupScores]
     bins: tuple[GroupScores, ...]
 
@@ -393,40 +385,34 @@ class ResultScores:
         return self.groups[group]
 
     def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
-        """Return the scores as a result file has them: of groups, of bins, and next to mteb's own,
-        whose names are `taken`.
+        """Return the fields of a result file: scores by group, scores by bin, and top-level scores
+        except names `taken` by mteb.
         """
         columns = [
             score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
         ]
+        by_group = dict[str, Any]()
         flat = dict[str, ScoreValue]()
         for group, scores in self.groups.items():
+            by_group[group] = scores_to_json(scores, self.declared)
+            suffix = "" if group == ALL else f"_{group}"
             for key in columns:
-                if key in scores:
+                if key in scores and f"{key}{suffix}" not in taken:
                     value = scores[key]
-                    name = key if group == ALL else f"{key}_{group}"
-                    flat[name] = value.value if isinstance(value, Estimate) else value
-        return {
-            GROUPS_KEY: {
-                group: scores_to_json(scores, self.declared)
-                for group, scores in self.groups.items()
-            },
-            BINS_KEY: [
-                {"position": name, **scores_to_json(scores, self.declared)}
-                for name, scores in zip(positions, self.bins, strict=True)
-            ],
-            **{key: value for key, value in flat.items() if key not in taken},
-        }
+                    flat[f"{key}{suffix}"] = value.value if isinstance(value, Estimate) else value
+        by_bin = [
+            {"position": name, **scores_to_json(scores, self.declared)}
+            for name, scores in zip(positions, self.bins, strict=True)
+        ]
+        return {GROUPS_KEY: by_group, BINS_KEY: by_bin, **flat}
 
 
-#: What follows the key of a score in the names of its interval.
+#: Suffixes of the columns of an interval.
 INTERVAL = re.compile("_(low|high|interval)$")
 
 
 def prefix_scores(cells: Mapping[str, Value], taken: Collection[str]) -> dict[str, Value]:
-    """Return cells of scores by name, those of a score whose key another column has as
-    `scores.NAME`.
-    """
+    """Rename cells to `scores.NAME` if another column has taken the score's name."""
     return {
         f"scores.{name}" if INTERVAL.sub("", name) in taken else name: cell
         for name, cell in cells.items()
@@ -434,35 +420,32 @@ def prefix_scores(cells: Mapping[str, Value], taken: Collection[str]) -> dict[st
 
 
 def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
-    """Return the columns of a value: an estimate has `key`, `key_low` and `key_high`, any other
-    value `key`.
-    """
+    """Return the columns of a value: `key`, and `key_low` and `key_high` for an estimate."""
     if isinstance(value, Estimate):
         return {key: value.value, f"{key}_low": value.low, f"{key}_high": value.high}
     return {key: value}
 
 
 def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[str, Any]:
-    """Return the scores of a group as they stand in the result file: one with an interval as `key`
-    and `key_interval`.
+    """Return the scores of a group as JSON, with `key_interval` next to `key` for scores with an
+    interval.
     """
     values: dict[str, Any] = {}
     for score in declared:
-        if score.key in scores:
-            value = scores[score.key]
-            if isinstance(value, Estimate):
-                values |= estimate_to_json(score.key, value)
-                continue
-            values[score.key] = value
-            if score.interval:
-                values[f"{score.key}_interval"] = None
+        if score.key not in scores:
+            continue
+        value = scores[score.key]
+        if isinstance(value, Estimate):
+            values |= estimate_to_json(score.key, value)
+            continue
+        values[score.key] = value
+        if score.interval:
+            values[f"{score.key}_interval"] = None
     return values
 
 
 def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as two fields: `key`, and `key_interval` with the ends of its 95%
-    interval, or None.
-    """
+    """Return an estimate as the fields `key` and `key_interval` (a list of two ends, or None)."""
     return {
         key: estimate.value,
         f"{key}_interval": list(estimate.interval) if estimate.interval else None,
@@ -470,21 +453,24 @@ def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
 
 
 def check_value(value: object) -> ScoreValue:
-    """Return a value that can be a score's; raise TypeError, or ValueError if it is not finite or
-    outside its interval.
+    """Check the value of a score.
+
+    Raises:
+        TypeError: The value has another type.
+        ValueError: The value is not finite or outside its interval.
     """
     match value:
         case Estimate(value=estimate, interval=interval):
             numbers = [estimate, *(interval or ())]
             if not all(map(math.isfinite, numbers)):
-                raise ValueError(f"{value} is not finite; return None where a score is undefined")
+                raise ValueError(f"{value} is not finite; return None for an undefined score")
             if interval and not interval[0] <= estimate <= interval[1]:
                 raise ValueError(
                     f"the interval [{interval[0]}, {interval[1]}] does not contain {estimate}"
                 )
             return value
         case float() if not math.isfinite(value):
-            raise ValueError(f"{value} is not finite; return None where a score is undefined")
+            raise ValueError(f"{value} is not finite; return None for an undefined score")
         case None | float() | int() | str() if not isinstance(value, bool):
             return value
-    raise TypeError(f"{value!r} is no score; return an Estimate, a number, a string or None")
+    raise TypeError(f"{value!r} is not a score; return an Estimate, a number, a string or None")

@@ -50,7 +50,7 @@ from posir_significance.cells import MERGED_BINS, build_curve_cells
 from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Metric, Reason, State
-from posir_significance.intervals import student_difference
+from posir_significance.intervals import build_student_difference
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.results import read_results
@@ -439,7 +439,7 @@ def test_changes_equal_compare_and_ranks_hold_for_all_pairs():
         )
         for row, column in permutations(range(6), 2):
             error, freedom = differences.errors[row, column], differences.freedom[row, column]
-            difference = student_difference(differences.values[row, column], error, freedom)
+            difference = build_student_difference(differences.values[row, column], error, freedom)
             change = decide_change(
                 Metric.NDCG_AT_10,
                 difference,

@@ -482,7 +482,7 @@ def test_contradictions_are_named_by_board_and_report(file, change, field):
     [
         ({"schema": 9}, "schema 9"),
         ({"counts": None}, "damaged"),
-        ({"queries": 1}, "states 1 queries"),
+        ({"queries": 1}, "'queries' is 1"),
     ],
 )
 def test_a_profile_that_cannot_be_read_is_named_by_subset(file, change, why):

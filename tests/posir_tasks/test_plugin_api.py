@@ -175,7 +175,7 @@ RAISED = "posir plugin 'broken': score 'mean' raised"
         (module(posir_scores=lambda: 1 // 0), "could not add its scores: ZeroDivisionError"),
         (
             module(posir_scores=lambda: {"queries": 1}),
-            "declared 'queries', which is no posir_tasks.values.scores.Score",
+            "declared 'queries', which is not a posir_tasks.values.scores.Score",
         ),
         (scoring(main_score=1), "score key 'main_score'"),
         (scoring(first=2), "declared a score 'first', a key of plugin 'a'"),

@@ -93,7 +93,7 @@ def test_names_that_differ_in_case_alone_are_one_model(tmp_path, profiles, caplo
         (MODEL, "rev1"),
         (MODEL, "rev2"),
     ]
-    assert "ORG/Model: taken for org/model" in caplog.text
+    assert "ORG/Model: counts as org/model" in caplog.text
 
 
 def test_a_folder_without_results_says_how_to_make_them(tmp_path):
@@ -145,7 +145,7 @@ COUNTED = {"schema": SCHEMA, "read": "1", "not_read": "0", "counted_with": "toke
     [
         ("position_profile", {"schema": 9}, ".*schema 9"),
         ("position_profile", {"counts": None}, ".*damaged"),
-        ("position_profile", {"queries": 1}, ".*1 queries"),
+        ("position_profile", {"queries": 1}, ".*'queries' is 1"),
         ("document_keys", {"sets": 3}, ".*field 'document_keys'"),
         ("position_scores", [["all", {}]], "field 'position_scores': "),
         ("position_scores", {"all": [1]}, r"field 'position_scores\.all': "),

@@ -13,7 +13,7 @@ from posir_tasks.base.wording import NO_BREAK, pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Templates of its heading. The page also fills them, for the rows that pass its filters.
+#: Templates of the heading. The page's script fills them for filtered rows.
 BOARD = {
     "unranked": "No result here is ranked: all are partial, or on data that are not pinned.",
     "no_match": "No model passes these filters.",
@@ -29,7 +29,7 @@ BOARD = {
     "start_lower": "Evidence at the start scores {points} points lower than at the end with "
     "{model}. ",
 }
-#: Why a result is not ranked, with the revision of the pin or the paper.
+#: Reasons for unranked results, with the pinned revision or the paper.
 BOARD_UNRANKED = {
     "not_pinned": "data not pinned",
     "other_content": "not the content of revision {}",
@@ -37,12 +37,11 @@ BOARD_UNRANKED = {
     "protocol": "protocol {}",
     "other_mean": "mean over positions",
 }
-#: Documents of the shortest and the longest bucket, and of one between them.
+#: Names of the shortest bucket, the longest bucket, and buckets between them.
 BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
 SEVERAL_PLACES = (
-    "{queries} with several places of evidence are in no other number here: each place with the "
-    "rank of its own document and the weight 1/n, nDCG@10 is {score}, start minus end {difference}"
-    "{left_out}."
+    "{queries} with several places of evidence are counted separately. Each place has the rank of "
+    "its document and the weight 1/n: nDCG@10 is {score}, start minus end {difference}{left_out}."
 )
 NO_PAIRED_INTERVAL = " (no interval: other queries or few documents)"
 
@@ -50,9 +49,9 @@ NO_PAIRED_INTERVAL = " (no interval: other queries or few documents)"
 def describe_best(
     names: Sequence[str], lowest: Estimate, best: Estimate, where: str, *, paired: bool
 ) -> str:
-    """Return which model scores highest, or cannot be told apart from others.
+    """Describe the best model, or the models tied for the best score.
 
-    `names` has the best model, then those with ties; `paired` is whether the runner-up has the same
+    `names` has the best model, then the tied models; `paired` is true if the runner-up has the same
     queries.
     """
     values = {"best": names[0], "where": where, "score": numbers.format_percent(best.value)}
@@ -71,9 +70,7 @@ def describe_lead(
     published: bool,
     margin: float = 0.0,
 ) -> str:
-    """Return how far the best model is ahead of the second; `state` is None if they are not
-    paired.
-    """
+    """Describe the lead of the best model over the second; `state` is None without pairing."""
     interval = "" if published or state else NO_PAIRED_INTERVAL
     if state and lead.interval:
         low, high = (numbers.format_points(min(max(end, -1), 1)) for end in lead.interval)
@@ -85,20 +82,17 @@ def describe_lead(
 
 
 def describe_ends(rows: Sequence[tuple[str, Estimate]]) -> str:
-    """Return the largest start minus end in either direction, of intervals that exclude 0."""
+    """Describe the largest start minus end in either direction with an interval that excludes 0."""
     clear = [(estimate.value, name) for name, estimate in rows if not _includes_zero(estimate)]
-    nothing = (0.0, "")
-    highest = max(clear, default=nothing)
-    lowest = min(clear, default=nothing)
+    highest, first = max(clear, default=(0.0, ""))
+    lowest, last = min(clear, default=(0.0, ""))
     text = ""
-    if highest[0] > 0:
-        text += BOARD["start_higher"].format(
-            points=numbers.format_percent(highest[0]), model=highest[1]
-        )
-    if lowest[0] < 0:
-        text += BOARD["start_lower"].format(
-            points=numbers.format_percent(-lowest[0]), model=lowest[1]
-        )
+    if highest > 0:
+        points = numbers.format_percent(highest)
+        text += BOARD["start_higher"].format(points=points, model=first)
+    if lowest < 0:
+        points = numbers.format_percent(-lowest)
+        text += BOARD["start_lower"].format(points=points, model=last)
     return text
 
 
@@ -107,7 +101,7 @@ def _includes_zero(estimate: Estimate) -> bool:
 
 
 def count_task_states(states: Sequence[State], margin: float) -> str:
-    """Return in how many tasks of an average the verdict has each state; the state alone of one."""
+    """Count the tasks of an average with each state; the state of a single task has no count."""
     labels = Counter(name_state(state, margin) for state in states).most_common()
     if len(states) == 1 or {*states} == {State.NOT_TESTED}:
         return labels[0][0]
@@ -126,7 +120,7 @@ def describe_several_places(places: Mapping[str, Any]) -> str:
     )
 
 
-#: Lines below a model in the picture of the board, by quantity.
+#: Lines below a model in the board's chart, by quantity.
 CAPTIONS = {
     Quantity.NDCG_AT_10: ("nDCG@10 {}", numbers.format_percent),
     Quantity.POSITION_EFFECT: ("Position effect {}", numbers.format_points),
@@ -135,11 +129,9 @@ CAPTIONS = {
 
 
 def caption_model(estimates: Mapping[Quantity, Estimate | None], state: str) -> list[str]:
-    """Return a line for each estimate of a model, and one for its state; empty texts are left
-    out.
-    """
+    """Caption a model with a line per estimate and a line for the state, unless empty."""
     lines = []
-    for quantity, (template, form) in CAPTIONS.items():
+    for quantity, (template, format_value) in CAPTIONS.items():
         if estimate := estimates.get(quantity):
-            lines.append(template.format(numbers.format_estimate(estimate, form)))
+            lines.append(template.format(numbers.format_estimate(estimate, format_value)))
     return [*lines, f"Bias within the window: {state}"] if state else lines

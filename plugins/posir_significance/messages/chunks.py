@@ -8,18 +8,18 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Where evidence is that the first chunks lack, by the key of the loss, after a number.
+#: Location of evidence outside of the first chunks, by the key of the loss.
 LOSSES = {
     "not_retrieved": "in a document that is not retrieved",
     "other_chunk": "in another chunk of a retrieved document",
     "not_returned": "in a retrieved document, but in no returned chunk",
     "not_located": "in a chunk that is not located",
     "cut": "cut off by the border of a retrieved chunk",
-    "not_read": "beyond what the embedder reads",
+    "not_read": "beyond the embedder's window",
 }
 EVIDENCE_RECALL = "The first {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
 LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
-UNREAD_UNKNOWN = "; what of it is beyond what the embedder reads is unknown"
+UNREAD_UNKNOWN = "; how much is beyond the embedder's window is unknown"
 CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
 
 
@@ -33,14 +33,17 @@ def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str
 
 
 def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known: bool) -> str:
-    """Describe where the rest of the evidence is, given its share by loss, and whether it is known
-    what the embedder reads.
+    """Describe the location of the remaining evidence, given its share by loss.
+
+    `is_known` is true for a known window of the embedder.
     """
-    ordered = sorted(((share, loss) for loss, share in lost.items()), reverse=True)
-    parts = [f"{numbers.format_percent(share)} {LOSSES[loss]}" for share, loss in ordered]
+    losses = [
+        f"{numbers.format_percent(share)} {LOSSES[loss]}"
+        for share, loss in sorted(((share, loss) for loss, share in lost.items()), reverse=True)
+    ]
     return LOST_EVIDENCE.format(
         share=numbers.format_percent(1 - recall),
-        parts=", ".join(parts),
+        parts=", ".join(losses),
         unknown="" if is_known else UNREAD_UNKNOWN,
     )
 
@@ -48,7 +51,7 @@ def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known
 def describe_chunk_lengths(
     chunks: int, median: float, longest: int, *, is_estimated: bool, longer: int
 ) -> str:
-    """Describe how long chunks are in tokens, and how many are longer than the window."""
+    """Describe chunk lengths in tokens, and the number of chunks beyond the window."""
     return CHUNK_LENGTHS.format(
         chunks=pluralize(chunks, "distinct chunk"),
         median=pluralize(round(median), "token"),

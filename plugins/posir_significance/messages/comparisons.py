@@ -1,4 +1,4 @@
-"""Sentences about comparisons, trainings and mitigations."""
+"""Sentences about comparisons and training."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from posir_significance.findings import (
+    EFFECTS,
     LEVEL,
     MIN_DOCUMENTS,
     ChangeRow,
@@ -40,48 +41,46 @@ CHANGE_STATES = {
     ChangeState.INCONCLUSIVE: ("inconclusive", Tone.OPEN),
     ChangeState.NOT_TESTED: ("not tested", Tone.OPEN),
 }
-#: Decided changes as a title. {b} and {a} are names of systems, {metric} of the metric.
+#: Titles of decided changes. {b} and {a} are the names of the systems.
 TITLES = {
     ChangeState.BETTER: "{b} is better than {a} in {metric}: {points}",
     ChangeState.WORSE: "{b} is worse than {a} in {metric}: {points}",
 }
-#: Changes in a sentence.
+#: Changes as sentences.
 CHANGES = {
     **{state: f"{title}." for state, title in TITLES.items()},
     ChangeState.EQUIVALENT: "{a} and {b} are equivalent within {margin} in {metric}: {points}.",
     ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
     ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
 }
-#: Why a change is inconclusive; nothing is to be said of a wide interval.
+#: Why a change is inconclusive. A wide interval needs no words.
 OPEN_CHANGES = {
     Reason.FEW_DOCUMENTS: "There are too few documents.",
-    Reason.DIRECTION_UNKNOWN: "Which of the two is nearer to 0 is open.",
+    Reason.DIRECTION_UNKNOWN: "Either of the two may be nearer to 0.",
 }
 
 
 def name_change(state: ChangeState, margin: float) -> Label:
-    """Name the state of a change in a few words: `better`, `equivalent within 2 points`."""
+    """Label a state: `better`, `equivalent within 2 points`."""
     words, tone = CHANGE_STATES[state]
     return Label(words.format(margin=format_margin(margin)), tone)
 
 
 def label_change(change: ChangeRow) -> Label:
-    """Name the state of a change in a few words: `better`, `equivalent within 2 points`; empty for
-    a description.
-    """
+    """Label the state of a change; empty for a description."""
     return name_change(change.state, change.margin) if change.state else Label("")
 
 
 def format_change(change: ChangeRow) -> Label:
-    """Format the state of a change with its interval, for a cell: `worse: -3.1 [-5.0, -1.2]`."""
+    """Format the state of a change with its interval: `worse: -3.1 [-5.0, -1.2]`."""
     difference = format_difference(change)
     label = label_change(change)
     return Label(f"{label}: {difference}", label.tone) if difference else label
 
 
 def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
-    """Describe a change in a sentence, with other names for the two systems if given; then why it
-    is not decided, and the questions or documents that would decide.
+    """Describe a change; if undecided, also the reason and the data it needs. `a` and `b` replace
+    the names of the systems.
     """
     assert change.state is not None
     text = CHANGES[change.state].format(
@@ -100,71 +99,80 @@ def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
 
 
 def describe_needed_change(change: ChangeRow) -> str:
-    """Describe how much more data decides a change; empty if that is unknown."""
+    """Describe how much data decides a change; empty if unknown."""
     if change.needed is None:
         return ""
     return f"About {change.needed.number:,} {change.needed.unit} are needed to decide."
 
 
 def title_changes(changes: Sequence[ChangeRow]) -> str:
-    """Title the changes of a model over all lengths by that in nDCG@10, the first, if it is better
-    or worse; else by the first other one that is.
-    """
-    first = changes[0]
-    if first.state in TITLES:
-        return describe_ndcg_change(first)
-    for change in changes:
-        if change.state in TITLES:
-            return TITLES[change.state].format(
-                a=change.subject.baseline,
-                b=change.subject.model,
-                metric=change.metric,
-                points=format_difference(change),
-            )
-    return describe_ndcg_change(first)
+    """Title the changes of one model over all lengths by the decided metrics."""
+    by_metric = {change.metric: change for change in changes}
+    first, *effects = (by_metric[metric] for metric in select_title_metrics(changes))
+    title = _title_change(first)
+    for change in effects:
+        title += f"; {label_change(change)} in {change.metric}: {format_difference(change)}"
+    return title
 
 
-def describe_ndcg_change(change: ChangeRow) -> str:
-    """Describe the change in nDCG@10 as a title: `B scores 31.7 points lower than A [24.9,
-    38.4]`.
+def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
+    """Select the metrics for a title: the first score and the position effect within the window,
+    each if it is better or worse. The effect in whole documents is selected if only that has
+    changed. If nothing is better or worse, the title has nDCG@10 and an equivalent effect.
     """
+    within = Metric.POSITION_EFFECT_IN_WINDOW
+    states = {(change.metric, change.state) for change in changes}
+    decided = [metric for metric in Metric if any((metric, state) in states for state in TITLES)]
+    scores = [metric for metric in decided if metric not in EFFECTS][:1]
+    if not decided:
+        scores = [changes[0].metric]
+        decided = [within] if (within, ChangeState.EQUIVALENT) in states else []
+    effects = [within] if within in decided else []
+    return [*scores, *effects] or decided
+
+
+def _title_change(change: ChangeRow) -> str:
+    """Title one change: `B scores 31.7 points lower than A [24.9, 38.4]`."""
     a = change.subject.baseline
     b = change.subject.model
-    if change.state in TITLES and change.estimate:
+    if change.state in TITLES:
+        if change.metric is not Metric.NDCG_AT_10 or not change.estimate:
+            points = format_difference(change)
+            return TITLES[change.state].format(a=a, b=b, metric=change.metric, points=points)
         higher = "higher" if change.estimate.value > 0 else "lower"
         size = numbers.format_percent(abs(change.estimate.value))
         return f"{b} scores {size} points {higher} than {a}{format_ends(change.estimate)}"
     if change.state is ChangeState.EQUIVALENT:
-        return f"{b} and {a} are {label_change(change)} of nDCG@10"
-    return f"nDCG@10 of {b} and {a}: inconclusive"
+        return f"{b} and {a} are {label_change(change)} of {change.metric}"
+    return f"{change.metric} of {b} and {a}: {label_change(change)}"
 
 
 def name_planned_state(state: State | ChangeState, margin: float) -> str:
-    """Return a state of a model or of a change in a few words."""
+    """Label a state of a model or of a change."""
     if isinstance(state, State):
         return name_state(state, margin)
     return name_change(state, margin)
 
 
 def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
-    """Name systems by the state of their change: `nDCG@10: better with a, b; worse with c.`"""
-    parts = []
+    """Group systems by the state of their change: `nDCG@10: better with a, b; worse with c.`"""
+    groups = []
     for state in ChangeState:
         names = [name for name, change in changes.items() if change.state is state]
         if names:
             label = label_change(changes[names[0]])
-            parts.append(f"{label} with {', '.join(names)}")
-    return f"{title}: {'; '.join(parts)}."
+            groups.append(f"{label} with {', '.join(names)}")
+    return f"{title}: {'; '.join(groups)}."
 
 
-#: Why a limit has its verdict.
+#: Reasons for the verdict on a limit.
 LIMIT_REASONS = {
     LimitReason.BEYOND: "the whole interval is beyond the limit",
     LimitReason.WITHIN: "the whole interval is within the limit",
     LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
     LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
     LimitReason.NOT_TESTED: "{metric} was not tested on these questions",
-    LimitReason.UNKNOWN: "{metric} is not known of it",
+    LimitReason.UNKNOWN: "its {metric} is unknown",
     LimitReason.NO_QUESTIONS: "there are no questions of this length",
 }
 
@@ -178,11 +186,15 @@ def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
 
 
 def title_models(changes: Sequence[ChangeRow], baseline: str, models: int) -> str:
-    """Title the changes of models in one metric; without changes, their number."""
+    """Title the changes of models by counts of their states in the decided metrics."""
     title = f"{pluralize(models, 'model')} against {baseline}"
     if not changes:
         return title
-    return f"{title} in {changes[0].metric}: {list_counts(Counter(map(label_change, changes)))}"
+    facts = []
+    for metric in select_title_metrics(changes):
+        labels = Counter(label_change(change) for change in changes if change.metric is metric)
+        facts.append(f"in {metric}: {list_counts(labels)}")
+    return f"{title} {'; '.join(facts)}"
 
 
 def count_changes(changes: Sequence[ChangeRow]) -> str:
@@ -199,12 +211,12 @@ CHANCE_CHANGES = (
 
 
 def describe_chance_changes(pairs: int) -> str:
-    """Describe the number of pairs that are expected to differ by chance."""
+    """Describe the number of pairs expected to differ by chance."""
     return CHANCE_CHANGES.format(alarms=round(pairs * (1 - LEVEL), 1))
 
 
 def describe_windows(change: ChangeRow) -> str:
-    """Return the parts of a text that baseline and model read; empty if they are the same."""
+    """Describe the windows of baseline and model; empty if they are the same."""
     first, second = change.subject.reads
     if first == second:
         return ""
@@ -214,39 +226,37 @@ def describe_windows(change: ChangeRow) -> str:
 
 COLLAPSE = (
     "The cosine of unrelated texts has risen from {a} to {b}: the embeddings are collapsing. "
-    "Embeddings that are all alike do not depend on position, which is no cure."
+    "Collapsed embeddings do not depend on position, but are useless."
 )
 
 
 def describe_training(change: ChangeRow) -> str:
-    """Describe a change by training in a sentence."""
+    """Describe a change by training."""
     text = describe_change(change, "the base model", "the trained model")
-    # A sentence without a reason begins with a model.
+    # Without a reason, the sentence begins with a model.
     return text if change.reason else capitalize(text)
 
 
 def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
-    """Describe the changes by training on held-out articles, or on the data of a forgetting
-    check.
-    """
+    """Describe the changes by training, on held-out articles or on a forgetting check."""
     check = [f"Forgetting check {task}:"] if task else []
     return " ".join([*check, *map(describe_training, changes)])
 
 
 def title_training(change: ChangeRow) -> str:
-    """Name a score and its data."""
+    """Name a metric and its task."""
     task = change.subject.task
     return f"forgetting check {task}, {change.metric}" if task else change.metric.value
 
 
 def warn_of_collapse(before: Estimate, after: Estimate) -> str:
-    """Warn of embeddings that are all alike."""
+    """Warn of collapsing embeddings."""
     scores = (numbers.format_number(score.value, ".2f") for score in (before, after))
     return COLLAPSE.format(**dict(zip("ab", scores, strict=True)))
 
 
 def warn_of_loss(change: ChangeRow) -> str:
-    """Warn of a score that is worse after training."""
+    """Warn of a worse score after training."""
     return f"{title_training(change)}: worse than the base model's."
 
 
@@ -257,7 +267,7 @@ def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
 
 
 def describe_model_window(label: str, findings: GroupFindings) -> str:
-    """Describe the window of a model and what is truncated."""
+    """Describe the window and the truncation of a model."""
     if findings.read.kind is ReadKind.UNKNOWN:
         return f"The window of {label} is unknown; `posir window` measures it, except of a hybrid."
     sentence = describe_truncation(findings)

@@ -12,13 +12,13 @@ from posir_tasks.values.estimates import Estimate
 
 
 def describe_values(title: str, values: Sequence[tuple[str, str, str]]) -> str:
-    """List the title, value and unit of summaries of a probe, below its title."""
-    parts = [f"{_lower(name)} {value} {unit}".rstrip() for name, value, unit in values]
-    return f"{title}: {'; '.join(parts)}" if parts else title
+    """List the statistics of a probe, given as title, value and unit."""
+    items = [f"{_lower(name)} {value} {unit}".rstrip() for name, value, unit in values]
+    return f"{title}: {'; '.join(items)}" if items else title
 
 
 def _lower(title: str) -> str:
-    """Write a title within a sentence; a first word such as `nDCG@10` or `R²` stays."""
+    """Lowercase the first letter of a title, except in words such as `nDCG@10` and `R²`."""
     return title[0].lower() + title[1:] if title[1:2].islower() else title
 
 
@@ -36,9 +36,9 @@ PROBE_ALONE = "To measure only this: `--probe {probe}`."
 PROBE_PAGE = "--html draws the values at every position."
 PROBE_NO_VERDICT = "Probes are measures without a verdict on position bias. {where}"
 PROBE_INTERVALS = (
-    "Intervals: 95%, by bootstrap over documents; they are too narrow where documents are few."
+    "Intervals: 95%, by bootstrap over documents; they are too narrow for few documents."
 )
-#: Terms of probes, as `--explain` prints them.
+#: Terms of probes for `--explain`.
 PROBE_TERMS = (
     "nDCG@10: 100 if the right document is always ranked first, 0 if it is never among the first "
     "ten.",
@@ -50,37 +50,37 @@ PROBE_TERMS = (
     "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
     "one natural text. Only their order changes.",
     "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
-    "percentile in a document. It depends on the words, too.",
+    "percentile in a document. It also depends on the words.",
     "Embeddings: these probes do not measure search. A model whose embeddings lean to the start "
     "may still find evidence near the end.",
-    "Cosine: of the embeddings of two texts, 1 if they point the same way. Those of unrelated "
-    "texts are seldom at 0: compare cosines with each other.",
+    "Cosine: of the embeddings of two texts, 1 if they point the same way. Cosines of unrelated "
+    "texts are seldom 0: compare cosines with each other.",
     "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
-    "Range: the highest minus the lowest value. Chance alone makes it larger than 0.",
+    "Range: the highest minus the lowest value. It is above 0 by chance.",
 )
 
 
 def explain_no_interval(values: str, few: str) -> str:
-    """Add to the values of a probe why they have no interval, if they have none."""
+    """Add the reason for the lack of an interval, if any, to the values of a probe."""
     return f"{values} (no interval: {few})" if few else values
 
 
 def title_difference(title: str, summary: str, published: str) -> str:
-    """Write the heading of a difference that is drawn next to it."""
+    """Title the chart of a difference."""
     return f"{title} · {summary}{f'; published: {published}' if published else ''}"
 
 
 def describe_probe_sample(
     documents: int, available: int, data: str, selection: str, median: int | None
 ) -> str:
-    """Describe the sample of a probe: how many of the available documents, and their length."""
+    """Describe the size and the median length of a probe's sample."""
     number = f"{documents:,} of {available:,}" if available > documents else f"{documents:,}"
     tokens = f", median {median:,} tokens" if median else ""
     return PROBE_SAMPLE.format(documents=number, data=data, selection=selection, median=tokens)
 
 
 def describe_truncated_tokens(share: float, window: int, whole: int, documents: int) -> str:
-    """Describe how much of a sample is truncated, and how many of its documents are not."""
+    """Describe the share of truncated tokens, and the number of complete documents."""
     return PROBE_TRUNCATED.format(
         share=strip.format_share(share),
         window=window,
@@ -90,7 +90,7 @@ def describe_truncated_tokens(share: float, window: int, whole: int, documents: 
 
 
 def describe_no_verdict(*, has_commands: bool) -> str:
-    """Say where a verdict is: in the commands that follow, or in other commands."""
+    """Describe which commands give a verdict; with `has_commands`, commands follow."""
     other = "`posir run` with `posir report`, or `posir inspect`, give one."
     return PROBE_NO_VERDICT.format(where="These commands give one:" if has_commands else other)
 
@@ -108,21 +108,19 @@ PREDICTED = {
 
 
 def label_prediction(verdict: Prediction) -> str:
-    """Label what a correlation shows, for a cell."""
+    """Label the verdict on a correlation."""
     return PREDICTIONS[verdict]
 
 
-def label_needed(number: int | None, most: int) -> str:
-    """Label how many models are needed; None for more than `most`."""
-    return f"over {most:,}" if number is None else f"{number:,}"
+def label_needed(number: int | None, maximum: int) -> str:
+    """Label the required number of models; None for more than the maximum."""
+    return f"over {maximum:,}" if number is None else f"{number:,}"
 
 
 def describe_predictions(
     score: str, tasks: Sequence[str], verdicts: Mapping[str, Counter[Prediction]]
 ) -> str:
-    """Say which probes predict a score, and on how many tasks if not on all, given the number of
-    tasks with each verdict.
-    """
+    """Describe which probes predict a score, given the number of tasks with each verdict."""
     sentences = []
     for verdict, template in PREDICTED.items():
         probes = []
@@ -132,9 +130,9 @@ def describe_predictions(
             elif counts[verdict]:
                 probes.append(f"{probe} ({counts[verdict]} of {counts.total()})")
         if probes or verdict is Prediction.PREDICTS:
-            named = ", ".join(probes) or "no probe"
-            where = ", ".join(tasks)
-            sentences.append(template.format(score=score, tasks=where, probes=named))
+            names = ", ".join(probes) or "no probe"
+            task_names = ", ".join(tasks)
+            sentences.append(template.format(score=score, tasks=task_names, probes=names))
     return " ".join(sentences)
 
 
@@ -145,7 +143,7 @@ SAMPLE_DIFFERENCE = (
 
 
 def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
-    """Say how far a sample differs from the complete data, and what chance explains."""
+    """Describe the difference of a sample to the complete data, and the difference by chance."""
     return SAMPLE_DIFFERENCE.format(
         model=model,
         sample=sample,
@@ -168,20 +166,20 @@ CHECKED = "{equal} equal, {different} different, {missing} missing from the file
 
 
 def describe_check(counts: Mapping[str, int]) -> str:
-    """Say how many values of a table are equal to the published ones."""
+    """Count the values of a table by their relation to the published ones."""
     states = ("equal", "different", "missing", "new")
     return CHECKED.format(**{state: f"{counts.get(state, 0):,}" for state in states})
 
 
 def label_correlation(*, is_clear: bool) -> str:
-    """Label a correlation that is corrected for the number of tests."""
+    """Label a correlation after correction for multiple tests."""
     return "shown" if is_clear else "not shown"
 
 
 def describe_mmteb(
     rho: Mapping[str, float], models: int, clear: Sequence[str], level: float
 ) -> str:
-    """Say how Spearman's rho with MMTEB changes over lengths, and in which of them it is clear."""
+    """Describe Spearman's rho with MMTEB by length, and the lengths where it is significant."""
     lengths = list(rho)
     return MMTEB_ORDER.format(
         first=rho[lengths[0]],

@@ -19,7 +19,7 @@ from posir_tasks.display import numbers
 from posir_tasks.values.place_ranks import MAX_PLACES
 from posir_tasks.values.read_part import CountedWith
 
-#: The picture of the answer in a line, as a column.
+#: Explanation of the column with the chart of the answer.
 EXPLAINED_SKETCH = (
     "nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated "
     "evidence, as wide as its share. The boundary does not mark a fixed position, since documents "
@@ -37,16 +37,16 @@ CUT_RANKINGS = (
     "{model}, {task}: no relevant document is at ranks 11 to 100. If rankings end at rank 10, "
     "Recall@100 is Recall@10."
 )
-#: The way in which tokens before the evidence were counted, if not with the model's own tokenizer.
+#: How tokens before the evidence were counted, unless by the model's tokenizer.
 COUNTED = {
     CountedWith.TOKENIZER: "",
     CountedWith.ESTIMATE: (
-        " That is estimated from the token counts in the data, not counted with the model's own "
+        " This is estimated from the token counts in the data, not counted with the model's "
         "tokenizer."
     ),
     CountedWith.ROUGH_ESTIMATE: (
-        " That is roughly estimated from the token counts in the data; for languages other than "
-        "English, the model's own tokenizer may find several times as many."
+        " This is roughly estimated from the token counts in the data; the model's tokenizer may "
+        "find several times as many in languages other than English."
     ),
 }
 PLACES = (
@@ -62,7 +62,7 @@ BY_LENGTH = "By length of the document"
 
 
 def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
-    """Describe the findings, and on a line of its own the next step."""
+    """Describe the findings, and on a new line the next step."""
     if findings is None:
         return NOT_KNOWN
     return f"{describe_group(findings)}\n{describe_advice(findings, task)}"
@@ -71,20 +71,20 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
 def describe_counting(
     model: str, findings: GroupFindings, counted_with: CountedWith | None
 ) -> Iterator[str]:
-    """Yield the window, what is truncated and how that was counted, if anything is known."""
+    """Yield the window, the truncation and the method of counting, unless unknown."""
     truncation = describe_truncation(findings)
     if truncation:
-        counted = COUNTED[counted_with] if counted_with else ""
-        yield f"{model}: {truncation}{counted}"
+        method = COUNTED[counted_with] if counted_with else ""
+        yield f"{model}: {truncation}{method}"
 
 
 def describe_levels(levels: Sequence[float]) -> str:
-    """Say at which levels the intervals of lengths hold."""
+    """Describe the levels of the intervals of lengths."""
     return LEVELS.format(levels=" or ".join(map(format_level, levels)))
 
 
 def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> str:
-    """Describe the queries with several places of evidence, as `posir_report` summarizes them."""
+    """Describe the queries with several places of evidence from `posir_report`'s summary."""
     shares = map(numbers.format_percent, places["shares"] or [None])
     gains = map(numbers.format_percent, places["ndcg_at_10_by_third"] or [None])
     return PLACES.format(
@@ -104,8 +104,8 @@ def describe_place_counts(model: str, task: str, places: Mapping[str, Any]) -> s
 def describe_training_overlap(
     task: str, overlaps: Sequence[tuple[str, Mapping[str, Any]]]
 ) -> Iterator[str]:
-    """Name the models by the share of a task's sources that they were trained on, as
-    `posir_report` finds it; nothing if the sources are not known.
+    """Yield the share of a task's sources in training data, with the models of each share; nothing
+    if the sources are unknown.
     """
     sources = overlaps[0][1]["sources"]
     models: dict[float | None, list[str]] = {}
@@ -120,6 +120,6 @@ def describe_training_overlap(
 
 
 def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
-    """Name lengths without an estimate, with their queries; empty if there are none."""
-    named = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
-    return f"Not estimated: {', '.join(named)}." if named else ""
+    """List lengths without an estimate with their numbers of queries; may be empty."""
+    items = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
+    return f"Not estimated: {', '.join(items)}." if items else ""

@@ -14,7 +14,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: The window of a model, by how it compares with the claim.
+#: The window of a model, by its relation to the claim.
 WINDOWS = {
     "all": "It reads {length} of a text{about}, as many as were tried.",
     "all_claimed": (
@@ -45,10 +45,10 @@ READS_ALL_TEXTS = "{model} reads {texts} to the end"
 NEVER_READS = "{model} never reads {share} of the words of {texts}"
 UNREAD_WORDS = "{number:,} of {texts:,} texts are longer: {share} of all words are never read."
 WORD_BASELINE = "BM25 finds their texts with nDCG@10 {shared}, a random order with {chance}."
-SAME_ADVICE = "The advice is that of questions in their rarest words."
-OTHER_ADVICE = "The advice differs: questions in their rarest words have {chunks}."
+SAME_ADVICE = "The advice is the same with questions in their rarest words."
+OTHER_ADVICE = "The advice differs with questions in their rarest words: {chunks}."
 MORE_TEXTS = "Add texts: {number:,} are too few to measure a bias or the best chunks."
-FITTING_CHUNKS = "Search in chunks of {size} tokens: it reads no more. "
+FITTING_CHUNKS = "Search in chunks of {size} tokens, which fit the window. "
 SENTENCE_SCORES = "How well: nDCG@10 {score} over {sentences}. {observed}"
 TRUNCATED_SCORES = (
     "Truncated sentences: {score}; BM25 on {read} has {shared}, a random order {chance}."
@@ -56,13 +56,13 @@ TRUNCATED_SCORES = (
 
 
 def advise_more_texts(texts: int, size: int) -> str:
-    """Advise more texts, and chunks of the size that the model reads if it is above 0."""
+    """Advise more texts, and chunks of the window's size unless `size` is 0."""
     chunks = FITTING_CHUNKS.format(size=size) if size else ""
     return chunks + MORE_TEXTS.format(number=texts)
 
 
 def describe_sentence_scores(findings: GroupFindings) -> str:
-    """Describe how well all sentences are found, and the difference as the data lie."""
+    """Describe nDCG@10 over all sentences, and the observed start minus end."""
     return SENTENCE_SCORES.format(
         score=format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate),
         sentences=pluralize(findings.questions, "sentence"),
@@ -74,7 +74,7 @@ CHUNK_COST = "It takes {cost:.1f} times as many vectors."
 WHOLE_SERVES = "No chunks find more than {whole}."
 CHUNK_ADVICE = "Search in {chunks}: nDCG@10 changes from {whole} to {value} on {texts}, with {cost}"
 BEST_CHUNKS = "; {chunks} reach {value}, with {times:.2g} times the vectors"
-#: How recall in two parts of the documents differs; {recall} is `Recall (document, rarest words)`.
+#: Change in recall between two parts of documents; {recall} is `Recall (document, rarest words)`.
 RECALL: dict[ChangeState, str] = {
     ChangeState.BETTER: "{recall} is higher in the {first} than in the {last}: {points}.",
     ChangeState.WORSE: "{recall} is lower in the {first} than in the {last}: {points}.",
@@ -83,7 +83,7 @@ RECALL: dict[ChangeState, str] = {
     ),
     ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}. {needed}",
 }
-#: What to do with a running index, by how recall in the first third differs from the last.
+#: Advice on a running index, by the change in recall from the last to the first third.
 INDEX_ADVICE: dict[ChangeState, str] = {
     ChangeState.BETTER: "Index chunks of these documents: their ends are lost.",
     ChangeState.WORSE: "Index chunks of these documents: their beginnings are lost.",
@@ -93,12 +93,12 @@ INDEX_ADVICE: dict[ChangeState, str] = {
 RECALL_TITLE = (
     "{name} finds {first} of the sentences in the first third of documents, {last} in the last"
 )
-CHUNK_SIZES = "`posir inspect MODEL TEXTS` says which size of chunks serves these texts."
+CHUNK_SIZES = "`posir inspect MODEL TEXTS` recommends a chunk size for these texts."
 TAIL_RECALL = "Tail {recall}: {share} of {sentences} in the last third."
 
 
 def describe_recall_change(change: ChangeRow) -> str:
-    """Describe how recall differs between two parts of the documents: the baseline is the later
+    """Describe the difference in recall between two parts of documents; the baseline is the later
     part.
     """
     points = format_difference(change)
@@ -120,8 +120,8 @@ def describe_recall_change(change: ChangeRow) -> str:
 
 
 def advise_index(change: ChangeRow | None) -> str:
-    """Advise what to do with a running index, by the difference between the first third and the
-    last; None if it was not measured.
+    """Advise on a running index by the change from the last to the first third; None if not
+    measured.
     """
     state = change.state if change else None
     return f"{INDEX_ADVICE[state or ChangeState.INCONCLUSIVE]} {CHUNK_SIZES}"

@@ -21,7 +21,7 @@ from posir_tasks.display.labels import Label, Tone
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import ReadKind
 
-#: States in a few words, for a cell or a title, with their color. {margin} is `5 points`.
+#: Short labels of states with their tone. {margin} is `5 points`.
 STATES = {
     State.FAVORS_START: ("favors the start", Tone.BAD),
     State.FAVORS_END: ("favors the end", Tone.BAD),
@@ -30,7 +30,7 @@ STATES = {
     State.NOT_TESTED: ("not tested", Tone.OPEN),
 }
 ORDER_BLIND_CELL = Label("none: word order plays no part", Tone.GOOD)
-#: A model as the predicate of a title, whether or not it truncates evidence.
+#: Predicates of a title about a model, without and with truncated evidence.
 PREDICATES = {
     State.FAVORS_START: "favors the start",
     State.FAVORS_END: "favors the end",
@@ -48,46 +48,46 @@ TRUNCATING_PREDICATES = {
     State.NOT_TESTED: "truncates {share} of the evidence; within its window not tested",
 }
 ORDER_BLIND = "No position bias: word order plays no part in its scores."
-#: The verdict in a sentence, by state, and by reason where it is inconclusive.
+#: The verdict as a sentence, by state or reason.
 VERDICTS: dict[State | Reason, str] = {
     State.FAVORS_START: (
         "Favors the start (primacy bias): the same evidence scores {size} points higher in the "
-        "first third of the {place} than in the last{ends}."
+        "first third of the {text} than in the last{ends}."
     ),
     State.FAVORS_END: (
         "Favors the end (recency bias): the same evidence scores {size} points lower in the "
-        "first third of the {place} than in the last{ends}."
+        "first third of the {text} than in the last{ends}."
     ),
-    State.NO_BIAS: "Within the {place}: no bias above {margin}, {points}.",
+    State.NO_BIAS: "Within the {text}: no bias above {margin}, {points}.",
     State.NOT_TESTED: "Not tested.",
     Reason.ORDER_BLIND: ORDER_BLIND,
     Reason.WIDE_INTERVAL: (
         "Inconclusive: at most {start} points toward the start, at most {end} toward the end."
     ),
-    Reason.FEW_DOCUMENTS: "Inconclusive: too few of {found} have evidence at both ends.",
+    Reason.FEW_DOCUMENTS: "Inconclusive: too few of {documents} have evidence at both ends.",
     Reason.NO_ROOM: (
         "Inconclusive: nearly all or nearly no evidence is found, wherever it is (nDCG@10 {mean})."
     ),
 }
-#: Why nothing was tested, of a model or of a change.
+#: Why a model or a change was not tested.
 UNTESTED = {
     Reason.WINDOW_UNKNOWN: "The window is unknown.",
     Reason.WINDOW_DIFFERS: "The windows differ.",
     Reason.NOT_STORED: "There are no rotated versions.",
     Reason.PARTLY_STORED: "Some subsets have no rotated versions.",
     Reason.NO_TEXTS: "A run file has ranks only. `posir score RUN --embedder MODEL` tests it.",
-    Reason.SCORES_DIFFER: "The embedder does not give the scores of the run.",
+    Reason.SCORES_DIFFER: "The embedder does not reproduce the scores of the run.",
     Reason.ONE_UNIT: "No document has two sentences.",
     Reason.SEVERAL_POSITIONS: "Each question has several places of evidence.",
     Reason.OTHER_DATA: "The versions of the documents differ.",
 }
-#: What is needed, by unit.
+#: The amount of data that a verdict needs, by unit.
 NEEDED = {
     "questions": "About {number} such questions are needed to decide; {tested} of the {all} "
     "questions were tested.",
     "documents": "At least {number} are needed.",
 }
-#: Next steps in a sentence.
+#: Next steps as clauses.
 STEPS = {
     NextStep.CHUNK: "search in chunks that fit the window",
     NextStep.TRAIN: "train on evidence at all positions (`posir train`)",
@@ -106,11 +106,11 @@ OBSERVED = (
     "Observed: evidence at the start scores {size} points {higher}{ends}. These are different "
     "questions; their difficulty is part of it."
 )
-MIDDLE = "The middle third of the {place} scores {size} points {higher} than its ends{ends}."
+MIDDLE = "The middle third of the {text} scores {size} points {higher} than its ends{ends}."
 
 
 def name_state(state: State, margin: float, reason: Reason | None = None) -> Label:
-    """Return a state in a few words, for a cell of a table or a title: `no bias above 5 points`."""
+    """Label a state: `no bias above 5 points`."""
     if reason is Reason.ORDER_BLIND:
         return ORDER_BLIND_CELL
     words, tone = STATES[state]
@@ -118,24 +118,22 @@ def name_state(state: State, margin: float, reason: Reason | None = None) -> Lab
 
 
 def label_state(findings: GroupFindings) -> Label:
-    """Return the state of the verdict in a few words."""
+    """Label the state of the verdict."""
     return name_state(findings.state, findings.margin, findings.reason)
 
 
 def describe_group(findings: GroupFindings) -> str:
-    """Describe the truncation, the verdict and, if the middle differs from the ends, the middle."""
+    """Describe the truncation, the verdict and a middle that differs from the ends."""
     parts = (describe_truncation(findings), describe_verdict(findings), describe_middle(findings))
-    return " ".join(part for part in parts if part)
+    return " ".join(filter(None, parts))
 
 
-def _name_place(findings: GroupFindings) -> str:
+def _name_text(findings: GroupFindings) -> str:
     return "document" if findings.read.kind is ReadKind.ALL else "window"
 
 
 def describe_verdict(findings: GroupFindings) -> str:
-    """Return the verdict as a sentence, with the interval that it follows from; then the reason if
-    it was not tested, and the questions or documents that would decide.
-    """
+    """Describe the verdict with its interval; if open, also the reason and the data it needs."""
     verdict = findings.verdict
     reason = findings.reason
     key: State | Reason = findings.state
@@ -146,12 +144,12 @@ def describe_verdict(findings: GroupFindings) -> str:
     mean = findings.value(Quantity.NDCG_AT_10)
     sentences = [
         VERDICTS[key].format(
-            place=_name_place(findings),
+            text=_name_text(findings),
             margin=format_margin(findings.margin),
             points=format_finding(verdict),
             start=numbers.format_percent(max(high, 0.0)),
             end=numbers.format_percent(max(-low, 0.0)),
-            found=pluralize(findings.tested_documents, "document"),
+            documents=pluralize(findings.tested_documents, "document"),
             mean=numbers.format_percent(mean, ".0f"),
             **_size(verdict),
         )
@@ -169,7 +167,7 @@ def describe_verdict(findings: GroupFindings) -> str:
 
 
 def describe_truncation(findings: GroupFindings) -> str:
-    """Return the window, and how much lower truncated evidence scores; empty if all is read or the
+    """Describe the window and the loss of truncated evidence; empty if nothing is truncated or the
     window is unknown.
     """
     if findings.read.kind is not ReadKind.PART:
@@ -178,12 +176,12 @@ def describe_truncation(findings: GroupFindings) -> str:
     loss = findings[Quantity.TRUNCATION_LOSS]
     lower = "lower" if loss.estimate and loss.estimate.value > 0 else "higher"
     if share == 0:
-        truncated = NONE_TRUNCATED
+        template = NONE_TRUNCATED
     elif loss.estimate is None:
-        truncated = "" if share is None else TRUNCATED_SHARE
+        template = "" if share is None else TRUNCATED_SHARE
     else:
-        truncated = TRUNCATED if loss.excludes_zero else TRUNCATION_OPEN
-    text = truncated.format(
+        template = TRUNCATED if loss.excludes_zero else TRUNCATION_OPEN
+    text = template.format(
         share=format_evidence_share(share or 0.0),
         points=format_finding(loss),
         lower=lower,
@@ -193,21 +191,17 @@ def describe_truncation(findings: GroupFindings) -> str:
 
 
 def describe_middle(findings: GroupFindings) -> str:
-    """Describe the middle of the window against its ends; empty unless an interval at 99% excludes
-    0.
-    """
+    """Compare the middle of the window with its ends; empty unless the 99% interval excludes 0."""
     middle = findings[Quantity.MIDDLE_MINUS_ENDS]
     is_biased = findings.state in (State.FAVORS_START, State.FAVORS_END)
     if is_biased or middle.estimate is None or not middle.excludes_zero:
         return ""
     higher = "higher" if middle.estimate.value > 0 else "lower"
-    return MIDDLE.format(place=_name_place(findings), higher=higher, **_size(middle))
+    return MIDDLE.format(text=_name_text(findings), higher=higher, **_size(middle))
 
 
 def describe_observed(findings: GroupFindings) -> str:
-    """Return the difference between early and late evidence as the data lie, a description; empty
-    if it is undefined.
-    """
+    """Describe the observed start minus end; empty if it is undefined."""
     observed = findings[Quantity.START_MINUS_END]
     if observed.estimate is None:
         return ""
@@ -216,9 +210,7 @@ def describe_observed(findings: GroupFindings) -> str:
 
 
 def describe_advice(findings: GroupFindings, task: str = "") -> str:
-    """Return the next steps as a sentence; a larger task is named if it has as many questions as
-    are needed.
-    """
+    """Describe the next steps in one sentence, with a task that has enough questions."""
     steps = advise(findings)
     if steps[0].step is NextStep.NONE:
         return "Nothing to do."
@@ -226,7 +218,7 @@ def describe_advice(findings: GroupFindings, task: str = "") -> str:
 
 
 def describe_steps(findings: GroupFindings, task: str = "") -> str:
-    """Return the next steps as a sentence each."""
+    """Describe the next steps in a sentence each."""
     steps = [capitalize(_describe_step(advice, task)) for advice in advise(findings)]
     return f"{'. '.join(steps)}."
 
@@ -238,8 +230,8 @@ def _describe_step(advice: Advice, task: str) -> str:
 
 
 def describe_sample(findings: GroupFindings, task: str) -> str:
-    """Return the size of the data and of the test: `PosIR-Mini · 720 queries on 72 documents, each
-    rotated twice`.
+    """Describe the data and the test: `PosIR-Mini · 720 queries on 72 documents, each rotated
+    twice`.
     """
     size = f"{task} · {format_queries(findings.questions)} on "
     size += pluralize(findings.documents, "document")
@@ -251,28 +243,26 @@ def describe_sample(findings: GroupFindings, task: str) -> str:
 
 
 def format_queries(queries: int | None) -> str:
-    """Format a number of queries with its noun."""
+    """Format a number of queries: `720 queries`."""
     return pluralize(queries or 0, "query", "queries")
 
 
 def describe_models(rows: Sequence[tuple[str, GroupFindings]]) -> Iterator[str]:
-    """Yield a title about at most two models, in parts of which each second one is a name.
+    """Yield the parts of a title about at most two models; every second part is a name.
 
-    First a model that truncates evidence, or has a verdict; a model whose scores ignore word order
-    comes last.
+    Models that truncate evidence come first, models that ignore word order last.
     """
-    ranked = sorted(
-        rows,
-        key=lambda row: (
-            not row[1].value(Quantity.UNREAD_SHARE),
-            row[1].reason is Reason.ORDER_BLIND,
-        ),
-    )
-    described = ranked[: 1 if len(rows) < 3 else 2]
+
+    def rank(row: tuple[str, GroupFindings]) -> tuple[bool, bool]:
+        _, findings = row
+        is_order_blind = findings.reason is Reason.ORDER_BLIND
+        return not findings.value(Quantity.UNREAD_SHARE), is_order_blind
+
+    selected = sorted(rows, key=rank)[: 1 if len(rows) < 3 else 2]
     yield ""
-    for number, (name, findings) in enumerate(described, 1):
+    for number, (name, findings) in enumerate(selected, 1):
         yield name
-        end = "; " if number < len(described) else ""
+        end = "; " if number < len(selected) else ""
         yield f" {phrase_finding(findings)}{end}"
 
 
@@ -289,7 +279,7 @@ def phrase_finding(findings: GroupFindings) -> str:
 
 
 def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[str, str]]:
-    """Yield the answer in five parts, a title and a sentence each."""
+    """Yield the five sections of an answer, each with a title and sentences."""
     yield "How well", f"nDCG@10 {format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)}."
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect", f"{format_finding(effect)}." if effect.estimate else "Not tested."
@@ -302,12 +292,12 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
 
 
 def capitalize(text: str) -> str:
-    """Begin a sentence; the other letters stay as they are."""
+    """Capitalize the first letter and keep all others."""
     return text[0].upper() + text[1:]
 
 
 def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield what a picture rests on: a name with its definition in parentheses, and a value."""
+    """Yield the scores below a picture: names with definitions in parentheses, and values."""
     ndcg = format_score_in_percent(findings[Quantity.NDCG_AT_10].estimate)
     yield "nDCG@10 (100: always ranked first)", ndcg
     yield from list_effects(findings)
@@ -315,8 +305,8 @@ def list_facts(findings: GroupFindings) -> Iterator[tuple[str, str]]:
 
 
 def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
-    """Yield the effects of position and truncation: a name with its definition in parentheses, and
-    a value.
+    """Yield the effects of position and truncation: names with definitions in parentheses, and
+    values.
     """
     effect = format_finding(findings[Quantity.POSITION_EFFECT])
     yield "Position effect (same evidence, first minus last third of the document)", effect
@@ -333,35 +323,35 @@ def list_effects(findings: GroupFindings) -> Iterator[tuple[str, str]]:
 
 
 def format_difference(change: ChangeRow) -> str:
-    """Format the difference of a metric with its interval; empty where it is undefined."""
+    """Format a change with its interval; empty if it is undefined."""
     if change.estimate is None or change.estimate.interval is None:
         return ""
     return numbers.format_estimate(change.estimate, numbers.format_points)
 
 
 def format_margin(margin: float) -> str:
-    """Return a margin in words: `5 points`."""
+    """Format a margin: `5 points`."""
     return f"{margin * 100:g} point{'' if margin == 0.01 else 's'}"
 
 
 def format_level(level: float) -> str:
-    """Return the level of an interval: `98.75%`."""
+    """Format the level of an interval: `98.75%`."""
     return f"{level * 100:.4g}%"
 
 
 def format_evidence_share(share: float) -> str:
-    """Return a share of the evidence: `59%`, or `0.4%` below one percent."""
+    """Format a share of the evidence: `59%`, or `0.4%` below one percent."""
     return f"{numbers.format_percent(share, '.0f' if share >= 0.01 else '.1g')}%"
 
 
 def format_score_in_percent(estimate: Estimate | None) -> str:
-    """Return a score in percent with its interval: `58.3 [55.1, 61.4]`."""
+    """Format a score in percent with its interval: `58.3 [55.1, 61.4]`."""
     return numbers.format_estimate(estimate, numbers.format_percent)
 
 
 def format_finding(finding: Finding, *, with_level: bool = True) -> str:
-    """Return an effect in points with its interval, and its level unless that is 95%: `+4.2 [+1.0,
-    +7.4]`.
+    """Format an effect in points with its interval: `+4.2 [+1.0, +7.4]`. The level is shown unless
+    it is 95%.
     """
     if finding.estimate and finding.estimate.interval == (0.0, 0.0):
         return numbers.format_points(0.0)
@@ -374,9 +364,7 @@ def _name_level(level: float) -> str:
 
 
 def _size(finding: Finding) -> dict[str, str]:
-    """Return the size of an effect and, after a space, the ends of its interval without signs, for
-    a template.
-    """
+    """Return the template fields `size`, an absolute effect, and `ends`, its interval."""
     if finding.estimate is None:
         return {}
     ends = f"{format_ends(finding.estimate)}{_name_level(finding.level)}"
@@ -384,9 +372,7 @@ def _size(finding: Finding) -> dict[str, str]:
 
 
 def format_ends(estimate: Estimate) -> str:
-    """Return an interval after a space, on the side of its value: ` [4.0, 12.2]`; with signs turned
-    if the value is negative.
-    """
+    """Format the interval of the absolute value, after a space: ` [4.0, 12.2]`."""
     if estimate.interval is None:
         return ""
     sign = 1 if estimate.value >= 0 else -1
@@ -394,14 +380,14 @@ def format_ends(estimate: Estimate) -> str:
     return f" [{numbers.format_percent(low)}, {numbers.format_percent(high)}]"
 
 
-#: What is shown where nothing is known of the effect of position.
+#: Placeholder for an unknown position effect.
 NOT_KNOWN = "The effect of position is not known."
 #: Title of a curve without findings.
 CURVE_TITLE = "nDCG@10 by position of the evidence"
 
 
 def title_curve(findings: GroupFindings | None) -> str:
-    """Return a finding as the title of a chart; without one, the subject of the chart."""
+    """Title a chart by the finding or, failing that, by its subject."""
     return capitalize(phrase_finding(findings)) if findings else CURVE_TITLE
 
 
@@ -409,13 +395,12 @@ def count_truncating(truncating: int, models: int) -> str:
     """Count the models that truncate evidence, as a title."""
     if not truncating:
         return f"None of {models} models truncates evidence"
-    return (
-        f"{truncating} of {models} models {'truncates' if truncating == 1 else 'truncate'} evidence"
-    )
+    verb = "truncates" if truncating == 1 else "truncate"
+    return f"{truncating} of {models} models {verb} evidence"
 
 
 def count_truncation(shares: Sequence[float], results: int) -> str:
-    """Count the results with truncated evidence, given the shares above 0, sorted."""
+    """Count the results with truncated evidence, given the sorted shares above 0."""
     if not shares:
         return f"No evidence is truncated in {pluralize(results, 'result')}."
     ends = " to ".join(dict.fromkeys(map(format_evidence_share, (shares[0], shares[-1]))))
@@ -439,15 +424,13 @@ FALSE_ALARMS = (
 
 
 def describe_false_alarms(decided: int) -> str:
-    """Describe the number of results that are expected to favor an end by chance."""
+    """Describe the number of results expected to favor an end by chance."""
     alarms = round(decided * (1 - LEVEL), 1)
     return FALSE_ALARMS.format(number=f"{decided:,}", alarms=alarms)
 
 
 def describe_few(needed: int | None, number: int, counted: str) -> str:
-    """Describe that there are too few documents, or what else is counted; empty if there are
-    enough.
-    """
+    """Describe a lack of documents or other units; empty if there are enough."""
     if not needed:
         return ""
     return (

@@ -259,10 +259,10 @@ def test_an_undefined_change_is_inconclusive(comparison):
         (["--fail-if", "ndcg_at_10 = 5"], "Invalid limit 'ndcg_at_10 = 5'."),
         (
             ["--fail-if", "ndcg < -1"],
-            "there is no metric ndcg. Choose from ndcg_at_10, position_effect,",
+            "unknown metric ndcg. Choose from ndcg_at_10, position_effect,",
         ),
         (["--fail-if", "position_effect > 10", "--junit", "FOLDER"], "is a folder"),
-        (["--strict"], "give --fail-if, too"),
+        (["--strict"], "Add --fail-if"),
     ],
 )
 def test_mistakes_are_no_verdict(folder, arguments, message):

@@ -62,7 +62,7 @@ def test_names_that_differ_in_case_are_one_model(tmp_path, caplog):
     write_run(tmp_path / "new", "org/b", 3)
     runs = read_model_runs([tmp_path / "old", tmp_path / "new"])
     assert [run.label.partition(" (")[0] for run in runs] == ["ORG/tiny", "ORG/tiny", "org/b"]
-    assert "org/Tiny: taken for ORG/tiny" in caplog.text
+    assert "org/Tiny: counts as ORG/tiny" in caplog.text
     assert choose_baseline(runs, "Org/B") is runs[2]
     with pytest.raises(PosirError, match="--baseline TINY matches"):
         choose_baseline(runs, "TINY")

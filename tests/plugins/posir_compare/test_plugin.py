@@ -78,7 +78,7 @@ def test_every_format(folder):
         (["RESULTS", "--baseline", "c"], "no results of a model 'c'"),
         (
             ["RESULTS", "--lengths", "Q5"],
-            "--lengths Q5: no queries of such a length. Choose from all, Q1, Q2, Q3, Q4.",
+            "--lengths Q5: no queries of this length. Choose from all, Q1, Q2, Q3, Q4.",
         ),
     ],
 )

@@ -132,14 +132,14 @@ def test_results_of_mteb_are_not_compared_and_that_is_said(tmp_path):
         )
     done = call_posir("compare", tmp_path)
     assert done.status == 1
-    assert "only results that mteb alone wrote, on SciFact" in done.said
+    assert "only plain results of mteb, on SciFact" in done.said
     assert "They store no queries" in done.said
     # Beside results that can be compared, those of mteb alone are named.
     for model in "cd":
         write_guesses(tmp_path, [mteb.get_task("PosIR-Mini")], name=f"org/{model}")
     done = call_posir("compare", tmp_path)
     assert done.status == 0
-    assert "not compared: results that mteb alone wrote, on SciFact" in done.said
+    assert "not compared: plain results of mteb, on SciFact" in done.said
 
 
 def test_subsets_are_pooled_if_all_models_of_the_task_have_them():

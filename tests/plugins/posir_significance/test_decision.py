@@ -11,7 +11,7 @@ from posir_significance.decision import (
     Margins,
     decide,
     decide_state,
-    need_number,
+    estimate_needed_number,
 )
 from posir_significance.findings import (
     ChangeState,
@@ -21,7 +21,7 @@ from posir_significance.findings import (
     Reason,
     State,
 )
-from posir_significance.intervals import student_difference
+from posir_significance.intervals import build_student_difference
 from posir_significance.messages.verdicts import describe_verdict
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
@@ -97,9 +97,9 @@ def test_what_is_needed_would_decide():
     assert findings.verdict.needed.number == pytest.approx(
         (3.2416 * error / 0.05) ** 2 * 60, rel=0.05
     )
-    assert need_number(0.01, 0.05, 0.95, 100) is None
+    assert estimate_needed_number(0.01, 0.05, 0.95, 100) is None
     # One of four lengths.
-    assert need_number(0.1, 0.05, 0.9875, 100) == pytest.approx(
+    assert estimate_needed_number(0.1, 0.05, 0.9875, 100) == pytest.approx(
         (3.78 * 0.1 / 0.05) ** 2 * 100, rel=0.05
     )
 
@@ -219,13 +219,15 @@ def test_other_windows_and_other_versions_are_not_compared():
     ],
 )
 def test_a_change_has_the_state_of_its_interval(value, error, state):
-    change = decide_change(Metric.NDCG_AT_10, student_difference(value, error, 200), 0.02, 100)
+    change = decide_change(
+        Metric.NDCG_AT_10, build_student_difference(value, error, 200), 0.02, 100
+    )
     assert change.state is state
     assert (change.needed is not None) == (state is ChangeState.INCONCLUSIVE)
 
 
 def test_few_documents_have_no_change():
-    change = decide_change(Metric.NDCG_AT_10, student_difference(0.5, 0.01, 5), 0.02, 9)
+    change = decide_change(Metric.NDCG_AT_10, build_student_difference(0.5, 0.01, 5), 0.02, 9)
     assert (change.state, change.reason) == (ChangeState.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
 
 

@@ -8,6 +8,7 @@ import pytest
 from posir_significance.changes import compare_groups
 from posir_significance.decision import decide
 from posir_significance.findings import (
+    POSITION_METRICS,
     ChangeRow,
     ChangeState,
     ChangeSubject,
@@ -31,7 +32,9 @@ from posir_significance.messages.comparisons import (
     OPEN_CHANGES,
     describe_change,
     group_by_state,
+    select_title_metrics,
     title_changes,
+    title_models,
 )
 from posir_significance.messages.probes import (
     describe_mmteb,
@@ -181,24 +184,57 @@ def test_systems_are_grouped_by_the_state_of_their_change():
     )
 
 
+def _make_changes(states: str, model: str = "B") -> list[ChangeRow]:
+    """Make a change with a state, given by its first letter, for each position metric."""
+    letters = {state.value[0]: state for state in ChangeState}
+    subject = ChangeSubject(baseline="A", model=model)
+    difference = Difference(0.03, (0.01, 0.05))
+    return [
+        ChangeRow(metric, letters[letter], 0.05, difference, subject=subject)
+        for metric, letter in zip(POSITION_METRICS, states, strict=True)
+    ]
+
+
 @pytest.mark.parametrize(
-    ("ndcg", "effect", "title"),
+    ("states", "metrics"),
     [
-        (ChangeState.INCONCLUSIVE, ChangeState.WORSE, "B is worse than A in position effect"),
-        (ChangeState.EQUIVALENT, ChangeState.BETTER, "B is better than A in position effect"),
-        (ChangeState.BETTER, ChangeState.WORSE, "B scores 3.0 points higher than A"),
-        (ChangeState.INCONCLUSIVE, ChangeState.EQUIVALENT, "nDCG@10 of B and A: inconclusive"),
+        ("iiw", [Metric.POSITION_EFFECT_IN_WINDOW]),
+        ("ibw", [Metric.POSITION_EFFECT_IN_WINDOW]),
+        ("ibi", [Metric.POSITION_EFFECT]),
+        ("eib", [Metric.POSITION_EFFECT_IN_WINDOW]),
+        ("bbw", [Metric.NDCG_AT_10, Metric.POSITION_EFFECT_IN_WINDOW]),
+        ("wbe", [Metric.NDCG_AT_10]),
+        ("ewi", [Metric.POSITION_EFFECT]),
+        ("bie", [Metric.NDCG_AT_10]),
+        ("iie", [Metric.NDCG_AT_10, Metric.POSITION_EFFECT_IN_WINDOW]),
+        ("inn", [Metric.NDCG_AT_10]),
     ],
 )
-def test_the_title_is_a_change_that_is_decided(ndcg, effect, title):
-    difference = Difference(0.03, (0.01, 0.05))
-    subject = ChangeSubject(baseline="A", model="B")
-    states = {Metric.NDCG_AT_10: ndcg, Metric.POSITION_EFFECT: effect}
-    changes = [
-        ChangeRow(metric, state, 0.05, difference, subject=subject)
-        for metric, state in states.items()
+def test_a_title_names_the_metrics_that_are_decided(states, metrics):
+    assert select_title_metrics(_make_changes(states)) == metrics
+
+
+def test_the_title_of_one_model_has_the_state_of_each_decided_metric():
+    assert title_changes(_make_changes("iiw")).startswith(
+        "B is worse than A in position effect within the window"
+    )
+    both = title_changes(_make_changes("bbw"))
+    assert both.startswith("B scores 3.0 points higher than A")
+    assert "; worse in position effect within the window: +3.0" in both
+    assert title_changes(_make_changes("inn")) == "nDCG@10 of B and A: inconclusive"
+
+
+def test_the_title_of_several_models_counts_the_states_of_each_decided_metric():
+    one_decided = _make_changes("iiw") + _make_changes("iii", "C")
+    title = title_models(one_decided, "A", 2)
+    assert title == (
+        "2 models against A in position effect within the window: 1 worse, 1 inconclusive"
+    )
+    both_decided = _make_changes("iiw") + _make_changes("bii", "C")
+    assert select_title_metrics(both_decided) == [
+        Metric.NDCG_AT_10,
+        Metric.POSITION_EFFECT_IN_WINDOW,
     ]
-    assert title_changes(changes).startswith(title)
 
 
 # The leaderboard.

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posir
-from posir_significance.api import Design, required_mean_sample, required_sample
+from posir_significance.api import Design, compute_mean_sample, required_sample
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, State
 from tests.support.rotations import build_group, build_test
@@ -28,9 +28,9 @@ def test_small_effects_have_no_size_and_ten_documents_are_needed():
 
 
 def test_a_mean_difference_needs_no_positions():
-    row = required_mean_sample(Design(), 0.05)
+    row = compute_mean_sample(Design(), 0.05)
     assert (row.effect, row.state) == (None, ChangeState.BETTER)
-    assert required_mean_sample(Design(), 0.0).state is ChangeState.EQUIVALENT
+    assert compute_mean_sample(Design(), 0.0).state is ChangeState.EQUIVALENT
 
 
 def test_the_planned_number_of_questions_leads_to_the_state():

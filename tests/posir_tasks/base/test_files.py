@@ -124,7 +124,7 @@ def test_without_a_lock_the_write_continues_with_a_warning(
     monkeypatch.setattr("posir_tasks.base.files.LOCK_TIMEOUT", 0.01)
     with folder_lock(tmp_path), folder_lock(tmp_path):
         (tmp_path / "file").write_text("result")
-    assert "cannot be locked" in caplog.text
+    assert "Cannot lock" in caplog.text
 
 
 def test_files_are_found_through_links_and_loops_end(tmp_path):
@@ -143,10 +143,10 @@ def test_files_are_found_through_links_and_loops_end(tmp_path):
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path):
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(PosirError, match=r"file/results: cannot be written to "):
+    with pytest.raises(PosirError, match=r"Cannot write .*file/results: "):
         check_writable(tmp_path / "file" / "results")
     with pytest.raises(
-        PosirError, match=re.escape(f"{tmp_path / 'file'}: cannot be written to (File exists).")
+        PosirError, match=re.escape(f"Cannot write {tmp_path / 'file'}: File exists.")
     ):
         write(tmp_path / "file" / "new", b"text")
     check_writable(tmp_path / "new" / "results")
@@ -227,7 +227,7 @@ def test_an_open_file_gets_the_content_after_what_it_has(
         write_text(Path(f"/dev/fd/{opened.fileno()}"), "second ")
         opened.write(b"third")
     assert (tmp_path / "file").read_text() == "first second third"
-    with pytest.raises(PosirError, match="cannot be written to"):
+    with pytest.raises(PosirError, match="Cannot write"):
         write_text(Path("/dev/fd/987"), "x")
 
 
@@ -263,7 +263,7 @@ def test_loops_folders_and_protected_files_are_errors(tmp_path: Path):
     (tmp_path / "protected").chmod(0o444)
     os.mkfifo(tmp_path / "fifo")
     before = names_in(tmp_path)
-    cases = {"a": "leads back", "a/b": "cannot be written to", "x\0y": "zero byte"}
+    cases = {"a": "leads back", "a/b": "Cannot write", "x\0y": "zero byte"}
     cases |= dict.fromkeys(("folder", "link", "."), "is a folder")
     for name, problem in (cases | {"protected": "write-protected"}).items():
         with pytest.raises(PosirError, match=problem):
@@ -308,7 +308,7 @@ def test_the_longest_name_that_a_system_allows_can_be_written(tmp_path: Path):
     name = "ä" * 127
     write_text(tmp_path / name, "x")
     assert names_in(tmp_path) == [name]
-    with pytest.raises(PosirError, match="cannot be written to"):
+    with pytest.raises(PosirError, match="Cannot write"):
         write_text(tmp_path / (2 * name), "x")
 
 

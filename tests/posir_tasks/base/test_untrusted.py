@@ -118,7 +118,7 @@ def test_a_table_is_read_as_it_was_written(rows):
     [
         (b"a,b\n1,2\n3\n", "line 3: has 1 cell"),
         (b"a,b\n1,2,3\n", "line 2: has 3 cells"),
-        (b"a,b\n1,2\x00\n", "line 2: holds a zero byte"),
+        (b"a,b\n1,2\x00\n", "line 2: contains a zero byte"),
         (b'a,b\n1,"2\n3,4\n', "line"),
         (b"a,a\n1,2\n", "'a' occurs twice"),
         (b"a,b\n\xff,2\n", "0xff"),

@@ -14,7 +14,7 @@ from posir_tasks.base.public import load_function
         ("json", "write module:function"),
         ("absent_module:f", "cannot be imported"),
         ("json:absent", "cannot be imported"),
-        ("json:__name__", "is str, which cannot be called"),
+        ("json:__name__", "str is not callable"),
     ],
 )
 def test_a_function_that_cannot_be_loaded_is_refused(reference: str, message: str):

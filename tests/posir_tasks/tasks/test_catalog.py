@@ -264,7 +264,7 @@ def test_a_plugins_tasks_are_found_with_the_plugin_they_are_from():
         (named("let/ters"), "the name 'let/ters' is not allowed; use A-Z"),
         (
             named("Letters", eval_langs=["eng"]),
-            "language eng: it has no script; did you mean eng-Latn?",
+            "language eng: the script is missing; did you mean eng-Latn?",
         ),
         (Refusing, "Refusing cannot be created: OSError: no license on this machine"),
         (named("NFCorpus"), "the name 'NFCorpus' is taken by mteb.tasks.theirs; choose another"),

@@ -51,11 +51,10 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
         (lambda _: 1 / 0, "s: raised ZeroDivisionError: division by zero, for 'Some text.'."),
         (lambda text: text, "s: returned str; it must return a list of texts."),
         (lambda text: [text, 3], "s: returned int; it must return a list of texts."),
-        (lambda _: [" "], "s: returned no chunk, for 'Some text.'; every text needs at least one."),
+        (lambda _: [" "], "s: returned no chunk for 'Some text.'. Every text needs at least one."),
         (
             lambda _: ["Other"],
-            "s: none of its chunks is in the text that it was given, such as 'Other'. It must "
-            "return parts",
+            "s: no chunk is part of its text, such as 'Other'. Return parts of the text",
         ),
     ],
 )
@@ -84,5 +83,5 @@ def test_splitters_of_one_name_are_numbered():
         "Recursive",
         "Recursive#2",
     ]
-    with pytest.raises(PosirError, match="chunkers: int cannot be called"):
+    with pytest.raises(PosirError, match="chunkers: int is not callable"):
         name_splitters([3])

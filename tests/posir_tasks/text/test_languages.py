@@ -15,10 +15,10 @@ from posir_tasks.text.languages import (
     PIVOT,
     Language,
     check_code,
-    default_script,
+    find_default_script,
     find_language,
-    language_names,
-    macrolanguages,
+    list_language_names,
+    list_macrolanguages,
     name_languages,
 )
 
@@ -40,7 +40,7 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
         "arb-Arab",
     ):
         check_code(code)
-    for language in language_names().keys() - {"ara"}:
+    for language in list_language_names().keys() - {"ara"}:
         check_code(f"{language}-Latn")
     for script in ISO_TO_SCRIPT:
         check_code(f"fin-{script}")
@@ -53,7 +53,7 @@ def test_the_code_of_any_individual_language_and_script_is_valid():
         ("zho-Hant", "did you mean cmn-Hant?"),
         ("fa", "ISO 639-3 has no individual language 'fa'; did you mean pes-Arab?"),
         ("ar", "did you mean ara-Arab?"),
-        ("tha", "it has no script; did you mean tha-Thai?"),
+        ("tha", "the script is missing; did you mean tha-Thai?"),
         ("THA_thai", "did you mean tha-Thai?"),
         ("fin-Lant", "ISO 15924 has no script 'Lant'; did you mean fin-Latn?"),
         ("eng-Code", "ISO 15924 has no script 'Code'"),
@@ -70,12 +70,12 @@ def test_a_wrong_code_is_refused_with_what_may_be_meant(code, message):
 
 
 def test_every_suggested_member_is_an_individual_language():
-    for members in macrolanguages().values():
-        assert {*members} <= ISO_TO_LANGUAGE.keys() - macrolanguages().keys()
+    for members in list_macrolanguages().values():
+        assert {*members} <= ISO_TO_LANGUAGE.keys() - list_macrolanguages().keys()
 
 
 def test_names_are_unique_and_found_again():
-    names = language_names()
+    names = list_language_names()
     assert len({*names.values()}) == len(names) > 7_000
     assert all(re.fullmatch("[A-Z][A-Za-z]*", name) for name in names.values())
     for code, name in TRIED.items():
@@ -100,9 +100,9 @@ def test_a_script_is_part_of_the_name_where_it_is_needed():
 
 
 def test_without_a_usual_script_the_data_decides():
-    assert default_script("pnb") == default_script("lah") == "Arab"
-    code = next(code for code in language_names() if default_script(code) is None)
-    name = language_names()[code]
+    assert find_default_script("pnb") == find_default_script("lah") == "Arab"
+    code = next(code for code in list_language_names() if find_default_script(code) is None)
+    name = list_language_names()[code]
     assert find_language(name, list) is None
     assert find_language(name, lambda: [f"{code}-Cyrl", "eng-Latn"]).code == f"{code}-Cyrl"
     assert find_language(name, lambda: [f"{code}-Cyrl", f"{code}-Latn"]) is None

@@ -196,7 +196,7 @@ def test_a_missing_field_is_refused(field):
         ({"totals": ["-1" + " 0" * 11] * 4}, "between 0"),
         ({"axes": {"scheme": "s", "lengths": ["Q1", "Q2"], "positions": ["0"]}}, "shape"),
         ({"axes": None}, "damaged"),
-        ({"queries": 4}, "4 queries but counts 3"),
+        ({"queries": 4}, "'queries' is 4"),
         ({"schema": "1"}, "JSON object"),
     ],
     ids=str,

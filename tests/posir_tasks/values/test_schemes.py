@@ -171,7 +171,7 @@ def test_titles_do_not_make_other_axes():
     [{"scheme": "other"}, {"positions": ("first", "last")}, {"lengths": ("short", "longer")}],
 )
 def test_other_schemes_or_cells_do_not_add(change):
-    with pytest.raises(ProfileError, match="do not add"):
+    with pytest.raises(ProfileError, match="cannot be added"):
         AXES.check_same(replace(AXES, **change))
 
 
