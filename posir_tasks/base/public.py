@@ -19,7 +19,6 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
@@ -273,15 +272,6 @@ def _add_working_folder() -> None:
     folder = os.getcwd()  # noqa: PTH109 (sys.path holds texts)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-
-
-def find_module(name: str) -> bool:
-    """Tell whether there is a module of a name, also in the working folder."""
-    _add_working_folder()
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def load_object(option: str, reference: str) -> Any:

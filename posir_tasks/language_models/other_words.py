@@ -38,6 +38,7 @@ from posir_tasks.base.settings_file import load_settings
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import (
+    MAX_QUESTION_CHARACTERS,
     REFUSAL,
     AnswerFault,
     ModelAnswer,
@@ -71,8 +72,6 @@ FEW_TEXTS = 2
 MAX_VOCABULARY = 5_000
 #: Between the parts of a term such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Maximum number of characters of a question that a language model writes.
-MAX_CHARACTERS = 1000
 #: Attempts to get a question in other words.
 ATTEMPTS = 2
 
@@ -257,7 +256,7 @@ class LanguageModelWriter:
                 raise UnusableAnswerError("no question")
             if REFUSAL.match(question):
                 raise UnusableAnswerError(AnswerFault.REFUSED)
-            if len(question) > MAX_CHARACTERS:
+            if len(question) > MAX_QUESTION_CHARACTERS:
                 raise UnusableAnswerError("question too long")
             shared = find_shared(question, request.sentence, self.common)
             if shared:

@@ -101,6 +101,9 @@ def find_family(model: Any) -> PrefixFamily | None:
     # Other classes may have texts of their own.
     if hasattr(model, REPLACED) or not has_model_prompts(model):
         return None
+    # The server of an endpoint puts the prompts itself.
+    if getattr(model, "marks_queries", False):
+        return None
     settings = getattr(getattr(model, "model", None), "prompts", None) or {}
     if any([*(model.model_prompts or {}).values(), *settings.values()]):
         return None

@@ -9,19 +9,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mteb.models import CrossEncoderProtocol, EncoderProtocol
-from mteb.types import PromptType
 
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.embeddings.context import build_context, build_texts
-from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
+    from mteb.types import PromptType
+
+    from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 
 Scores = Floats
 #: A question and a text.
@@ -56,6 +54,8 @@ class ModelReranker:
         """
         if not batches:
             return
+        from posir_tasks.models.embeddings.cached_encoder import with_cache
+
         if self._model is None:
             self._model = with_cache(load_model(self.reference))
         score = build_scorer(
@@ -71,6 +71,13 @@ def build_scorer(
     """Build a function that scores pairs of these questions and texts, shape (n,); raise
     PosirError if the model cannot score pairs.
     """
+    # mteb takes seconds to import, and margins need none of it.
+    from mteb.models import CrossEncoderProtocol, EncoderProtocol
+    from mteb.types import PromptType
+
+    from posir_tasks.models.embeddings.context import build_context, build_texts
+    from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
+
     context = build_context(language)
     if isinstance(model, EncoderProtocol):
 

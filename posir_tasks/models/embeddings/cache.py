@@ -1,12 +1,11 @@
-"""Cached embeddings: a folder of immutable files with unique names.
+"""Cached embeddings in a folder of immutable files with unique names.
 
-Any number of processes, on any number of machines that share the folder, therefore read and write
-without waiting for each other, and a killed process leaves no half-written file. A damaged
-embedding counts as missing.
+Processes on several machines can share the folder without locks, and a killed process leaves no
+incomplete file. Corrupt embeddings count as missing.
 
-mteb's `CachedEmbeddingWrapper` does not fit: it has one folder per task, so tasks share nothing;
-its keys contain neither model nor revision nor prompt; it changes files in place, for a single
-process; and it does not detect damage.
+mteb's `CachedEmbeddingWrapper` has one folder per task, so tasks do not share embeddings; its keys
+contain neither model nor revision nor prompt; it changes files in place, for a single process; and
+it does not detect corruption.
 """
 
 from __future__ import annotations
@@ -32,23 +31,23 @@ from posir_tasks.base.files import atomic_write, remove_stale_parts
 if TYPE_CHECKING:
     from mteb.types import Array
 
-#: Types that NumPy or Arrow cannot store, and integer types of the same width.
+#: Integer types of the same width for types that NumPy or Arrow cannot store.
 STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
 
 
 @dataclass(frozen=True)
 class EmbeddingFormat:
-    """Library, number type and dimensions of a model's embeddings."""
+    """Library, data type and dimensions of embeddings."""
 
     library: str
     """`numpy` or `torch`."""
     dtype: str
-    """A name that NumPy and PyTorch share, such as `float32`; or `bfloat16`."""
+    """Data type of NumPy and PyTorch, such as `float32`, or `bfloat16`."""
     dimensions: int
 
     @classmethod
     def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
-        """Return the format of embeddings, or None unless they are one dense row of numbers per
+        """Return the format of embeddings, or None unless they are a dense matrix with a row per
         text.
         """
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
@@ -59,26 +58,26 @@ class EmbeddingFormat:
             dtype = embeddings.dtype.name
         else:
             return None
-        numeric = dtype in STORED_AS or (
+        is_numeric = dtype in STORED_AS or (
             dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype)
         )
-        if not numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
+        if not is_numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
             return None
         return cls(library, dtype, embeddings.shape[1])
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the format as files store it, names of the fields included."""
+        """CRC-32 of the format's JSON."""
         return zlib.crc32(json.dumps(asdict(self)).encode())
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the rows in memory and on disk."""
+        """NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
 
     def to_rows(self, embeddings: Array) -> NDArray[Any]:
-        """Return embeddings of this format as rows of `stored_dtype`, without a copy if contiguous
-        and on the CPU.
+        """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
+        on the CPU.
         """
         if isinstance(embeddings, torch.Tensor):
             stored = getattr(torch, self.stored_dtype.name)
@@ -86,28 +85,28 @@ class EmbeddingFormat:
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
     def restore(self, rows: NDArray[Any]) -> Array:
-        """Return rows of `stored_dtype` as the model returned them, on the CPU."""
+        """Convert rows of `stored_dtype` to the model's format, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
 
 
-#: 128-bit keys that identify texts; shape (n, 2).
+#: 128-bit keys of texts, shape (n, 2).
 Keys = NDArray[np.uint64]
 
-#: Schema version of the files. A reader refuses newer ones.
+#: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
 #: Key of the Arrow metadata that holds schema version and embedding format.
 METADATA_KEY = b"posir"
 
 
 class DamageError(Exception):
-    """A file is not what was written."""
+    """A file is corrupt."""
 
 
 @dataclass(frozen=True)
 class FileContents:
-    """The embeddings of n texts in a file; the arrays are views of the memory map."""
+    """The embeddings of n texts in a file, as views of a memory map."""
 
     format: EmbeddingFormat
     keys: Keys
@@ -119,8 +118,8 @@ class FileContents:
 def compute_checksums(
     embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
 ) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of
-    shape (n, dimensions).
+    """Return the CRC-32 of each embedding with its key and format, for keys of shape (n, 2) and
+    rows of shape (n, dimensions).
     """
     start = embedding_format.checksum
     pairs = zip(keys, rows, strict=True)
@@ -132,9 +131,7 @@ def compute_checksums(
 def write_embeddings(
     file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
 ) -> None:
-    """Write keys of shape (n, 2) and contiguous rows of shape (n, dimensions), of `stored_dtype`,
-    to a file.
-    """
+    """Write keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape (n, dimensions)."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]
@@ -155,10 +152,13 @@ def write_embeddings(
 
 
 def read_embeddings(file: Path) -> FileContents:
-    """Memory-map a file of embeddings, without verifying their checksums.
+    """Memory-map a file of embeddings without verifying their checksums.
 
-    Raise DamageError if it is not what was written, PosirError for a newer schema,
-    FileNotFoundError or PermissionError.
+    Raises:
+        DamageError: The file is corrupt.
+        PosirError: The file has a newer schema.
+        FileNotFoundError: The file does not exist.
+        PermissionError: The file cannot be read.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
@@ -190,34 +190,34 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".arrow"
 DAMAGED_SUFFIX = ".damaged"
-#: Embeddings read and verified at a time.
+#: Embeddings that are read and verified at a time.
 READ_BATCH_SIZE = 4_096
 
 
 class Lookup(NamedTuple):
-    """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones;
-    indices of those.
-    """
+    """Cached embeddings of n texts."""
 
     rows: NDArray[Any]
+    """Shape (n, dimensions), uninitialized for missing embeddings."""
     missing: Integers
+    """Indices of missing embeddings."""
 
 
 class EmbeddingCache:
-    """A folder of embeddings by text, for one model with one prompt and one set of settings."""
+    """A folder of embeddings for one embedding key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
-        """Format of its embeddings; None while it is empty."""
-        # Half a key of each embedding of a file, sorted, and its row. Half a key finds the row; the
-        # checksum covers the full key and confirms it.
+        """Format of the embeddings; None for an empty cache."""
+        # Per file, the first halves of the keys, sorted, and their rows. The checksum verifies the
+        # full key.
         self._files: dict[str, tuple[NDArray[np.uint64], Integers]] = {}
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by
-        other processes.
+        """Return the cached embeddings for keys, shape (n, 2), including those of other
+        processes.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._files else self._open(file.name)
@@ -229,27 +229,27 @@ class EmbeddingCache:
             return Lookup(np.empty((len(keys), 0)), np.flatnonzero(missing))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
         for name, (halves, order) in list(self._files.items()):
-            places = np.searchsorted(halves, keys[:, 0]).clip(max=len(halves) - 1)
-            selected = np.flatnonzero(missing & (halves[places] == keys[:, 0]))
-            if selected.size:
-                intact = self._read_rows(name, keys, selected, order[places[selected]], rows)
-                missing[selected[intact]] = False
+            indices = np.searchsorted(halves, keys[:, 0]).clip(max=len(halves) - 1)
+            matches = np.flatnonzero(missing & (halves[indices] == keys[:, 0]))
+            if matches.size:
+                intact = self._read_rows(name, keys, matches, order[indices[matches]], rows)
+                missing[matches[intact]] = False
         return Lookup(rows, np.flatnonzero(missing))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by
-        keys of shape (n, 2).
+        """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
+        file.
         """
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
         self._require_format(embedding_format)
         rows = embedding_format.to_rows(embeddings)
         sums = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32)
-        finite = sums.isfinite().numpy()
-        if finite.all():
+        is_finite = sums.isfinite().numpy()
+        if is_finite.all():
             self._write(embedding_format, keys, rows)
-        elif finite.any():
-            self._write(embedding_format, keys[finite], rows[finite])
+        elif is_finite.any():
+            self._write(embedding_format, keys[is_finite], rows[is_finite])
 
     def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
         """Write embeddings to a new file."""
@@ -263,15 +263,15 @@ class EmbeddingCache:
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
-        sizes = [f"{one.dimensions} dimensions in {one.dtype}" for one in (self.format, other)]
+        sizes = [f"{each.dimensions} dimensions in {each.dtype}" for each in (self.format, other)]
         if sizes[0] != sizes[1]:
             raise PosirError(
-                f"{self.folder}: contains embeddings with {' and with '.join(sizes)}: two "
-                "different models under one name and revision. Delete the folder."
+                f"{self.folder}: contains embeddings with {' and with '.join(sizes)}, from two "
+                "different models with the same name and revision. Delete the folder."
             )
 
     def _open(self, name: str) -> FileContents | None:
-        """Open a file; return None if it has disappeared or cannot be read at all."""
+        """Open a file, or return None if it has disappeared or is corrupt."""
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
@@ -281,38 +281,38 @@ class EmbeddingCache:
         return None
 
     def _read_rows(
-        self, name: str, keys: Keys, selected: Integers, places: Integers, rows: NDArray[Any]
+        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: NDArray[Any]
     ) -> Booleans:
-        """Fill the `selected` rows from the places in one file; return which of them are intact."""
-        intact = np.zeros(len(selected), np.bool_)
+        """Copy the source rows of a file to the target rows. Return a mask of intact rows."""
+        intact = np.zeros(len(targets), np.bool_)
         contents = self._open(name)
         if contents is None:
             return intact
-        for start in range(0, len(selected), READ_BATCH_SIZE):
-            part = slice(start, start + READ_BATCH_SIZE)
-            rows[selected[part]] = contents.rows[places[part]]
-            computed = compute_checksums(
-                contents.format, keys[selected[part]], rows[selected[part]]
+        for start in range(0, len(targets), READ_BATCH_SIZE):
+            batch = slice(start, start + READ_BATCH_SIZE)
+            rows[targets[batch]] = contents.rows[sources[batch]]
+            checksums = compute_checksums(
+                contents.format, keys[targets[batch]], rows[targets[batch]]
             )
-            intact[part] = computed == contents.checksums[places[part]]
+            intact[batch] = checksums == contents.checksums[sources[batch]]
         if not intact.all():
-            # The intact embeddings are copied into a new file.
-            computed = compute_checksums(contents.format, contents.keys, contents.rows)
-            whole = computed == contents.checksums
-            if whole.any():
-                self._write(contents.format, contents.keys[whole], contents.rows[whole])
-            self._quarantine(name, f"{whole.sum()} of its {len(whole)} embeddings are intact")
+            # Save the intact embeddings in a new file.
+            checksums = compute_checksums(contents.format, contents.keys, contents.rows)
+            valid = checksums == contents.checksums
+            if valid.any():
+                self._write(contents.format, contents.keys[valid], contents.rows[valid])
+            self._quarantine(name, f"{valid.sum()} of its {len(valid)} embeddings are intact")
         return intact
 
     def _quarantine(self, name: str, problem: str) -> None:
-        """Rename a damaged file, and warn."""
+        """Rename a corrupt file with a warning."""
         logger.warning(
-            "%s is damaged: %s; it is renamed to *%s, and what is lost is encoded again",
+            "%s is corrupt: %s; it is renamed to *%s, and lost embeddings are encoded again",
             self.folder / name,
             problem,
             DAMAGED_SUFFIX,
         )
         self._files.pop(name, None)
-        # Another process may have done so, or another user may own it.
+        # Another process may already have renamed it, or another user may own it.
         with suppress(OSError):
             (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))

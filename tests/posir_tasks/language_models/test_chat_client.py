@@ -138,7 +138,7 @@ def test_a_request_without_a_choice_is_discarded_alone(server, tmp_path):
     replies = ask(connect(tmp_path, server, in_flight=1))
     assert set(replies) == {"yes", "no", "the server refused the request"}
     server.rates |= {"no choices": 1.0}
-    with pytest.raises(PosirError, match="not one of an OpenAI-compatible chat API"):
+    with pytest.raises(PosirError, match="not have the format of an OpenAI-compatible chat API"):
         ask(connect(tmp_path, server, temperature=0.1))
 
 
