@@ -1,6 +1,4 @@
-"""Rerankers: any cross-encoder or encoder that mteb loads, as scores of pairs of question and
-text.
-"""
+"""Rerankers: scores of question-text pairs from any cross-encoder or encoder in mteb."""
 
 from __future__ import annotations
 
@@ -30,18 +28,14 @@ DECIMALS = 12
 
 @dataclass
 class ModelReranker:
-    """A model that is loaded when it is first needed. An encoder scores by the similarity of its
-    embeddings.
-    """
+    """A lazily loaded reranker. Encoders score by the similarity of embeddings."""
 
     reference: ModelReference
     language: str
     logits: bool = False
-    """Whether a model's scores are passed through the logistic function; otherwise they must be
-    probabilities.
-    """
+    """If true, scores are logits; otherwise they must be probabilities."""
     name: str = field(init=False)
-    """The model, with its revision if there is one."""
+    """Name of the model, with its revision if it has one."""
     _model: MTEBModels | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -49,8 +43,11 @@ class ModelReranker:
         self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor
-        encodes, or has others.
+        """Yield index and scores in [0, 1] of each batch.
+
+        Raises:
+            PosirError: The model is neither a cross-encoder nor an encoder, or scores are NaN or
+                outside their scale.
         """
         if not batches:
             return
@@ -68,10 +65,12 @@ class ModelReranker:
 def build_scorer(
     model: MTEBModels, questions: Iterable[str], language: str
 ) -> Callable[[Sequence[Pair]], Scores]:
-    """Build a function that scores pairs of these questions and texts, shape (n,); raise
-    PosirError if the model cannot score pairs.
+    """Build a function that scores pairs of these questions with texts, shape (n,).
+
+    Raises:
+        PosirError: The model is neither a cross-encoder nor an encoder.
     """
-    # mteb takes seconds to import, and margins need none of it.
+    # mteb takes seconds to import, and margins do not need it.
     from mteb.models import CrossEncoderProtocol, EncoderProtocol
     from mteb.types import PromptType
 
@@ -117,8 +116,8 @@ def build_scorer(
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:
-    """Return scores in [0, 1]; raise PosirError if one is NaN, or outside the scale that is
-    stated.
+    """Convert scores to [0, 1]. Raise PosirError if one is NaN, or not a probability without
+    `logits`.
     """
     if np.isnan(scores).any():
         raise PosirError(
@@ -139,9 +138,8 @@ def compute_margin(scores: Scores, target: int) -> float:
     """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section
     3.1.3).
 
-    m = min over rerankers of [score of the target - highest score of another segment]. Rounding
-    errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the
-    target is an index.
+    m = min over rerankers of [score of the target - highest score of another segment], rounded to
+    remove floating-point errors. Scores have shape (rerankers, segments); the target is an index.
     """
-    others = np.delete(scores, target, axis=1).max(axis=1)
-    return round(float((scores[:, target] - others).min()), DECIMALS)
+    best_others = np.delete(scores, target, axis=1).max(axis=1)
+    return round(float((scores[:, target] - best_others).min()), DECIMALS)
