@@ -112,7 +112,7 @@ class SparseEncoder(RecordingEncoder):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (RecordingEncoder("a/b", revision=None), "neither a revision nor"),
+        (RecordingEncoder("a/b", revision=None), "the model has neither a revision nor"),
         (SparseEncoder("a/b"), "the model does not"),
     ],
     ids=["no revision", "sparse"],
