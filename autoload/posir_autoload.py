@@ -11,7 +11,7 @@ import os
 import sys
 
 #: Errors that prevented the import of posir.
-warned: list[Exception] = []
+import_errors: list[Exception] = []
 
 #: Function in `posir_tasks.mteb.mteb_patches` for each module.
 PATCHES = {
@@ -43,14 +43,14 @@ class MtebFinder:
 
 def warn_once(error: Exception) -> None:
     """Warn on stderr that posir cannot be imported, for example since it is partly uninstalled."""
-    if not warned and sys.stderr is not None:
+    if not import_errors and sys.stderr is not None:
         print(
             "posir: mteb continues without posir's tasks, because posir cannot be imported "
             f"({type(error).__name__}: {error}). Run `pip install --force-reinstall --no-deps "
             "posir`, or `pip uninstall posir`.",
             file=sys.stderr,
         )
-    warned.append(error)
+    import_errors.append(error)
 
 
 def is_installed() -> bool:

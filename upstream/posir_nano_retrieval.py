@@ -99,9 +99,9 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         return thirds
 
 
-def _gain(relevant: dict[str, int], retrieved: dict[str, float]) -> float:
+def _gain(relevant: dict[str, int], scores: dict[str, float]) -> float:
     """Return nDCG@10 of a query with one relevant document."""
-    ranking = sorted(retrieved, key=lambda document: (retrieved[document], document), reverse=True)
+    ranking = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
     ranks = [
         rank
         for rank, document in enumerate(ranking[:_TOP_K], start=1)

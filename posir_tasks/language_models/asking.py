@@ -83,8 +83,8 @@ class LanguageModel:
         self._settings = settings
         self._log = log
         usage = log.usage()
-        self._used = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
-        self._reserved = 0.0
+        self._usage = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
+        self._reserved_cost = 0.0
         self._in_flight = 0
         self._answered_prompts: set[str] = set()
         self._rejections: list[str] = []
@@ -144,7 +144,7 @@ class LanguageModel:
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 usage = Usage(1, completion.input_tokens, completion.output_tokens)
-                self._log.read[request.key] = usage
+                self._log.usages[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
@@ -157,7 +157,7 @@ class LanguageModel:
         return reply
 
     async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
-        reserved = await self._reserve(request)
+        reservation = await self._reserve(request)
         try:
             completion = await client.complete(request)
         except RejectedError as error:
@@ -167,11 +167,11 @@ class LanguageModel:
                 raise PosirError(f"{self.name}: {error}") from None
             raise
         finally:
-            self._reserved -= reserved
+            self._reserved_cost -= reservation
             self._in_flight -= 1
         self._log.add(request.key, self.name, request.prompt, completion)
         self._answered_prompts.add(request.prompt)
-        self._used += Usage(1, completion.input_tokens, completion.output_tokens)
+        self._usage += Usage(1, completion.input_tokens, completion.output_tokens)
         return completion
 
     async def _reserve(self, request: ChatRequest) -> float:
@@ -183,18 +183,18 @@ class LanguageModel:
         budget = self._settings.budget
         prices = self._settings.prices
         while True:
-            used = self._used
-            output = used.output_tokens / used.calls if used.calls else FIRST_OUTPUT_TOKENS
-            expected = compute_cost(prices, request.input_tokens, output)
-            spent = compute_cost(prices, used.input_tokens, used.output_tokens)
-            if budget is None or spent + self._reserved + expected <= budget:
-                self._reserved += expected
+            usage = self._usage
+            output = usage.output_tokens / usage.calls if usage.calls else FIRST_OUTPUT_TOKENS
+            cost = compute_cost(prices, request.input_tokens, output)
+            spent = compute_cost(prices, usage.input_tokens, usage.output_tokens)
+            if budget is None or spent + self._reserved_cost + cost <= budget:
+                self._reserved_cost += cost
                 self._in_flight += 1
-                return expected
+                return cost
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {budget:g} {prices.currency} is spent: {used.calls:,} calls "
-                    f"cost {spent:.4g}, and the next one is expected to cost {expected:.2g}. All "
+                    f"the budget of {budget:g} {prices.currency} is spent: {usage.calls:,} calls "
+                    f"cost {spent:.4g}, and the next one is expected to cost {cost:.2g}. All "
                     "answers are saved; raise llm.budget and run again to continue."
                 )
             await asyncio.sleep(BUDGET_SECONDS)
@@ -210,12 +210,12 @@ async def map_in_flight(
 
     After an error or `stop`, no further calls are started.
     """
-    pending = enumerate(items)
+    queue = enumerate(items)
     results: dict[int, Result] = {}
     errors: list[Exception] = []
 
     async def work() -> None:
-        for index, item in pending:
+        for index, item in queue:
             try:
                 results[index] = await function(item)
             except Exception as error:

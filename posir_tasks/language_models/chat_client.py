@@ -103,12 +103,15 @@ class ChatClient:
             RejectedError: The server rejects this request.
             PosirError: No server answers.
         """
-        untried = list(self._servers)
+        candidates = list(self._servers)
         while True:
             now = time.monotonic()
             # Resting servers come last.
-            server = min(untried, key=lambda other: (other.resting_until > now, other.in_flight))
-            untried.remove(server)
+            server = min(
+                candidates,
+                key=lambda candidate: (candidate.resting_until > now, candidate.in_flight),
+            )
+            candidates.remove(server)
             server.in_flight += 1
             name = f"{self._model}@{server.connection.address}"
             try:
@@ -123,7 +126,7 @@ class ChatClient:
                     if completion is not None:
                         return completion
             except RequestError as error:
-                if error.may_pass and untried:
+                if error.may_pass and candidates:
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
                 reason = server.connection.explain(error, advice=ADVICE)
@@ -174,7 +177,7 @@ def _join_parts(content: Any) -> Any:
     """Join the text parts of an answer, without thoughts."""
     if not isinstance(content, list):
         return content
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+    return "".join(entry["text"] for entry in content if entry.get("type") == "text")
 
 
 def replace_surrogates(text: str) -> str:

@@ -128,8 +128,8 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     if find_transformer(model) is not None:
         _set_texts(model, protocol)
         _set_weights(model, protocol)
-    loaded = read_loaded_model(model)
-    for name, value in find_differences(model, protocol, loaded).items():
+    properties = read_loaded_model(model)
+    for name, value in find_differences(model, protocol, properties).items():
         problem = f"cannot be set for the class {type(model).__name__}"
         if value is not None:
             problem = f"is {quote_value(value)} after loading"
@@ -138,7 +138,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             f"{quote_value(getattr(protocol, name))} {problem}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
-    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
+    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": properties.to_json()})
 
 
 def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
@@ -226,53 +226,57 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
         transformer.set_attn_implementation(attention)
 
 
-def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
+def find_differences(
+    model: Any, protocol: Protocol, properties: LoadedModel
+) -> dict[str, str | None]:
     """Compare a loaded model with its protocol.
 
     Return the model's values of the fields that differ; None for fields that its class lacks.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
-    unreported = _list_unreported(model, protocol)
+    unreported_fields = _list_unreported(model, protocol)
     end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
     samples = {
-        "query_prompt": (loaded.query, QUERY),
-        "document_prompt": (loaded.document, DOCUMENT),
+        "query_prompt": (properties.query, QUERY),
+        "document_prompt": (properties.document, DOCUMENT),
     }
     for name in SETTINGS:
         expected = protocol.find(name)
-        if expected is None or name in unreported or name in SEPARATE_FIELDS:
+        if expected is None or name in unreported_fields or name in SEPARATE_FIELDS:
             continue
         if name not in samples:
-            value = getattr(loaded, name, None)
+            value = getattr(properties, name, None)
             if value is None or str(value) != expected:
                 differences[name] = None if value is None else str(value)
         elif protocol.kind != "reranker":
             text, sample = samples[name]
             if text is None or not text.is_made_of(tokenizer, expected + sample + end):
                 differences[name] = text.core if text else None
-    document = loaded.document
+    document = properties.document
     if protocol.find("eos") is not None:
         last_ids = document.ids[-2:] if document else ()
         expected_count = int(protocol.eos != "none")
         if document is None or last_ids.count(tokenizer.eos_token_id) != expected_count:
             differences["eos"] = document.text if document else None
-    return differences | _compare_pair(protocol, loaded, tokenizer)
+    return differences | _compare_pair(protocol, properties, tokenizer)
 
 
-def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
+def _compare_pair(
+    protocol: Protocol, properties: LoadedModel, tokenizer: Any
+) -> dict[str, str | None]:
     """Compare a reranker's template and instruction with its protocol."""
     template = protocol.find("rerank_template")
-    pair = loaded.document
+    pair = properties.document
     if template is None:
         return {}
     if pair is None:
         return {"rerank_template": None}
     template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
-    before, mark, after = template.partition("{instruction}")
+    prefix, mark, suffix = template.partition("{instruction}")
     instruction = protocol.rerank_instruction if mark else ""
-    if pair.is_made_of(tokenizer, before + instruction + after):
+    if pair.is_made_of(tokenizer, prefix + instruction + suffix):
         return {}
-    if mark and pair.text.startswith(before) and pair.text.endswith(after):
-        return {"rerank_instruction": pair.text.removeprefix(before).removesuffix(after)}
+    if mark and pair.text.startswith(prefix) and pair.text.endswith(suffix):
+        return {"rerank_instruction": pair.text.removeprefix(prefix).removesuffix(suffix)}
     return {"rerank_template": pair.text}

@@ -42,9 +42,11 @@ def split_trigrams(text: str) -> list[str]:
     """Return the overlapping character trigrams of a text without white space and control
     characters.
     """
-    normalized = unicodedata.normalize("NFKC", text).lower()
-    joined = "".join(letter for letter in normalized if unicodedata.category(letter)[0] not in "CZ")
-    return [joined[start : start + 3] for start in range(max(len(joined) - 2, 1))]
+    normalized_text = unicodedata.normalize("NFKC", text).lower()
+    letters = "".join(
+        letter for letter in normalized_text if unicodedata.category(letter)[0] not in "CZ"
+    )
+    return [letters[start : start + 3] for start in range(max(len(letters) - 2, 1))]
 
 
 def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:

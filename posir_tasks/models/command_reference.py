@@ -45,8 +45,8 @@ class CommandReference:
         record.
         """
         record = run.get(REFERENCE_KEY)
-        stored: Mapping[str, Any] = record if isinstance(record, dict) else {}
-        variables = stored.get("variables")
+        reference: Mapping[str, Any] = record if isinstance(record, dict) else {}
+        variables = reference.get("variables")
         variables = variables if isinstance(variables, dict) else {}
         settings = {name: str(value) for name, value in variables.items() if name in VARIABLES}
         # The folder of local data, unless the variable is already set to it.
@@ -55,10 +55,10 @@ class CommandReference:
             current = os.environ.get(DATA_VARIABLE)
             if not current or Path(current).expanduser().absolute() != Path(folder):
                 settings[DATA_VARIABLE] = shorten_path(folder)
-        data = str(stored.get("data", task))
+        data = str(reference.get("data", task))
         if Path(data).is_absolute():
             data = shorten_path(data) if Path(data).exists() else ""
-        return cls(_locate_model(str(stored.get("model", model))), data, settings)
+        return cls(_locate_model(str(reference.get("model", model))), data, settings)
 
     def for_others(self) -> CommandReference:
         """Return a public reference, without local folders and endpoints."""

@@ -111,10 +111,10 @@ class EndpointModel:
             kind = NotFiniteError if error.is_not_finite else PosirError
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
-    def _failed(self, error: RequestError, details: str = "") -> PosirError:
+    def _build_error(self, error: RequestError, details: str = "") -> PosirError:
         kind = NoAnswerError if error.is_timeout else PosirError
-        explained = self._connection.explain(error, advice=self.advice)
-        failure = kind(f"{self._endpoint}: {explained}{details}")
+        reason = self._connection.explain(error, advice=self.advice)
+        failure = kind(f"{self._endpoint}: {reason}{details}")
         if error.is_of_text:
             failure.reason = quote_message(error.reason)
         return failure
@@ -196,11 +196,11 @@ class EmbeddingClient(EndpointModel):
         failures = list[RequestError]()
         attempts = list[str]()
         for kind in kinds or [KINDS[name] for name in TRIED]:
-            nested = kind.in_context
-            if nested and nested.nests:
+            contextual = kind.in_context
+            if contextual and contextual.nests:
                 # Contextual models have only this route; other models do not have it.
                 if "context" in endpoint.model:
-                    kind = replace(nested, in_context=nested)
+                    kind = replace(contextual, in_context=contextual)
                 else:
                     kind = replace(kind, in_context=None)
             try:
@@ -217,7 +217,7 @@ class EmbeddingClient(EndpointModel):
         advice = f" Tried: {', '.join(attempts)}."
         if len(attempts) > 1:
             advice += f" Name its kind, as in {endpoint.model}@tei+{endpoint.address}."
-        raise self._failed(failures[-1 if has_route else 0], advice) from None
+        raise self._build_error(failures[-1 if has_route else 0], advice) from None
 
     def _request(
         self,
@@ -273,7 +273,7 @@ class EmbeddingClient(EndpointModel):
                 answer = self._request_texts(kind, documents, query=query)
                 return self._read(kind, documents, answer)
             except RequestError as error:
-                failure = self._failed(error)
+                failure = self._build_error(error)
                 if number > 1 and _refuses_number(error):
                     numbers = _find_numbers(error.reason, below=number)
                     size = self._max_documents = max(numbers, default=number // 2)
@@ -291,8 +291,8 @@ class EmbeddingClient(EndpointModel):
             # A limit on the number of texts may have been a limit on their length.
             self._max_documents = None
             return self._leave_out(documents[0], failure, query=query)
-        parts = split_batches(documents, size)
-        return np.concatenate([self._embed(kind, part, query=query) for part in parts])
+        batches = split_batches(documents, size)
+        return np.concatenate([self._embed(kind, batch, query=query) for batch in batches])
 
     def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
         """Send a request. Retry patiently only if the server fails for every text.
@@ -312,7 +312,7 @@ class EmbeddingClient(EndpointModel):
         try:
             self._request(kind, [[FIRST_TEXTS[0]]], query=query)
         except RequestError as error:
-            raise self._failed(error) from None
+            raise self._build_error(error) from None
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
@@ -321,12 +321,12 @@ class EmbeddingClient(EndpointModel):
         Subclasses may return substitute vectors, shape (chunks, dimensions).
         """
         text = " ".join(chunks)
-        named = PosirError(
+        error = PosirError(
             f"{failure} The text has {len(text):,} characters (about {estimate_tokens(text):,} "
             f"tokens) and begins {sanitize(text[:SHOWN_TEXT])!r}."
         )
-        named.reason = failure.reason
-        raise named
+        error.reason = failure.reason
+        raise error
 
     def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
         texts = [*chain(*documents)]
@@ -337,7 +337,9 @@ class EmbeddingClient(EndpointModel):
             rows = self._order(rows, len(documents) if kind.nests else len(texts))
             if kind.nests:
                 chunks = zip(rows, documents, strict=True)
-                rows = [*chain(*(self._order(row["data"], len(part)) for row, part in chunks))]
+                rows = [
+                    *chain(*(self._order(row["data"], len(document)) for row, document in chunks))
+                ]
             vectors = [row["embedding"] if isinstance(row, dict) else row for row in rows]
             if all(isinstance(vector, str) for vector in vectors):
                 vectors = self._decode(vectors)
@@ -362,19 +364,19 @@ class EmbeddingClient(EndpointModel):
         """Sort the rows of an answer by their index, if they have one."""
         if not isinstance(rows, list):
             raise TypeError(rows)
-        ordered: list[Any] = rows
+        sorted_rows: list[Any] = rows
         indices = list(range(len(rows)))
         if any(isinstance(row, dict) and row.get("index") is not None for row in rows):
             # Servers that process texts in parallel may return rows in any order.
-            ordered = sorted(rows, key=lambda row: row["index"])
-            indices = [row["index"] for row in ordered]
+            sorted_rows = sorted(rows, key=lambda row: row["index"])
+            indices = [row["index"] for row in sorted_rows]
         if indices != list(range(number)):
             reason = (
                 f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
                 f"{shorten(indices)}"
             )
             raise self._invalid(reason, NoVectorError)
-        return ordered
+        return sorted_rows
 
     def _decode(self, vectors: Sequence[str]) -> list[NDArray[Any]]:
         """Decode base64 vectors with float32 or int8 entries."""
@@ -446,10 +448,10 @@ class EmbeddingClient(EndpointModel):
         Raises:
             NoAnswerError: The server does not answer within `FIRST_SECONDS`.
         """
-        speed = 0.0
+        seconds_per_word = 0.0
         for text in texts:
             words = len(text.split())
-            if speed * words > MAX_COUNT_SECONDS:
+            if seconds_per_word * words > MAX_COUNT_SECONDS:
                 break
             start = time.perf_counter()
             with self._answer_soon():
@@ -458,28 +460,28 @@ class EmbeddingClient(EndpointModel):
                 except RequestError as error:
                     if error.is_timeout:
                         details = f" The text had {words:,} words; shorter texts were answered."
-                        raise self._failed(error, details) from None
+                        raise self._build_error(error, details) from None
                     limit = max(_find_numbers(error.reason, below=words), default=None)
-                    return limit, error.refused, speed
-            speed = max(speed, (time.perf_counter() - start) / words)
-            counted = _find_count(answer, self.kind.tokens)
+                    return limit, error.refused, seconds_per_word
+            seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
+            count = _find_count(answer, self.kind.tokens)
             # A count of all words shows no limit.
-            if counted and counted < words:
-                return counted, False, speed
+            if count and count < words:
+                return count, False, seconds_per_word
             # The server counts characters.
-            if self.kind.tokens and (counted is None or counted > 2 * words):
+            if self.kind.tokens and (count is None or count > 2 * words):
                 break
-        return None, False, speed
+        return None, False, seconds_per_word
 
     @contextmanager
     def _answer_soon(self) -> Iterator[None]:
         """Require answers to start within `FIRST_SECONDS`."""
-        usual = self._connection.seconds
-        self._connection.seconds = min(FIRST_SECONDS, usual)
+        usual_seconds = self._connection.seconds
+        self._connection.seconds = min(FIRST_SECONDS, usual_seconds)
         try:
             yield
         finally:
-            self._connection.seconds = usual
+            self._connection.seconds = usual_seconds
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:

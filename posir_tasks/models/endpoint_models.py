@@ -105,7 +105,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         # Task and subset, with its omitted texts, their reasons, and the number of all texts.
         self._subset = ("", "")
         self._left_out: dict[str, dict[str, str]] = {}
-        self._sent: Counter[str] = Counter()
+        self._text_counts: Counter[str] = Counter()
 
     @property
     def caches_itself(self) -> bool:
@@ -141,8 +141,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if self.tokenizer is not None:
             return "tokenizer"
         with suppress(RequestError, PosirError):
-            _, counted = self.count_tokens(COUNTED)
-            if counted and len(COUNTED.split()) <= counted <= MAX_COUNTED:
+            _, count = self.count_tokens(COUNTED)
+            if count and len(COUNTED.split()) <= count <= MAX_COUNTED:
                 return "server"
         logger.warning(
             f"{self.reference}: there is no tokenizer, and the server does not count tokens. The "
@@ -169,8 +169,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if subset != self._subset:
             self._subset = subset
             self._left_out = {}
-            self._sent.clear()
-        self._sent[side] += len(texts)
+            self._text_counts.clear()
+        self._text_counts[side] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
         size = kwargs.get("batch_size", 32)
         window = self.max_length
@@ -187,7 +187,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._sent[side]:,} {side}, which are left out and not found. The "
+                f"{self._text_counts[side]:,} {side}, which are left out and not found. The "
                 f"first begins {sanitize(text[:SHOWN])!r}: {reason}"
             )
         self._warn_if_truncated(
@@ -272,10 +272,10 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             head = cut_text(text, size)
             count = 2 * window
             try:
-                vectors, counted = self.count_tokens(head, query=query)
-                count = counted or estimate_tokens(head)
+                vectors, server_count = self.count_tokens(head, query=query)
+                count = server_count or estimate_tokens(head)
             except RequestError as error:
-                failure = self._failed(error)
+                failure = self._build_error(error)
                 if not error.is_of_text:
                     raise failure from None
             except NoVectorError as error:
@@ -308,10 +308,11 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         side = _name_side(query=query)
         reasons = self._left_out.setdefault(side, {})
         reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
-        if len(reasons) > MAX_FAILED * self._sent[side]:
+        total = self._text_counts[side]
+        if len(reasons) > MAX_FAILED * total:
             raise PosirError(
-                f"{failure} So do others: {len(reasons):,} of {self._sent[side]:,} {side} would be "
-                f"left out, and at most {MAX_FAILED:.0%} may be."
+                f"{failure} In all, {len(reasons):,} of {total:,} {side} would be left out; at "
+                f"most {MAX_FAILED:.0%} may be."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 
@@ -431,7 +432,7 @@ class RerankEndpoint(EndpointModel):
             else:
                 self._fields = [name]
                 return answer
-        raise self._failed(failures[0]) from None
+        raise self._build_error(failures[0]) from None
 
 
 def split_requests(
@@ -463,8 +464,8 @@ def send_in_flight(
     """Send requests concurrently. After an error, no further requests are sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
-        waiting = progress(futures, description) if description else futures
+        pending_futures = progress(futures, description) if description else futures
         try:
-            return [future.result() for future in waiting]
+            return [future.result() for future in pending_futures]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -274,7 +274,7 @@ def require_weights(folder: Path) -> Iterator[None]:
         for file in find_model_files(folder)
         if file.suffix == ".json"
     )
-    unused = () if has_pooler else ("pooler.",)
+    optional_prefixes = () if has_pooler else ("pooler.",)
 
     def load(
         cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any
@@ -284,7 +284,7 @@ def require_weights(folder: Path) -> Iterator[None]:
         # A mismatched key may be a tuple with both shapes.
         keys = {key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]}
         missing = sorted(
-            key for key in keys | {*info["missing_keys"]} if not key.startswith(unused)
+            key for key in keys | {*info["missing_keys"]} if not key.startswith(optional_prefixes)
         )
         if missing:
             raise PosirError(
@@ -345,8 +345,8 @@ def describe_folder(folder: Path) -> ModelMeta:
     settings = [_read_settings(folder / file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
     limits = []
-    for file, setting in WINDOW_SETTINGS.items():
-        limit = (_read_settings(folder / file) or {}).get(setting)
+    for file, key in WINDOW_SETTINGS.items():
+        limit = (_read_settings(folder / file) or {}).get(key)
         if isinstance(limit, int) and limit > 0:
             limits.append(limit)
     load = partial(_load_folder, folder, wrapper)

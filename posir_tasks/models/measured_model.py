@@ -121,14 +121,14 @@ class MeasuredModel:
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         measuring = partial(client.measure, retries=0)
         encode = RememberingEncoder(client.embed)
-        speed = 0.0
+        seconds_per_word = 0.0
         with measuring():
-            claimed, refuses = client.read_limit()
-            limit = claimed
+            claim, refuses = client.read_limit()
+            limit = claim
             if client.kind.tokens or limit is None:
                 sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted_limit, refuses, speed = client.count_read(
+                counted_limit, refuses, seconds_per_word = client.count_read(
                     source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
                 )
                 limit = counted_limit or limit
@@ -136,7 +136,7 @@ class MeasuredModel:
         count: TokenCounter | None = None
         if special is not None:
             # The reported window was confirmed if frequent words are single tokens.
-            claimed = limit
+            claim = limit
             count = count_words
         if tokenizer:
             count = tokenizer.count
@@ -148,11 +148,11 @@ class MeasuredModel:
             measuring,
             count,
             special,
-            claimed_tokens=claimed,
+            claimed_tokens=claim,
             claimed_by="the server",
             tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
-            seconds_per_word=speed,
+            seconds_per_word=seconds_per_word,
         )
 
     @property
@@ -183,7 +183,7 @@ class MeasuredModel:
             description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
         with self.measuring(), track(description) as advance:
             try:
-                reading = measure_reading_length(
+                length = measure_reading_length(
                     self.encode,
                     texts,
                     self.count_tokens,
@@ -202,8 +202,8 @@ class MeasuredModel:
                     "of its library."
                 ) from error
         if not self.is_experiment:
-            store_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
-        return reading
+            store_measured(self.name, self.revision, length.stored_part(self.added_tokens))
+        return length
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
@@ -216,9 +216,9 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    measured = read_measured(endpoint.name, endpoint.revision)
-    if measured:
-        return measured
+    read_part = read_measured(endpoint.name, endpoint.revision)
+    if read_part:
+        return read_part
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
 

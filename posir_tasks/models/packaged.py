@@ -63,15 +63,15 @@ def use_package(meta: ModelMeta) -> ModelMeta:
     available.
     """
     name = str(meta.name)
-    packaged = PACKAGES.get(name)
-    if not packaged or packaged.revision != meta.revision or is_in_cache(name, meta.revision):
+    package = PACKAGES.get(name)
+    if not package or package.revision != meta.revision or is_in_cache(name, meta.revision):
         return meta
-    folder = packaged.locate()
+    folder = package.locate()
     if folder is None or find_hub_problem() is None:
         return meta
-    if digest_folder(folder) != packaged.digest:
+    if digest_folder(folder) != package.digest:
         logger.warning(
-            "The package %s is not used: its files differ from %s.", packaged.package, name
+            "The package %s is not used: its files differ from %s.", package.package, name
         )
         return meta
     loader: Any = meta.loader
@@ -87,5 +87,7 @@ def file_as_published(model: MTEBModels, meta: ModelMeta) -> None:
     """Restore the loader in a loaded model's metadata, so that results are the same as with the
     Hub.
     """
-    loaded: Any = model
-    loaded.mteb_model_meta = loaded.mteb_model_meta.model_copy(update={"loader": meta.loader})
+    untyped_model: Any = model
+    untyped_model.mteb_model_meta = untyped_model.mteb_model_meta.model_copy(
+        update={"loader": meta.loader}
+    )

@@ -61,8 +61,8 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
     Prompts are kept for queries or documents without a new prompt.
     """
-    earlier = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
-    if (query, document) in earlier:
+    applied = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
+    if (query, document) in applied:
         return True
     prompts = {PromptType.query.value: query, PromptType.document.value: document}
     texts = {kind: text for kind, text in prompts.items() if text is not None}

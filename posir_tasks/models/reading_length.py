@@ -118,25 +118,25 @@ class ReadingLength:
         """True if the longest text was read completely."""
         return self.part is None
 
-    def read_part(self, added: int = 0) -> ReadPart:
-        """Return the part by its upper bounds, plus `added` tokens of the prompt and special
+    def read_part(self, added_tokens: int = 0) -> ReadPart:
+        """Return the part by its upper bounds, plus `added_tokens` of the prompt and special
         tokens.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
-        tokens = self.max_tokens + added
+        tokens = self.max_tokens + added_tokens
         at_start = None
         if self.part is Part.ENDS:
-            head = self.at_start.max_tokens + added if self.at_start else 0
+            head = self.at_start.max_tokens + added_tokens if self.at_start else 0
             at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
-    def stored_part(self, added: int) -> ReadPart:
+    def stored_part(self, added_tokens: int) -> ReadPart:
         """Return the part that is read of other texts. If the longest text was read completely, its
         length is a lower bound.
         """
         if self.part is not None:
-            return self.read_part(added)
+            return self.read_part(added_tokens)
         # A token is rarely longer than a word.
         tokens = self.tokens.low if self.tokens else min(self.estimated_tokens.low, self.words.low)
         return ReadPart.at_least(max(1, tokens))
@@ -188,14 +188,14 @@ def measure_reading_length(
     limit = max(max_tokens or min(MAX_TOKENS, default_limit), required_tokens)
     probe = ModelProbe(encode, advance)
     source = TextSource(texts, count_tokens)
-    claimed = None
+    claim = None
     # In synthetic texts of a known tokenizer, pieces are tokens.
     if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
-        claimed = claimed_tokens - special_tokens
+        claim = claimed_tokens - special_tokens
     try:
-        return _measure_part(probe, source, limit, claimed)
+        return _measure_part(probe, source, limit, claim)
     except _RefusedError as refusal:
-        return _measure_refusal(probe, source, refusal, claimed)
+        return _measure_refusal(probe, source, refusal, claim)
 
 
 @dataclass
@@ -208,19 +208,19 @@ class _RefusedError(Exception):
 
 
 def _measure_part(
-    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+    probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> ReadingLength:
     """Measure the part that a model reads in texts of up to `limit` tokens.
 
-    Raise _RefusedError if it rejects a text. `claimed` needs a tokenizer.
+    Raise _RefusedError if it rejects a text. `claim` needs a tokenizer.
     """
-    document, ratios, read = _find_unread(probe, source, limit, claimed)
+    document, ratios, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
-    unread = sorted(block for block, ratio in read.items() if ratio <= 1)
+    unread = sorted(block for block, ratio in block_ratios.items() if ratio <= 1)
     if not unread:
         return _summarize(source, [Cut(document, size)])
     start, end = next((block for block in unread if block[1] == size), unread[0])
-    reads_tail = read[max(read)] > 1
+    reads_tail = block_ratios[max(block_ratios)] > 1
     if start and reads_tail and end < size:
         head_cuts = _find_edge(probe, source, document, end)
         tail_cuts = _find_edge(probe, source, document, size - start, from_end=True)
@@ -228,9 +228,7 @@ def _measure_part(
     elif end == size or reads_tail:
         from_end = end != size
         head_ratios = {} if from_end else ratios
-        edge = _find_edge(
-            probe, source, document, size, claimed or 0, head_ratios, from_end=from_end
-        )
+        edge = _find_edge(probe, source, document, size, claim or 0, head_ratios, from_end=from_end)
         cuts = {from_end: edge}
     else:
         return _measure_samples(probe, source, document)
@@ -255,16 +253,16 @@ def _measure_part(
 
 
 def _find_unread(
-    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+    probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
     """Test the ends and the middle of increasingly long documents, until a block is unread or the
     document has `limit` tokens. Raise _RefusedError if the model rejects a document.
 
     Return the document and the distances of embeddings by cut and by block.
     """
-    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
-    accepted = ACCEPTED_PIECES
-    guess = claimed
+    size = round(claim * CLAIM_FACTOR) if claim else FIRST_PIECES
+    accepted_size = ACCEPTED_PIECES
+    guess = claim
     while True:
         document = source.build(size, 0)
         tokens = source.count(document.prefix(size))
@@ -283,20 +281,20 @@ def _find_unread(
                 ratios = dict(zip(cuts, distances, strict=True))
                 if ratios[guess] <= 1:
                     return document, ratios, {(guess, size): 0.0}
-            read = probe.find_read(document, blocks)
-            if is_last and min(read.values()) > 1:
-                read |= probe.find_read(document, [(0, 1), (size - 1, size)])
-            if is_last and min(read.values()) > 1:
-                read |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
+            block_ratios = probe.find_read(document, blocks)
+            if is_last and min(block_ratios.values()) > 1:
+                block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
+            if is_last and min(block_ratios.values()) > 1:
+                block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
         except NoAnswerError:
             raise
         except Exception as error:
-            raise _RefusedError(size, accepted, error) from error
-        if is_last or min(read.values()) <= 1:
-            ends = {start: ratio for (start, end), ratio in read.items() if end == size}
-            return document, ratios | ends, read
+            raise _RefusedError(size, accepted_size, error) from error
+        if is_last or min(block_ratios.values()) <= 1:
+            ends = {start: ratio for (start, end), ratio in block_ratios.items() if end == size}
+            return document, ratios | ends, block_ratios
         guess = None
-        accepted = size
+        accepted_size = size
         size *= GROWTH
 
 
@@ -305,7 +303,7 @@ def _find_edge(
     source: TextSource,
     document: ProbedText,
     stop: int,
-    claimed: int = 0,
+    claim: int = 0,
     ratios: dict[int, float] | None = None,
     *,
     from_end: bool = False,
@@ -317,24 +315,24 @@ def _find_edge(
         source: Source of further documents.
         document: The first document.
         stop: Position beyond the edge.
-        claimed: The claimed window in tokens; 0 if unknown.
+        claim: The claimed window in tokens; 0 if unknown.
         ratios: Distances that were measured in the first document, by cut.
         from_end: If true, the part includes the end of the text.
     """
     cuts: list[Cut] = []
-    guess = claimed if from_end and claimed < stop else 0
+    guess = claim if from_end and claim < stop else 0
     exactly = guess > 0
     for number in range(MAX_DOCUMENTS):
         if number:
             document = source.build(document.size, number)
             ratios = None
-        seen = document.seen_from(end=from_end)
-        cuts.append(search_cut(probe, seen, stop, ratios, guess, exactly=exactly))
+        view = document.view(from_end=from_end)
+        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=exactly))
         guess = cuts[-1].pieces
         exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
         # An exact match with the claimed window is not a coincidence.
-        is_claim = not source.texts and length.tokens == Bounds(claimed, claimed)
+        is_claim = not source.texts and length.tokens == Bounds(claim, claim)
         has_enough = len(cuts) >= (1 if is_claim else source.min_documents)
         is_done = length.bounds.exact or cuts[-1].slack > 0
         if (has_enough and is_done) or probe.requests >= MANY_REQUESTS:
@@ -348,9 +346,9 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
     `cuts` has the cut from the start (False) and from the end (True).
     """
     for from_end, cut in cuts.items():
-        read = cut.pieces - 1
-        blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if min(probe.find_read(document.seen_from(end=from_end), blocks).values(), default=2) <= 1:
+        size = cut.pieces - 1
+        blocks = divide(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
+        if min(probe.find_read(document.view(from_end=from_end), blocks).values(), default=2) <= 1:
             return True
     if True not in cuts:
         return False
@@ -370,25 +368,27 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
     """Measure bounds of the length that a model reads in samples across a document, and the length
     read from the start.
     """
-    read = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
-    unread = [block for block, ratio in read.items() if ratio <= 1]
+    block_ratios = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
+    unread = [block for block, ratio in block_ratios.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
         at_start = _summarize(source, [search_cut(probe, document, unread[0][1])], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
         # A read block next to an unread block usually contains an edge.
-        ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
+        ends = {
+            position for block, ratio in block_ratios.items() if ratio <= 1 for position in block
+        }
         edges = [
             block
-            for block, ratio in read.items()
+            for block, ratio in block_ratios.items()
             if ratio > 1 and block[1] - block[0] >= FEW_PIECES and not ends.isdisjoint(block)
         ]
         if not edges:
             break
         for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
-            del read[block]
-            read |= probe.find_read(document, divide(*block, 2))
-    blocks = sorted(block for block, ratio in read.items() if ratio > 1)
+            del block_ratios[block]
+            block_ratios |= probe.find_read(document, divide(*block, 2))
+    blocks = sorted(block for block, ratio in block_ratios.items() if ratio > 1)
     shortest = document.join((start, start + 1) for start, _ in blocks)
     longest = document.join(blocks)
     bounds: dict[str, Any] = {
@@ -405,7 +405,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
 
 
 def _measure_refusal(
-    probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None
+    probe: ModelProbe, source: TextSource, refusal: _RefusedError, claim: int | None
 ) -> ReadingLength:
     """Measure the maximum length of accepted texts, or the part of them that is read.
 
@@ -413,22 +413,22 @@ def _measure_refusal(
     """
     cuts: list[Cut] = []
     message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
-    guess = claimed
+    guess = claim
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
-        accepted = _find_accepted(probe, document, refusal, guess)
+        size = _find_accepted(probe, document, refusal, guess)
         if not cuts:
-            whole = document.shorten(accepted)
-            if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
-                part = _measure_part(probe, source, source.count(document.prefix(accepted)), None)
-                return replace(part, refusal=message)
-        cuts.append(Cut(document, accepted + 1))
+            whole = document.shorten(size)
+            if min(probe.find_read(whole, divide(0, size, CHANGES)).values()) <= 1:
+                length = _measure_part(probe, source, source.count(document.prefix(size)), None)
+                return replace(length, refusal=message)
+        cuts.append(Cut(document, size + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
         # An exact match with the claimed window is not a coincidence.
-        has_enough = len(cuts) >= (1 if accepted == claimed else source.min_documents)
+        has_enough = len(cuts) >= (1 if size == claim else source.min_documents)
         if (has_enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
             break
-        guess = accepted
+        guess = size
     return length
 
 
@@ -472,15 +472,15 @@ def _summarize(
     # The text before the last piece is read. If the model truncates, it reads at least one token,
     # word or character of that piece; if it rejects, at least one is too many.
     is_cut = part is not None
-    more = int(is_cut and not refusal)
-    less = int(bool(refusal))
+    extra = int(is_cut and not refusal)
+    excess = int(bool(refusal))
     # Lower bounds are certain. Upper bounds are certain unless noise may hide changes.
     is_hidden = all(cut.slack for cut in cuts) or any(cut.slack and cut.noisy for cut in cuts)
     units: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
-        lows = [count(cut.document.prefix(cut.pieces - is_cut)) + more for cut in cuts]
-        highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - less for cut in cuts]
+        lows = [count(cut.document.prefix(cut.pieces - is_cut)) + extra for cut in cuts]
+        highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - excess for cut in cuts]
         certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
         highest = max(highs) if is_hidden else min(certain)
         if max(lows) <= highest:

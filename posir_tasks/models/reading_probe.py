@@ -73,12 +73,12 @@ Block: TypeAlias = tuple[int, int]
 class ProbedText:
     """A text in pieces, with two variants that differ in every piece.
 
-    Positions count from the start of the text, or from its end if it is `mirrored`.
+    Positions count from the start of the text, or from its end if `from_end` is true.
     """
 
     pieces: tuple[str, ...]
     variants: tuple[tuple[str, ...], ...]
-    mirrored: bool = False
+    from_end: bool = False
 
     @property
     def size(self) -> int:
@@ -87,7 +87,7 @@ class ProbedText:
 
     def prefix(self, cut: int) -> str:
         """Return the pieces before a position."""
-        return self.join([(self.size - cut, self.size) if self.mirrored else (0, cut)])
+        return self.join([(self.size - cut, self.size) if self.from_end else (0, cut)])
 
     def join(self, blocks: Iterable[Block]) -> str:
         """Return the pieces of blocks, which count from the start."""
@@ -95,7 +95,7 @@ class ProbedText:
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
         """Replace a block by the pieces of a variant."""
-        if self.mirrored:
+        if self.from_end:
             start, end = self.size - end, self.size - start
         return "".join(self.pieces[:start] + self.variants[variant][start:end] + self.pieces[end:])
 
@@ -103,9 +103,9 @@ class ProbedText:
         """Return a text of the first pieces."""
         return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
 
-    def seen_from(self, *, end: bool) -> ProbedText:
+    def view(self, *, from_end: bool) -> ProbedText:
         """Return the text with positions that count from its start or end."""
-        return replace(self, mirrored=end)
+        return replace(self, from_end=from_end)
 
 
 @dataclass(frozen=True)
@@ -306,18 +306,18 @@ def search_cut(
         guess: The cut in another document, which is tested first; 0 for none.
         exactly: If true, the cut is probably exactly `guess`.
     """
-    tested = dict(ratios or {})
+    effects = dict(ratios or {})
 
     def test(cuts: Sequence[int]) -> None:
         distances = probe.compare(document, [(cut, stop) for cut in cuts])
-        tested.update(zip(cuts, distances, strict=True))
+        effects.update(zip(cuts, distances, strict=True))
 
     def find_bounds() -> tuple[int, int]:
         """Return the last cut after which text is read, and the next tested cut. A changed
         embedding is proof, an unchanged embedding is not.
         """
-        low = max((cut for cut, ratio in tested.items() if ratio > 1), default=0)
-        return low, min((cut for cut in tested if cut > low), default=stop)
+        low = max((cut for cut, ratio in effects.items() if ratio > 1), default=0)
+        return low, min((cut for cut in effects if cut > low), default=stop)
 
     if exactly:
         test([cut for cut in (guess - 1, guess) if 0 < cut < stop])
@@ -332,11 +332,11 @@ def search_cut(
         low, high = find_bounds()
     # As with mean pooling, the effect is assumed to be proportional to the number of changed pieces
     # that are read. It is extrapolated from the last cut with a clear effect.
-    clear_cuts = [cut for cut, ratio in tested.items() if ratio >= CLEAR_FACTOR]
+    clear_cuts = [cut for cut, ratio in effects.items() if ratio >= CLEAR_FACTOR]
     clear = max(clear_cuts, default=low)
     slack = high - low - 1
     if 0 < clear < low:
-        slack = max(slack, math.ceil((high - clear) / (tested[clear] - 1)))
+        slack = max(slack, math.ceil((high - clear) / (effects[clear] - 1)))
     return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
 
 

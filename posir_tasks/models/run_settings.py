@@ -158,8 +158,8 @@ def _read(name: str) -> str:
 
 def select_domains(present: Iterable[str]) -> list[str]:
     """Return the domains of a task that the run selects, by default all."""
-    selected = _list_selected()
-    return [domain for domain in present if not selected or domain in selected]
+    selection = _list_selected()
+    return [domain for domain in present if not selection or domain in selection]
 
 
 def check_selected(present: Iterable[str], where: object) -> None:
@@ -302,10 +302,10 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
         PosirError: A setting is invalid.
     """
     settings: dict[str, str | int] = {}
-    selected = _list_selected()
+    domains = _list_selected()
     # First-stage models have no results of their own.
-    if selected and not _is_own.get():
-        settings[SELECTED_DOMAINS] = ",".join(selected)
+    if domains and not _is_own.get():
+        settings[SELECTED_DOMAINS] = ",".join(domains)
     protocol = find_run_protocol(meta)
     if protocol:
         return {**settings, PROTOCOL: protocol.paper}

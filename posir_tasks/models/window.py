@@ -62,14 +62,14 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     if is_infinite and _find_positions(model) is None:
         return ReadPart.all(KnownBy.CLASS)
     meta = model.mteb_model_meta
-    measured = read_measured(str(meta.name), meta.revision) if meta else None
-    claimed = meta.max_tokens if meta else None
-    if measured:
-        is_longer = (measured.least_tokens or 0) >= (claimed or 0)
-        if measured.kind is not ReadKind.UNKNOWN or is_longer:
-            return measured
-    if claimed and claimed < NO_LIMIT:
-        return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
+    measured_part = read_measured(str(meta.name), meta.revision) if meta else None
+    max_tokens = meta.max_tokens if meta else None
+    if measured_part:
+        is_longer = (measured_part.least_tokens or 0) >= (max_tokens or 0)
+        if measured_part.kind is not ReadKind.UNKNOWN or is_longer:
+            return measured_part
+    if max_tokens and max_tokens < NO_LIMIT:
+        return ReadPart(ReadKind.PART, part, int(max_tokens), known_by=KnownBy.CLAIMED)
     return UNKNOWN
 
 
@@ -133,8 +133,8 @@ def find_capacity(model: Any) -> int | None:
     positions = _find_positions(model)
     if positions is not None:
         return positions
-    claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
-    return int(claimed) if claimed and claimed < NO_LIMIT else None
+    max_tokens = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
+    return int(max_tokens) if max_tokens and max_tokens < NO_LIMIT else None
 
 
 def _find_positions(model: Any) -> int | None:

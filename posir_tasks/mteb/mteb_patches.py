@@ -218,14 +218,12 @@ def answer_runs(module: ModuleType) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
         except KeyError as error:
-            unknown = re.match(
-                "KeyError: '(.+)' not found", str(error.args[0] if error.args else "")
-            )
-            if not unknown:
+            match = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
+            if not match:
                 raise
-            suggestion = suggest_name(unknown[1], TASKS_REGISTRY.resolve())
+            suggestion = suggest_name(match[1], TASKS_REGISTRY.resolve())
             exit_with(
-                f"There is no task or benchmark '{unknown[1]}'.{suggestion} `posir tasks` lists "
+                f"There is no task or benchmark '{match[1]}'.{suggestion} `posir tasks` lists "
                 "those with positions.",
                 1,
             )
@@ -297,11 +295,11 @@ def count_corpora(module: ModuleType) -> None:
     task.evaluate = evaluate_and_count
 
 
-def replace_everywhere(name: str, before: object, after: object) -> None:
+def replace_everywhere(name: str, old: object, new: object) -> None:
     """Replace an object in every imported module of mteb that has it under this name."""
     for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
-        if getattr(module, name, None) is before:
-            setattr(module, name, after)
+        if getattr(module, name, None) is old:
+            setattr(module, name, new)
 
 
 class LazyTasks(Mapping[str, type[Any]]):
@@ -311,14 +309,14 @@ class LazyTasks(Mapping[str, type[Any]]):
 
     def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
         self._create = create
-        self._created: dict[str, type[Any]] | None = None
+        self._task_classes: dict[str, type[Any]] | None = None
 
     def _tasks(self) -> dict[str, type[Any]]:
-        if self._created is None:
+        if self._task_classes is None:
             # Creating tasks may look up tasks, which must not recurse.
-            self._created = {}
-            self._created = _attempt(self._create, otherwise=self._created)
-        return self._created
+            self._task_classes = {}
+            self._task_classes = _attempt(self._create, otherwise=self._task_classes)
+        return self._task_classes
 
     def __getitem__(self, name: str) -> type[Any]:
         return self._tasks()[name]

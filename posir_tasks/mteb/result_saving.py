@@ -84,9 +84,9 @@ States = Mapping[str, DataState]
 class ResultSaver:
     """Saves results, and detects changes by other processes since its creation."""
 
-    started: float = field(default_factory=time.time)
+    start_time: float = field(default_factory=time.time)
     """Seconds since the epoch."""
-    _saved: dict[Path, FileState] = field(default_factory=dict)
+    _saved_states: dict[Path, FileState] = field(default_factory=dict)
     """State of each result file when it was last saved."""
     used: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
@@ -120,13 +120,16 @@ class ResultSaver:
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
-        with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
-            merged = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
-            save(redirected, result, model, encode_kwargs=encode_kwargs)
+        with (
+            folder_lock(file.parent),
+            self._redirect(cache, file) as (temporary_cache, result_file),
+        ):
+            merged_result = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
+            save(temporary_cache, result, model, encode_kwargs=encode_kwargs)
             indices = {subset: index for index, subset in enumerate(order)}
-            for scores in merged.scores.values():
+            for scores in merged_result.scores.values():
                 scores.sort(key=lambda score: indices.get(score["hf_subset"], len(indices)))
-            merged.to_disk(saved)
+            merged_result.to_disk(result_file)
 
     def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
         """Wrap mteb's `ResultCache.save_to_cache`.
@@ -152,16 +155,19 @@ class ResultSaver:
                 return
             if not any(task_result.scores.values()):  # no data
                 return
-            with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
+            with (
+                folder_lock(file.parent),
+                self._redirect(cache, file) as (temporary_cache, result_file),
+            ):
                 kept_states = {DataState.ABSENT}
                 if self._has_changed(file):
                     kept_states.add(DataState.SAME)
-                merged = _merge_into_file(file, task_result, kept_states)
-                save(redirected, task_result, model_name, model_revision, **settings)
+                merged_result = _merge_into_file(file, task_result, kept_states)
+                save(temporary_cache, task_result, model_name, model_revision, **settings)
                 # mteb has already summed the times; the file may count some of them again.
-                merged.model_copy(
+                merged_result.model_copy(
                     update={name: getattr(task_result, name) for name in TOTALS}
-                ).to_disk(saved)
+                ).to_disk(result_file)
             self.used[file] = None
 
         return save_to_cache
@@ -170,9 +176,9 @@ class ResultSaver:
         """Return True if another process has written the file since this object was created."""
         if not file.exists():
             return False
-        saved_state = self._saved.get(file.absolute())
+        saved_state = self._saved_states.get(file.absolute())
         if saved_state is None:
-            return file.stat().st_mtime >= self.started
+            return file.stat().st_mtime >= self.start_time
         return _file_state(file) != saved_state
 
     def count_corpora(
@@ -201,8 +207,8 @@ class ResultSaver:
         counts_file = file.with_suffix(TOKENS_READ_SUFFIX)
         try:
             with folder_lock(file.parent):
-                saved = read_json(counts_file) if counts_file.exists() else {}
-                write_text(counts_file, json.dumps({**saved, **entries}, indent=2))
+                earlier_entries = read_json(counts_file) if counts_file.exists() else {}
+                write_text(counts_file, json.dumps({**earlier_entries, **entries}, indent=2))
         except Exception as error:
             logger.warning("%s: cannot be saved (%s)", counts_file, summarize_error(error))
 
@@ -219,16 +225,20 @@ class ResultSaver:
             ) as folder,
         ):
             # The name does not end with `.json`, so that readers ignore it.
-            redirected = copy.copy(cache)
-            saved = Path(folder) / (file.name + PART_SUFFIX)
-            redirected.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
+            temporary_cache = copy.copy(cache)
+            result_file = Path(folder) / (file.name + PART_SUFFIX)
+            temporary_cache.get_task_result_path = lambda *_, **__: result_file  # type: ignore[method-assign]
             if (file.parent / APPENDED_FILE).exists():
-                shutil.copyfile(file.parent / APPENDED_FILE, saved.parent / APPENDED_FILE)
-            yield redirected, saved
-            for written in sorted(saved.parent.iterdir(), key=lambda path: path == saved):
-                with atomic_write(file if written == saved else file.parent / written.name) as part:
-                    shutil.copyfile(written, part)
-        self._saved[file.absolute()] = _file_state(file)
+                shutil.copyfile(file.parent / APPENDED_FILE, result_file.parent / APPENDED_FILE)
+            yield temporary_cache, result_file
+            for file_to_move in sorted(
+                result_file.parent.iterdir(), key=lambda path: path == result_file
+            ):
+                with atomic_write(
+                    file if file_to_move == result_file else file.parent / file_to_move.name
+                ) as part:
+                    shutil.copyfile(file_to_move, part)
+        self._saved_states[file.absolute()] = _file_state(file)
 
 
 @cache
@@ -255,7 +265,7 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
         **kwargs: Any,
     ) -> TaskResult | None:
         try:
-            loaded = load(cache, task_name, model_name, model_revision, *args, **kwargs)
+            result = load(cache, task_name, model_name, model_revision, *args, **kwargs)
         except UNREADABLE as error:
             if not is_position_task(task_name):
                 raise
@@ -267,12 +277,12 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
                 summarize_error(error),
             )
             return None
-        if loaded is None or not is_position_task(task_name):
-            return loaded
+        if result is None or not is_position_task(task_name):
+            return result
         hide_tracebacks()
         file = cache.get_task_result_path(task_name, model_name, model_revision)
         process_saver().used[file] = None
-        return _select_present(file, loaded)
+        return _select_present(file, result)
 
     return load_task_result
 
@@ -294,7 +304,7 @@ def _file_state(file: Path) -> FileState:
     return file.stat().st_ino, file.stat().st_mtime_ns
 
 
-def _select_present(file: Path, saved: TaskResult) -> TaskResult:
+def _select_present(file: Path, result: TaskResult) -> TaskResult:
     """Return the subsets of a saved result that are on the current data.
 
     If data is local, the result gets the task's current revision: mteb compares revisions of the
@@ -304,16 +314,18 @@ def _select_present(file: Path, saved: TaskResult) -> TaskResult:
         PosirError: The result is on the Hub's data, and a run on the current, local data would
             replace it.
     """
-    task = TASKS_REGISTRY.resolve()[saved.task_name]()
-    states = _compare_subsets(saved)
-    if _mixes_origins(saved, states, task.metadata.revision):
+    task = TASKS_REGISTRY.resolve()[result.task_name]()
+    states = _compare_subsets(result)
+    if _mixes_origins(result, states, task.metadata.revision):
         raise PosirError(f"{file}: {ORIGIN_ADVICE}")
-    changed = sorted(name for name, state in states.items() if state is DataState.CHANGED)
-    if changed:
+    changed_subsets = sorted(name for name, state in states.items() if state is DataState.CHANGED)
+    if changed_subsets:
         logger.warning(
-            "%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed)
+            "%s: the data has changed since the results for %s",
+            result.task_name,
+            ", ".join(changed_subsets),
         )
-    current = _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
+    current = _select_subsets(result, states, {DataState.SAME}, task.metadata.revision)
     if not read_sample_size():
         return current
     # Without rotated versions, a run that needs them is incomplete.
@@ -344,35 +356,35 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
     if not file.exists():
         return result
     try:
-        saved = type(result).from_disk(file)
+        earlier_result = type(result).from_disk(file)
     except UNREADABLE as error:
         logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result
-    states = _compare_subsets(saved)
-    if _mixes_origins(saved, states, result.dataset_revision):
+    states = _compare_subsets(earlier_result)
+    if _mixes_origins(earlier_result, states, result.dataset_revision):
         other_file = find_free_name(file, "refused")
         with atomic_write(other_file) as part:
             result.to_disk(part)
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {other_file.name}.")
-    earlier = _select_subsets(saved, states, keep, result.dataset_revision)
+    earlier = _select_subsets(earlier_result, states, keep, result.dataset_revision)
     if not earlier.is_mergeable(result):
-        set_aside(file, saved.task_name, states)
+        set_aside(file, earlier_result.task_name, states)
         return result
-    changed = [name for name, state in states.items() if state is DataState.CHANGED]
-    if changed:
-        set_aside(file, saved.task_name, changed)
+    changed_subsets = [name for name, state in states.items() if state is DataState.CHANGED]
+    if changed_subsets:
+        set_aside(file, earlier_result.task_name, changed_subsets)
     return earlier.merge(result)
 
 
-def _compare_subsets(saved: TaskResult) -> dict[str, DataState]:
-    task = TASKS_REGISTRY.resolve()[saved.task_name]()
+def _compare_subsets(result: TaskResult) -> dict[str, DataState]:
+    task = TASKS_REGISTRY.resolve()[result.task_name]()
     return {
         subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {}))
-        for subset in _subsets(saved)
+        for subset in _subsets(result)
     }
 
 
-def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
+def _mixes_origins(result: TaskResult, states: States, revision: str) -> bool:
     """Return True if a saved result is on the Hub's data and this revision is different local data.
 
     Local data counts as the same if at least one saved subset has the same content and no subset
@@ -381,8 +393,8 @@ def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
     if not revision.startswith(LOCAL):
         return False
     hub_states = set()
-    for subset in _subsets(saved):
-        subset_revision = subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)
+    for subset in _subsets(result):
+        subset_revision = subset.get(RUN_KEY, {}).get(REVISION_KEY, result.dataset_revision)
         if not str(subset_revision).startswith(LOCAL):
             hub_states.add(states[subset["hf_subset"]])
     if not hub_states:
@@ -391,16 +403,16 @@ def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
 
 
 def _select_subsets(
-    saved: TaskResult, states: States, keep: Collection[DataState], revision: str
+    result: TaskResult, states: States, keep: Collection[DataState], revision: str
 ) -> TaskResult:
     """Return a saved result with the subsets whose data has one of these states. If data is local,
     the result gets this revision.
     """
-    is_local = saved.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
+    is_local = result.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
     return _filter_subsets(
-        saved,
+        result,
         lambda subset: states[subset["hf_subset"]] in keep,
-        dataset_revision=revision if is_local else saved.dataset_revision,
+        dataset_revision=revision if is_local else result.dataset_revision,
     )
 
 
@@ -418,5 +430,5 @@ def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     )
 
 
-def _subsets(saved: TaskResult) -> Iterable[Mapping[str, Any]]:
-    return chain.from_iterable(saved.scores.values())
+def _subsets(result: TaskResult) -> Iterable[Mapping[str, Any]]:
+    return chain.from_iterable(result.scores.values())

@@ -253,9 +253,10 @@ class PositionTask(RetrievalTask):
         # `mteb run` lets exceptions reach Python.
         hide_tracebacks()
         if not self.data_loaded:
-            if unknown := sorted({*self.eval_splits} - {*self.metadata.eval_splits}):
+            splits = sorted({*self.eval_splits} - {*self.metadata.eval_splits})
+            if splits:
                 raise DataError(
-                    f"{self.metadata.name}: no split {', '.join(unknown)}; position-aware tasks "
+                    f"{self.metadata.name}: no split {', '.join(splits)}; position-aware tasks "
                     f"only have '{SPLIT}'."
                 )
             if self.benchmark is not None:
@@ -388,10 +389,10 @@ class PositionTask(RetrievalTask):
     def build_scorer(self) -> SubsetScorer:
         """Return a scorer for search results on the task's subsets."""
 
-        def compute_specific(scores: QueryScores, searched: SearchedSubset) -> dict[str, Any]:
-            qrels = searched.data["relevant_docs"]
+        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
+            qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
-                scores, qrels, searched.results, hf_split=SPLIT, hf_subset=searched.name
+                scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
             )
 
         return SubsetScorer(

@@ -80,8 +80,8 @@ class EmbeddingFormat:
         on the CPU.
         """
         if isinstance(embeddings, torch.Tensor):
-            stored = getattr(torch, self.stored_dtype.name)
-            return embeddings.detach().cpu().contiguous().view(stored).numpy()
+            dtype = getattr(torch, self.stored_dtype.name)
+            return embeddings.detach().cpu().contiguous().view(dtype).numpy()
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
     def restore(self, rows: NDArray[Any]) -> Array:
@@ -165,8 +165,8 @@ def read_embeddings(file: Path) -> FileContents:
         batch.validate()
         header = json.loads(batch.schema.metadata[METADATA_KEY])
         check_schema(header["schema"], SCHEMA, f"{file}: this file of embeddings")
-        stored = header["format"]
-        embedding_format = EmbeddingFormat(**stored)
+        fields = header["format"]
+        embedding_format = EmbeddingFormat(**fields)
         if embedding_format.checksum != header["checksum"]:
             raise DamageError("the checksum of the embedding format does not match")
         numbers = batch.column("embedding").values.to_numpy()
@@ -263,7 +263,9 @@ class EmbeddingCache:
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
-        sizes = [f"{each.dimensions} dimensions in {each.dtype}" for each in (self.format, other)]
+        sizes = [
+            f"{entry.dimensions} dimensions in {entry.dtype}" for entry in (self.format, other)
+        ]
         if sizes[0] != sizes[1]:
             raise PosirError(
                 f"{self.folder}: contains embeddings with {' and with '.join(sizes)}, from two "

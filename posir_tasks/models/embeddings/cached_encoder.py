@@ -101,17 +101,19 @@ def build_embedding_key(
         task_context = prompt.text
     else:
         task_context = digest_json([metadata.model_dump(mode="json"), *subset])
-    loading: dict[str, Any] = {}
+    loader_settings: dict[str, Any] = {}
     if meta:
         experiment = meta.experiment_kwargs or {}
-        loading = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
+        loader_settings = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
         code=_qualified_name(type(model)),
         weights=weights,
-        settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
+        settings=digest_json(
+            [_public_settings(loader_settings), _public_settings(attributes), modules]
+        ),
         prompt_type=prompt_type.value if prompt_type else None,
         task_context=task_context,
         shared=prompt is not None,

@@ -107,10 +107,10 @@ def join_titles(corpus: Dataset) -> Dataset:
     texts = bodies
     if "title" in table.column_names:
         titles = pc.fill_null(table["title"].cast(bodies.type), "")
-        joined = pc.binary_join_element_wise(titles, bodies, " ")
-        texts = pc.if_else(pc.equal(titles, ""), bodies, joined)
-    stripped = pc.utf8_trim(texts, characters=WHITESPACE)
-    columns = table.set_column(table.column_names.index("text"), "text", stripped)
+        titled_texts = pc.binary_join_element_wise(titles, bodies, " ")
+        texts = pc.if_else(pc.equal(titles, ""), bodies, titled_texts)
+    trimmed_texts = pc.utf8_trim(texts, characters=WHITESPACE)
+    columns = table.set_column(table.column_names.index("text"), "text", trimmed_texts)
     return Dataset(columns.append_column("body", bodies))
 
 

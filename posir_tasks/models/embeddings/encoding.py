@@ -77,9 +77,9 @@ class ModelEncoder:
     @cached_property
     def _cached_model(self) -> EncoderProtocol:
         disable_progress_bars()
-        cached = with_cache(self.model)
-        assert isinstance(cached, EncoderProtocol)
-        return cached
+        model = with_cache(self.model)
+        assert isinstance(model, EncoderProtocol)
+        return model
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
         """Embed n texts, shape (n, dimensions). Raise PosirError if the vectors are not dense."""
@@ -130,8 +130,8 @@ class Embeddings:
     ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
         side = self.documents if prompt_type is PromptType.document else self.queries
-        selected: Vectors = side.select(texts)
-        return selected
+        vectors: Vectors = side.select(texts)
+        return vectors
 
     def normalize(self) -> Embeddings:
         """Scale embeddings to unit length. Zero vectors stay zero."""
