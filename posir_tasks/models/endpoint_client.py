@@ -176,12 +176,8 @@ class EmbeddingClient(EndpointModel):
 
     @property
     def marks_queries(self) -> bool:
-        """True if a request for queries has a field, such as `input_type`, that differs from
-        requests for documents.
-        """
-        query_fields = {**self.kind.side_fields(query=True), **self.fields.query}
-        passage_fields = {**self.kind.side_fields(query=False), **self.fields.passage}
-        return any(passage_fields.get(key) != value for key, value in query_fields.items())
+        """True if requests for queries have fields of their own, such as `input_type`."""
+        return bool(self.kind.query_fields or self.fields.query)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
         """Find the server's kind and its first answer: the kind in the reference or of the host, or
@@ -229,7 +225,8 @@ class EmbeddingClient(EndpointModel):
     ) -> Any:
         """Send a request, again without the vector format if the server rejects the format."""
         user_fields = self.fields.query if query else self.fields.passage
-        fields = {**kind.fields, **kind.side_fields(query=query), **self._format, **user_fields}
+        side_fields = kind.query_fields if query else kind.passage_fields
+        fields = {**kind.fields, **side_fields, **self._format, **user_fields}
         body = {name: value for name, value in fields.items() if value is not None}
         body[kind.texts] = list(map(list, documents)) if kind.nests else [*chain(*documents)]
         if kind.names_model:

@@ -61,10 +61,6 @@ class EndpointKind:
             return endpoint.address + route
         return ROUTES.sub("", endpoint.address) + route
 
-    def side_fields(self, *, query: bool) -> Fields:
-        """Return the fields that depend on the side, queries or documents."""
-        return self.query_fields if query else self.passage_fields
-
     def serves(self, host: str) -> bool:
         """Return True if the host belongs to a service of this kind."""
         return f".{host}".endswith(self.hosts)

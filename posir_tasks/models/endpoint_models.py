@@ -114,8 +114,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     @property
     def search_record(self) -> dict[str, Any] | None:
-        """What a result records of the search: how tokens were counted, omitted texts, and the
-        effect of batches on vectors.
+        """Record for a result: source of token counts, omitted texts, effect of batches on
+        vectors.
         """
         record: dict[str, Any] = {}
         if self.max_length is not None:

@@ -46,7 +46,7 @@ KIND_SETTINGS = (
 )
 #: Packages of allowed module classes. sentence-transformers replaces PyLate's classes by its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers reads, too.
+#: Folder of templates that transformers also reads.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation and training state.
 IGNORED = (

@@ -1,4 +1,4 @@
-"""Measure the part of a text that a model reads from embeddings: changes of unread text do not
+"""Measure the part of a text that a model reads, based on embeddings: changes of unread text do not
 change the embedding.
 
 It works for local models, APIs and servers, regardless of their metadata. Texts with the same head
@@ -409,7 +409,7 @@ def _measure_refusal(
 ) -> ReadingLength:
     """Measure the maximum length of accepted texts, or the part of them that is read.
 
-    Raise the model's error if it rejects short texts, too.
+    Raise the model's error if it also rejects short texts.
     """
     cuts: list[Cut] = []
     message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)

@@ -343,7 +343,7 @@ def split_models(text: str) -> list[str]:
 # `MODEL:colbert` is the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
 # model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden states of all tokens but
 # the first are projected and normalized, and scored by MaxSim. The PosQ papers call it
-# bge-m3-colbert (arXiv 2505.13950). Fine-tuned models may have the head, too.
+# bge-m3-colbert (arXiv 2505.13950). Fine-tuned models may also have the head.
 
 #: Weights of the head's linear layer.
 HEAD_FILE = "colbert_linear.pt"

@@ -167,14 +167,11 @@ class WindowLimit(NamedTuple):
 
 def _list_limits(model: Any) -> Iterator[WindowLimit]:
     """Yield the existing limit attributes of a loaded model in order of precedence."""
-    class_cut = CUTS_OF_CLASSES.get(type(model).__name__)
-    for path in CUTS if class_cut is None else (class_cut,):
-        *owners, attribute = path.split(".")
+    class_path = CUTS_OF_CLASSES.get(type(model).__name__)
+    for path in (class_path,) if class_path else CUTS:
+        *names, attribute = path.split(".")
         owner = model
-        for name in owners:
-            if name == "0":
-                owner = owner[0] if isinstance(owner, nn.Sequential) and len(owner) else None
-            else:
-                owner = getattr(owner, name, None)
+        for name in names:
+            owner = getattr(owner, name, None)
         if hasattr(owner, attribute):
             yield WindowLimit(owner, attribute, getattr(owner, attribute))

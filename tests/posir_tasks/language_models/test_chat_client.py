@@ -295,7 +295,7 @@ def test_answers_and_scores_survive_reopening(tmp_path):
 
 def test_a_file_that_is_no_log_or_newer_is_refused(tmp_path):
     (tmp_path / "text").write_text("not a database " * 100)
-    with pytest.raises(PosirError, match="damaged"):
+    with pytest.raises(PosirError, match="corrupt"):
         CallLog(tmp_path / "text")
     with sqlite3.connect(tmp_path / "newer") as database:
         database.execute("PRAGMA user_version=99")

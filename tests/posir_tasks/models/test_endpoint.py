@@ -387,7 +387,7 @@ SENT = {
         ("cohere", RequestFields(), True),
         ("openai", RequestFields({"input_type": "query"}, {"input_type": "document"}), True),
         ("openai", RequestFields({"prompt_name": "query"}), True),
-        ("openai", RequestFields({"dimensions": 8}, {"dimensions": 8, "truncate": True}), False),
+        ("openai", RequestFields(passage={"truncate": True}), False),
     ],
 )
 def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields, marks):
