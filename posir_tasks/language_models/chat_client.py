@@ -126,11 +126,11 @@ class ChatClient:
                     if completion is not None:
                         return completion
             except RequestError as error:
-                if error.may_pass and candidates:
+                if error.is_temporary and candidates:
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
                 reason = server.connection.explain(error, advice=ADVICE)
-                if error.refused:
+                if error.is_rejected:
                     raise RejectedError(reason) from None
                 raise PosirError(f"{name}: {reason} Answers so far are saved.") from None
             finally:

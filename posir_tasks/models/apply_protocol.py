@@ -22,6 +22,7 @@ from mteb.models.sentence_transformer_wrapper import (
 from packaging.version import Version
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.models.loaded_model import (
     DOCUMENT,
     QUERY,
@@ -107,11 +108,8 @@ def _load_with(
             options.pop("torch_dtype", None)
         return load(*arguments, **(options | weights))
 
-    transformers.AutoModel.from_pretrained = load_with_weights  # type: ignore[method-assign]
-    try:
+    with override(transformers.AutoModel, from_pretrained=load_with_weights):
         return loader(*arguments, **options)
-    finally:
-        transformers.AutoModel.from_pretrained = load  # type: ignore[method-assign]
 
 
 def apply_protocol(model: Any, protocol: Protocol) -> None:

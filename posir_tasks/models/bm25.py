@@ -17,6 +17,7 @@ from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 
+from posir_tasks.base.overrides import override
 from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.text.words import UNSPACED_ALPHABETS
@@ -87,7 +88,7 @@ def search_bm25(
     ids = corpus["id"][:]
     # The model iterates over its corpus; lists are much faster than datasets.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
-    with _hidden_progress():
+    with _hide_progress():
         try:
             model.index(texts, **task_arguments)
         except ValueError:
@@ -113,21 +114,16 @@ def search_bm25(
 
 
 @contextmanager
-def _hidden_progress() -> Iterator[None]:
+def _hide_progress() -> Iterator[None]:
     """Hide the progress bars of bm25s, which mteb gives no way to turn off."""
     import bm25s
 
     # Importing bm25s sets its logger to DEBUG.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
-    tokenize = bm25s.tokenize
-    index = bm25s.BM25.index
-    bm25s.tokenize = partial(tokenize, show_progress=False)
-    bm25s.BM25.index = partialmethod(index, show_progress=False)
-    try:
+    tokenize = partial(bm25s.tokenize, show_progress=False)
+    index = partialmethod(bm25s.BM25.index, show_progress=False)
+    with override(bm25s, tokenize=tokenize), override(bm25s.BM25, index=index):
         yield
-    finally:
-        bm25s.tokenize = tokenize
-        bm25s.BM25.index = index
 
 
 def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> list[Results]:

@@ -83,22 +83,22 @@ class RequestError(Exception):
         super().__init__(sanitize(self.reason, MAX_MESSAGE), status)
 
     @property
-    def refused(self) -> bool:
+    def is_rejected(self) -> bool:
         """True if the server rejects the request, or fails since a text is too long."""
         is_too_large = self.status == 500 and bool(TOO_LARGE.search(self.reason))
         return self.status in REFUSED or is_too_large
 
     @property
-    def is_of_text(self) -> bool:
+    def is_text_error(self) -> bool:
         """True if a text may be the cause: it is rejected, or makes the server fail (for example
         with a vector of NaN).
         """
-        return self.refused or self.status == 500
+        return self.is_rejected or self.status == 500
 
     @property
-    def may_pass(self) -> bool:
+    def is_temporary(self) -> bool:
         """True if a retry or another server may succeed."""
-        return not self.refused and (self.status in (0, 408, 409, 429) or self.status >= 500)
+        return not self.is_rejected and (self.status in (0, 408, 409, 429) or self.status >= 500)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
@@ -210,7 +210,7 @@ class Connection:
             max_retries = self.limit_retries if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
                 max_retries = min(max_retries, retries)
-            is_final = not failure.may_pass or failure.status == UNREAD_STATUS
+            is_final = not failure.is_temporary or failure.status == UNREAD_STATUS
             if is_final or attempt >= max_retries:
                 raise failure
             wait = read_retry_after(failure.headers) or 0.0
@@ -274,7 +274,7 @@ class Connection:
         attempts = self.retries + 1
         status = error.status
         reason = quote_message(error.reason)
-        if error.refused:
+        if error.is_rejected:
             return f"the server refuses a request ({status}: {reason}). {advice}"
         match status:
             case 0 if error.is_timeout:

@@ -10,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
@@ -115,7 +116,7 @@ class EndpointModel:
         kind = NoAnswerError if error.is_timeout else PosirError
         reason = self._connection.explain(error, advice=self.advice)
         failure = kind(f"{self._endpoint}: {reason}{details}")
-        if error.is_of_text:
+        if error.is_text_error:
             failure.reason = quote_message(error.reason)
         return failure
 
@@ -234,7 +235,7 @@ class EmbeddingClient(EndpointModel):
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            is_refused = error.refused and FORMAT in error.reason and FORMAT in body
+            is_refused = error.is_rejected and FORMAT in error.reason and FORMAT in body
             if not is_refused or FORMAT in user_fields:
                 raise
             self._format = {FORMAT: None}
@@ -274,7 +275,7 @@ class EmbeddingClient(EndpointModel):
                 if number > 1 and _refuses_number(error):
                     numbers = _find_numbers(error.reason, below=number)
                     size = self._max_documents = max(numbers, default=number // 2)
-                elif not error.is_of_text or (number > 1 and self._is_probing):
+                elif not error.is_text_error or (number > 1 and self._is_probing):
                     raise failure from None
                 else:
                     size = number // 2
@@ -304,7 +305,7 @@ class EmbeddingClient(EndpointModel):
         try:
             return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
         except RequestError as error:
-            if error.refused or error.status != 500 or len(documents) > 1:
+            if error.is_rejected or error.status != 500 or len(documents) > 1:
                 raise
         try:
             self._request(kind, [[FIRST_TEXTS[0]]], query=query)
@@ -459,7 +460,7 @@ class EmbeddingClient(EndpointModel):
                         details = f" The text had {words:,} words; shorter texts were answered."
                         raise self._build_error(error, details) from None
                     limit = max(_find_numbers(error.reason, below=words), default=None)
-                    return limit, error.refused, seconds_per_word
+                    return limit, error.is_rejected, seconds_per_word
             seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
             count = _find_count(answer, self.kind.tokens)
             # A count of all words shows no limit.
@@ -470,34 +471,24 @@ class EmbeddingClient(EndpointModel):
                 break
         return None, False, seconds_per_word
 
-    @contextmanager
-    def _answer_soon(self) -> Iterator[None]:
+    def _answer_soon(self) -> AbstractContextManager[None]:
         """Require answers to start within `FIRST_SECONDS`."""
-        usual_seconds = self._connection.seconds
-        self._connection.seconds = min(FIRST_SECONDS, usual_seconds)
-        try:
-            yield
-        finally:
-            self._connection.seconds = usual_seconds
+        seconds = min(FIRST_SECONDS, self._connection.seconds)
+        return override(self._connection, seconds=seconds)
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
         """Limit the retries of failed requests while the context is open, since a server may fail
         for texts that are too long. Rate limits are waited for as usual.
         """
-        usual_retries = self._connection.retries
-        was_measured = self.is_measured
-        was_probing = self._is_probing
-        self.is_measured = True
-        self._is_probing = retries is not None
-        if retries is not None:
-            self._connection.retries = retries
-        try:
+        is_probing = retries is not None
+        if retries is None:
+            retries = self._connection.retries
+        with (
+            override(self._connection, retries=retries),
+            override(self, is_measured=True, _is_probing=is_probing),
+        ):
             yield
-        finally:
-            self._connection.retries = usual_retries
-            self.is_measured = was_measured
-            self._is_probing = was_probing
 
 
 def _find_count(answer: Any, keys: str) -> int | None:
@@ -514,7 +505,7 @@ def _find_count(answer: Any, keys: str) -> int | None:
 
 
 def _refuses_number(error: RequestError) -> bool:
-    return error.refused and bool(MANY_TEXTS.search(error.reason))
+    return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:

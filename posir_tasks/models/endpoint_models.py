@@ -276,7 +276,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 count = server_count or estimate_tokens(head)
             except RequestError as error:
                 failure = self._build_error(error)
-                if not error.is_of_text:
+                if not error.is_text_error:
                     raise failure from None
             except NoVectorError as error:
                 failure = error

@@ -17,6 +17,7 @@ from huggingface_hub import HfApi, constants, get_session
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.base.overrides import override
 from posir_tasks.models.references import portable_name
 
 if TYPE_CHECKING:
@@ -53,17 +54,14 @@ def explain_missing_hub(failure: str) -> Iterator[None]:
         yield
         return
     hide_tracebacks()
-    online = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
     try:
-        yield
+        with override(constants, HF_HUB_OFFLINE=True):
+            yield
     except OSError as error:
         # Errors of the operating system, such as a full disk, have a number.
         if error.errno is not None:
             raise
         raise missing_hub(failure, problem) from error
-    finally:
-        constants.HF_HUB_OFFLINE = online
 
 
 def missing_hub(failure: str, problem: str) -> PosirError:

@@ -91,26 +91,28 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
     Encoding then raises PosirError if the model has not called any of them.
     """
     encode = model.encode
-    calls = list[str]()
+    is_used = False
 
-    def answer(method: str) -> Callable[..., Any]:
-        original = getattr(model, method)
-
+    def replace_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
+            nonlocal is_used
             if prompt_type is None or prompt_type.value not in prompts:
-                return original(task_metadata, prompt_type)
-            calls.append(method)
+                return look_up(task_metadata, prompt_type)
+            is_used = True
             return prompts[prompt_type.value]
 
         return find
 
-    def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
-        calls.clear()
+    def encode_and_check(
+        *inputs: Any, prompt_type: PromptType | None = None, **options: Any
+    ) -> Any:
+        nonlocal is_used
+        is_used = False
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
         kind = prompt_type.value if prompt_type else ""
         # Classes that look up no document prompt comply with an empty one.
         is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
-        if is_needed and not calls:
+        if is_needed and not is_used:
             raise PosirError(
                 f"the class {type(model).__name__} does not support the run's {kind} prompt. Unset "
                 "it."
@@ -118,11 +120,11 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
-        setattr(model, method, answer(method))
+        setattr(model, method, replace_lookup(getattr(model, method)))
     # Classes may format the result of `get_instruction`.
     if model.instruction_template is not None:
         model.instruction_template = _build_template(prompts, model.instruction_template)
-    model.encode = encode_asking
+    model.encode = encode_and_check
 
 
 def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:

@@ -194,12 +194,12 @@ def measure_reading_length(
         claim = claimed_tokens - special_tokens
     try:
         return _measure_part(probe, source, limit, claim)
-    except _RefusedError as refusal:
+    except _RejectedError as refusal:
         return _measure_refusal(probe, source, refusal, claim)
 
 
 @dataclass
-class _RefusedError(Exception):
+class _RejectedError(Exception):
     """A model raises an error for a document of this many pieces."""
 
     pieces: int
@@ -212,7 +212,7 @@ def _measure_part(
 ) -> ReadingLength:
     """Measure the part that a model reads in texts of up to `limit` tokens.
 
-    Raise _RefusedError if it rejects a text. `claim` needs a tokenizer.
+    Raise _RejectedError if it rejects a text. `claim` needs a tokenizer.
     """
     document, ratios, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
@@ -256,7 +256,7 @@ def _find_unread(
     probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
     """Test the ends and the middle of increasingly long documents, until a block is unread or the
-    document has `limit` tokens. Raise _RefusedError if the model rejects a document.
+    document has `limit` tokens. Raise _RejectedError if the model rejects a document.
 
     Return the document and the distances of embeddings by cut and by block.
     """
@@ -289,7 +289,7 @@ def _find_unread(
         except NoAnswerError:
             raise
         except Exception as error:
-            raise _RefusedError(size, accepted_size, error) from error
+            raise _RejectedError(size, accepted_size, error) from error
         if is_last or min(block_ratios.values()) <= 1:
             ends = {start: ratio for (start, end), ratio in block_ratios.items() if end == size}
             return document, ratios | ends, block_ratios
@@ -405,7 +405,7 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
 
 
 def _measure_refusal(
-    probe: ModelProbe, source: TextSource, refusal: _RefusedError, claim: int | None
+    probe: ModelProbe, source: TextSource, refusal: _RejectedError, claim: int | None
 ) -> ReadingLength:
     """Measure the maximum length of accepted texts, or the part of them that is read.
 
@@ -433,7 +433,7 @@ def _measure_refusal(
 
 
 def _find_accepted(
-    probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None
+    probe: ModelProbe, document: ProbedText, refusal: _RejectedError, guess: int | None
 ) -> int:
     """Find the number of pieces of a document that a model accepts.
 

@@ -13,6 +13,7 @@ from mteb.types import PromptType
 from torch import nn
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.measured_windows import read_measured
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
@@ -116,12 +117,9 @@ def cut_queries(model: Any, tokens: int) -> None:
     def encode_cut(
         model: Any, *inputs: Any, prompt_type: PromptType | None = None, **options: Any
     ) -> Any:
-        is_query = prompt_type is PromptType.query
-        setattr(limit.owner, limit.attribute, tokens if is_query else limit.value)
-        try:
+        window = tokens if prompt_type is PromptType.query else limit.value
+        with override(limit.owner, **{limit.attribute: window}):
             return encode(model, *inputs, prompt_type=prompt_type, **options)
-        finally:
-            setattr(limit.owner, limit.attribute, limit.value)
 
     model.encode = MethodType(encode_cut, model)
 

@@ -13,7 +13,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from itertools import chain
@@ -113,26 +113,26 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
     model_meta = module.ModelMeta
-    patch = explain_missing_models.__name__
+    attempt = partial(step_aside, explain_missing_models.__name__)
     load_model = model_meta.load_model
     from_hub = check_parameters(model_meta.from_hub, "model")
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        meta = step_aside(patch, prepare_run_settings, self, otherwise=self)
+        meta = attempt(prepare_run_settings, self, otherwise=self)
         code_before = find_repository_code()
-        source = step_aside(patch, use_package, meta, otherwise=meta)
-        context: AbstractContextManager[None] = step_aside(
-            patch, explain_missing_weights, source, otherwise=nullcontext()
+        source = attempt(use_package, meta, otherwise=meta)
+        context: AbstractContextManager[None] = attempt(
+            explain_missing_weights, source, otherwise=nullcontext()
         )
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
         if source is not meta:
-            step_aside(patch, file_as_published, model, meta, otherwise=None)
-        step_aside(patch, warn_repository_code, self, code_before, otherwise=None)
-        step_aside(patch, ensure_padding, model, otherwise=None)
-        model = step_aside(patch, apply_run_settings, model, self, otherwise=model)
-        step_aside(patch, hint_prefixes, model, otherwise=None)
+            attempt(file_as_published, model, meta, otherwise=None)
+        attempt(warn_repository_code, self, code_before, otherwise=None)
+        attempt(ensure_padding, model, otherwise=None)
+        model = attempt(apply_run_settings, model, self, otherwise=model)
+        attempt(hint_prefixes, model, otherwise=None)
         return model
 
     @wraps(from_hub)

@@ -177,6 +177,11 @@ class PositionTask(RetrievalTask):
             vars(self),
         )
 
+    def _set_revision(self, revision: str, **fields: Any) -> None:
+        """Set the revision of the data, and other fields, in the instance's metadata."""
+        dataset = {**self.metadata.dataset, "revision": revision}
+        self.metadata = self.metadata.model_copy(update={"dataset": dataset, **fields})
+
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
         """Read a subset. Raise DataError if it cannot be read."""

@@ -39,21 +39,18 @@ class PosirTask(PositionTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        default = type(self).metadata
         folder = data_folder()
-        domains = default.hf_subsets
+        domains = self.metadata.hf_subsets
         if folder is None:
-            changes: dict[str, Any] = {
-                "dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}
-            }
+            revision = requested_revision(REPO_ID, REVISION)
         else:
             # The digest of local data takes time and is only computed when the data is loaded.
+            revision = LOCAL
             domains = self._present(LocalRepository(folder / folder_name(REPO_ID))) or domains
-            changes = {"dataset": {"path": REPO_ID, "revision": LOCAL}}
-        languages = next(iter(default.hf_subsets_to_langscripts.values()))
         # Selected domains that the data lacks are reported when the data is loaded.
-        changes["eval_langs"] = dict.fromkeys(select_domains(domains) or domains, languages)
-        self.metadata = default.model_copy(update=changes)
+        domains = select_domains(domains) or domains
+        languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
+        self._set_revision(revision, eval_langs=dict.fromkeys(domains, languages))
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -109,10 +106,7 @@ class PosirTask(PositionTask):
             check_selected(available, repository.location)
             domains = select_domains(available)
             if isinstance(repository, LocalRepository):
-                revision = repository.revision(self._files(repository, domains))
-                self.metadata = self.metadata.model_copy(
-                    update={"dataset": {"path": REPO_ID, "revision": revision}}
-                )
+                self._set_revision(repository.revision(self._files(repository, domains)))
             self._adopt_domains(repository, domains)
         super().load_data(num_proc, **kwargs)
 

@@ -60,9 +60,7 @@ class PosqTask(PositionTask):
             revision = requested_revision(self.repo_id, self.revision)
         else:
             revision = LOCAL
-        self.metadata = type(self).metadata.model_copy(
-            update={"dataset": {"path": self.repo_id, "revision": revision}}
-        )
+        self._set_revision(revision)
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -91,8 +89,7 @@ class PosqTask(PositionTask):
         """Prepare the data, and set the revision of a local folder."""
         repository, files = self.locate_subset("")
         if isinstance(repository, LocalRepository):
-            dataset = {"path": self.repo_id, "revision": repository.revision(files)}
-            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+            self._set_revision(repository.revision(files))
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002

@@ -35,13 +35,11 @@ class PublishedTask(PositionTask):
     """Location, size and license of the files, and the import command, for messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        default = type(self).metadata
         if data_folder() is not None:
             # The digest of local data takes time and is only computed when the data is loaded.
-            languages = default.hf_subsets_to_langscripts
+            languages = self.metadata.hf_subsets_to_langscripts
             languages = {subset: languages[subset] for subset in self._present()} or languages
-            dataset = {**default.dataset, "revision": LOCAL}
-            self.metadata = default.model_copy(update={"dataset": dataset, "eval_langs": languages})
+            self._set_revision(LOCAL, eval_langs=languages)
         super().__init__(*args, **kwargs)
 
     def _repository(self) -> LocalRepository:
@@ -82,8 +80,7 @@ class PublishedTask(PositionTask):
             files = list_present_files(
                 self._repository(), [self.keys[subset] for subset in present]
             )
-            dataset = {**self.metadata.dataset, "revision": self._repository().revision(files)}
-            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+            self._set_revision(self._repository().revision(files))
             # mteb holds a reference to this list and evaluates the subsets in it.
             self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
         super().load_data(num_proc, **kwargs)
