@@ -53,7 +53,8 @@ def _defer_base(reference: str) -> type:
 
     class StandIn:
         def __new__(cls, *_: Any, **__: Any) -> Any:
-            return object.__new__(_derive(cls, resolve_name(reference)))
+            own_class: Any = cls
+            return object.__new__(_derive(own_class, resolve_name(reference)))
 
     return StandIn
 

@@ -144,7 +144,7 @@ class LanguageModel:
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 usage = Usage(1, completion.input_tokens, completion.output_tokens)
-                self._log.usages[request.key] = usage
+                self._log.read[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)

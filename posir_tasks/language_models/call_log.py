@@ -68,7 +68,7 @@ class CallLog:
             PosirError: The file cannot be opened, is not a log, or has a newer schema.
         """
         self._file = file
-        self.usages: dict[str, Usage] = {}
+        self.read: dict[str, Usage] = {}
         """Usage of all answers, new or saved, since the log was opened, by key."""
         self.faults: dict[str, str] = {}
         """Reasons for unusable answers, by key."""
@@ -126,7 +126,7 @@ class CallLog:
 
     def describe_read(self) -> str:
         """Summarize the answers: number, tokens, and reasons for unusable answers."""
-        total = sum(self.usages.values(), Usage())
+        total = sum(self.read.values(), Usage())
         summary = (
             f"{pluralize(total.calls, 'answer')}, {total.input_tokens:,} input tokens, "
             f"{total.output_tokens:,} output tokens"

@@ -74,7 +74,7 @@ class Process:
     def __init__(self, cache: ResultCache):
         self.cache = cache
         # A file system's clock may be some milliseconds behind.
-        self.saver = ResultSaver(started=time.time() - 0.05)
+        self.saver = ResultSaver(start_time=time.time() - 0.05)
 
     def save(self, result: TaskResult, **settings) -> None:
         self.saver.make_safe(unwrap(ResultCache.save_to_cache))(
