@@ -1,8 +1,8 @@
-# `make demo` and `make test` do all their own set-up; Python 3.11 or newer is enough.
+# `make demo` and `make test` need only Python 3.11 or newer: they set up everything else.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# In order of file name, which starts the slow end-to-end tests first; a worker more than cores, since many tests wait for processes.
+# By file name, so that the slow end-to-end tests start first. One worker more than cores, since many tests wait for processes.
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + 1) --dist worksteal
 
 # For `test-oldest`: wheels only, since old source distributions may not build.
@@ -10,33 +10,33 @@ OLDEST := .venv-oldest
 RELEASE := .venv-release
 OLDEST_INSTALL := $(OLDEST)/bin/uv pip install -q -p $(OLDEST)/bin/python -c constraints.txt --only-binary :all:
 
-# Modules are compiled once, and not by each of the many processes that tests start.
+# Compile modules once, not in each process that the tests start.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test test-all bench-quick test-oldest check lint wheel release-check docs browser clean
 
-# Needs no network once the environment is there: data and model are installed packages.
+# Needs no network after installation: data and model are installed packages.
 demo: export HF_HUB_OFFLINE := 1
 demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m mteb/baseline-bm25s --output-folder results/demo -v 1
 	$(BIN)/mteb run -t PosIR-Mini -m all-MiniLM-L6-v2 --output-folder results/demo -v 1
 	$(BIN)/posir report results/demo
 
-# Types are checked beside the tests, which leave a core idle at their end.
+# mypy runs in parallel with the tests, which leave a core idle at the end.
 test: lint
 	$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
 
-# With the tests marked `slow`, and new random examples; then the speed of the commands, alone.
+# Include tests marked `slow` and new random examples; then measure the speed of the commands on the idle machine.
 test-all: check
 	$(PYTEST) -m "" --hypothesis-profile random
 	$(MAKE) bench-quick
 
-# Ratios to bare jobs next to those of the last release: 3 minutes. More than 1.25 times fails.
+# Ratios to bare jobs, compared with the last release (3 minutes). A ratio above 1.25 times the last fails.
 bench-quick: $(VENV)/ready-to-test
 	$(BIN)/python benchmarks/run_all.py --quick
 
-# With the oldest versions that pyproject.toml allows of everything that posir names; what those need is current, and so are the
-# test tools. pip gets PyTorch first: the build that constraints.txt selects.
+# Direct dependencies in the oldest versions that pyproject.toml allows; indirect dependencies and test tools are current. pip
+# installs PyTorch first, in the build that constraints.txt selects.
 test-oldest:
 	rm -rf $(OLDEST)
 	$(PYTHON) -m venv $(OLDEST)
@@ -55,13 +55,13 @@ lint: $(VENV)/ready-to-test
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 
-# What would be published: an sdist, and a wheel built from it.
+# Build the published files: an sdist, and a wheel from it.
 wheel: $(VENV)/ready-to-test
 	rm -rf dist
 	$(BIN)/python -m build -q --no-isolation
 	$(BIN)/twine check --strict dist/*
 
-# What a new user gets: the wheel in a fresh environment, and the first block of the README.
+# Test as a new user: install the wheel in a new environment, and run the first block of the README.
 release-check: wheel
 	rm -rf $(RELEASE)
 	$(PYTHON) -m venv $(RELEASE)
@@ -70,13 +70,13 @@ release-check: wheel
 	awk '/^```bash$$/ { inside = 1; next } inside && /^```$$/ { exit } inside' README.md > $(RELEASE)/first-block
 	cd $(RELEASE)/reader && PATH="$(CURDIR)/$(RELEASE)/bin:$$PATH" bash -euxo pipefail ../first-block
 
-# The documentation site in site/, with the reference and the notebooks generated from the code. Broken links are errors.
+# Build the documentation site in site/, with the reference and notebooks generated from the code. Broken links are errors.
 docs: $(VENV)/ready-for-docs
 	$(BIN)/python docs_site/reference.py
 	$(BIN)/zensical build --clean --strict
 	$(BIN)/posir leaderboard build --results $$(mktemp -d) --output site/board
 
-# The tests of the page are skipped without Chromium.
+# Without Chromium, tests of pages are skipped.
 browser:
 	command -v chromium >/dev/null || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; }
 

@@ -6,7 +6,9 @@ Use: python benchmarks/bare_jobs.py JOB FOLDER
 from __future__ import annotations
 
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -92,6 +94,18 @@ def import_libraries(_folder: Path) -> None:
     print(torch.__version__, mteb.__version__, sentence_transformers.__version__)
 
 
+def run_without_rotations(folder: Path) -> None:
+    """Evaluate MiniLM on PosIR-Mini without the controlled test."""
+    os.environ["POSIR_ROTATED"] = "0"
+    import mteb
+
+    import posir_tasks  # noqa: F401
+
+    model = mteb.get_model("all-MiniLM-L6-v2")
+    cache = mteb.ResultCache(tempfile.mkdtemp(dir=folder))
+    print(mteb.evaluate(model, mteb.get_tasks(["PosIR-Mini"]), cache=cache).task_results)
+
+
 def multiply_blocks(folder: Path) -> None:
     """Multiply embeddings in blocks of documents, and keep the best 100 of each query."""
     import numpy as np
@@ -117,6 +131,7 @@ JOBS: dict[str, Callable[[Path], None]] = {
         look_up_model,
         list_tasks,
         import_libraries,
+        run_without_rotations,
         multiply_blocks,
     )
 }

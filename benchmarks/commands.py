@@ -205,6 +205,13 @@ ROWS = (
         "multiply_blocks",
         is_quick=False,
     ),
+    CommandRow(
+        "the demo with rotated documents",
+        write_nothing,
+        ("mteb", "run", "-t", "PosIR-Mini", "-m", "all-MiniLM-L6-v2", "--output-folder", "{out}"),
+        "run_without_rotations",
+        is_quick=False,
+    ),
     CommandRow("all names of posir", write_nothing, ("python", "-c", TOUCH), "import_libraries"),
     CommandRow(
         "tasks and a benchmark of mteb", write_nothing, ("python", "-c", LISTING), "list_tasks"

@@ -21,7 +21,7 @@ from sentence_transformers import (
 from sentence_transformers.sentence_transformer.losses import MultipleNegativesRankingLoss
 from transformers import PrinterCallback
 
-from posir_train.batches import BatchPlan, draw_examples
+from posir_train.batches import BatchPlan, sample_examples
 from posir_train.examples import Example, TrainingDocument
 from posir_train.settings import PositionWeights
 from posir_train.training import PositionTrainer
@@ -83,7 +83,7 @@ if __name__ == "__main__":
     disable_progress_bars()
     examples = build_examples()
     weights = PositionWeights.parse("uniform")
-    rows = draw_examples(examples, [500] * len(examples), weights, "most", seed=0)
+    rows = sample_examples(examples, [500] * len(examples), weights, "most", seed=0)
     plan = BatchPlan(tuple(examples), rows, weights, 4)
     pairs = Dataset.from_dict(
         {

@@ -1,7 +1,7 @@
-"""JSON schemas of what commands print with `--format json`, from the dataclasses that they print.
+"""JSON schemas of the output of `--format json`, generated from the dataclasses of the commands.
 
-Every key is listed: a document with another key does not fit. An estimate `x` is `x` with
-`x_interval`, the ends of its interval or null.
+The schemas allow no other keys. An estimate `x` has the keys `x` and `x_interval`, the ends of its
+interval or null.
 """
 
 import ast
@@ -54,7 +54,7 @@ PLAIN_TYPES = {
 }
 INTERVAL: Schema = {"type": ["array", "null"], "items": NUMBER, "minItems": 2, "maxItems": 2}
 
-#: Values and intervals of estimates by any name.
+#: A value or an interval.
 ESTIMATES: Schema = {"type": ["number", "array", "null"]}
 
 
@@ -64,7 +64,7 @@ def list_of(items: Schema) -> Schema:
 
 
 def object_of(properties: Mapping[str, Schema], optional: Iterable[str] = ()) -> Schema:
-    """Describe an object that has these keys and no other."""
+    """Describe an object with these keys only."""
     return {
         "type": "object",
         "properties": dict(properties),
@@ -79,7 +79,7 @@ def mapping_of(values: Schema) -> Schema:
 
 
 def estimate(name: str) -> dict[str, Schema]:
-    """Describe an estimate, or null, and its interval: a null has none or has null."""
+    """Describe an estimate (or null) and its interval (or null)."""
     return {name: NUMBER_OR_NULL, f"{name}_interval": INTERVAL}
 
 
@@ -122,27 +122,25 @@ def describe_collection(kind: Any) -> Schema:
 
 
 def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
-    """Describe the fields of a dataclass, with their texts; an estimate as two keys."""
+    """Describe the fields of a dataclass with their docstrings; an estimate has two keys."""
     texts = read_texts(kind)
     properties: dict[str, Schema] = {}
     for field in fields(kind):
         if field.name in omit:
             continue
         hint = read_type(kind, field)
-        is_union = isinstance(hint, types.UnionType)
-        options = typing.get_args(hint) if is_union else (hint,)
+        options = typing.get_args(hint) if isinstance(hint, types.UnionType) else (hint,)
         if any(isinstance(option, type) and issubclass(option, Estimate) for option in options):
-            described = estimate(field.name)
+            properties |= estimate(field.name)
         else:
-            described = {field.name: describe(hint)}
-        text = texts.get(field.name)
-        described[field.name] = described[field.name] | ({"description": text} if text else {})
-        properties |= described
+            properties[field.name] = describe(hint)
+        if field.name in texts:
+            properties[field.name] = properties[field.name] | {"description": texts[field.name]}
     return properties
 
 
 def read_type(kind: type, field: Field[Any]) -> Any:
-    """Read the type of a field, which may be text."""
+    """Return the type of a field, evaluated if it is text."""
     if not isinstance(field.type, str):
         return field.type
     owner = next(base for base in kind.__mro__ if field.name in inspect.get_annotations(base))
@@ -150,7 +148,7 @@ def read_type(kind: type, field: Field[Any]) -> Any:
 
 
 def read_texts(kind: type) -> dict[str, str]:
-    """Read the texts below the fields of a class."""
+    """Return the docstrings of the fields of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
     assert isinstance(tree, ast.ClassDef)
     texts: dict[str, str] = {}
@@ -162,12 +160,12 @@ def read_texts(kind: type) -> dict[str, str]:
 
 
 def find_intervals(properties: Iterable[str]) -> list[str]:
-    """Find the keys that are missing where there is no estimate."""
+    """Return the keys of intervals, which are missing without an estimate."""
     return [name for name in properties if name.endswith("_interval")]
 
 
 def describe_findings() -> dict[str, Schema]:
-    """Describe what `GroupFindings.to_json` returns."""
+    """Describe the JSON of `GroupFindings`."""
     properties: dict[str, Schema] = {
         "state": describe(State),
         "reason": describe(Reason | None),
@@ -187,7 +185,7 @@ def describe_findings() -> dict[str, Schema]:
 
 
 def describe_scores() -> Schema:
-    """Describe the declared scores of a group of questions, each where it is defined."""
+    """Describe the declared scores of a group of questions; undefined scores are missing."""
     properties: dict[str, Schema] = {}
     for score in known_columns():
         kind = TEXT_OR_NULL if score.unit is Unit.TEXT else NUMBER_OR_NULL
@@ -197,7 +195,7 @@ def describe_scores() -> Schema:
 
 
 def describe_report() -> Schema:
-    """Describe the document of `posir report`: a model on a task each, with positions or judged."""
+    """Describe the JSON of `posir report`: a list of models on tasks, with positions or judged."""
     group = object_of(
         {
             **describe_findings(),
@@ -205,7 +203,7 @@ def describe_report() -> Schema:
             "scores": describe_scores(),
         }
     )
-    # A group without findings has its scores only.
+    # A group without findings has only scores.
     group["required"] = ["answer", "scores"]
     places = {
         "queries": COUNT,
@@ -241,7 +239,7 @@ def describe_report() -> Schema:
     metrics: dict[str, Schema] = {}
     for metric in METRICS:
         metrics |= estimate(metric)
-    judged = {
+    without_positions = {
         "model": TEXT,
         "revision": TEXT,
         "task": TEXT,
@@ -255,12 +253,13 @@ def describe_report() -> Schema:
         "subset": TEXT_OR_NULL,
         "data_revision": TEXT,
     }
-    results = [object_of(with_positions, ["places"]), object_of(judged, find_intervals(judged))]
+    intervals = find_intervals(without_positions)
+    results = [object_of(with_positions, ["places"]), object_of(without_positions, intervals)]
     return list_of({"anyOf": results})
 
 
 def describe_comparison() -> Schema:
-    """Describe the document of `posir compare`."""
+    """Describe the JSON of `posir compare`."""
     subject = describe_fields(ChangeSubject)
     row = describe_fields(ChangeRow, omit=["estimate", "needed", "subject"])
     names = ("baseline", "model", "task", "subsets", "length", "queries", "documents", "method")
@@ -284,7 +283,7 @@ def describe_comparison() -> Schema:
 
 
 def describe_statistics() -> Schema:
-    """Describe the document of `posir stats`: further keys of a row are counts and lengths."""
+    """Describe the JSON of `posir stats`. Other keys of a row are counts and lengths."""
     row = {
         "language": TEXT,
         "domain": TEXT,
@@ -307,26 +306,25 @@ def describe_statistics() -> Schema:
 
 
 def describe_runs() -> Schema:
-    """Describe the document of `posir score`, without text splitters."""
+    """Describe the JSON of `posir score` without --chunker."""
     omit = ("counts", "folder", "evidence", "audit", "main_score", "reading")
-    scores = describe_fields(RunScores, omit=omit)
-    audit = typing.get_type_hints(RunScores)["audit"]
-    others = {
-        "retriever": TEXT,
-        "evidence": describe(EvidenceScores),
+    optional = {"retriever": TEXT, "evidence": describe(EvidenceScores)}
+    properties = {
+        **describe_fields(RunScores, omit=omit),
+        **describe_fields(RunCounts),
+        "judgments": describe(typing.get_type_hints(RunScores)["audit"]),
+        **optional,
     }
-    run = {**scores, **describe_fields(RunCounts), "judgments": describe(audit), **others}
     # Scores of chunks by depth: evidence_recall_at_5, lost_not_read_at_5.
-    chunks = r"^(evidence_recall|iou|precision|lost_\w+)_at_\d+(_interval)?$"
-    described = object_of(run, others)
-    return list_of(described | {"patternProperties": {chunks: ESTIMATES}})
+    pattern = r"^(evidence_recall|iou|precision|lost_\w+)_at_\d+(_interval)?$"
+    return list_of(object_of(properties, optional) | {"patternProperties": {pattern: ESTIMATES}})
 
 
 def describe_inspection() -> Schema:
-    """Describe the document of `posir inspect`: of a model, or of a retriever."""
+    """Describe the JSON of `posir inspect`, for a model or a retriever."""
     base = {field.name for field in fields(Result)} | {"snippets"}
     omit = base | {"window", "other_words", "fading", "chunks"}
-    nothing: Schema = {"type": "null"}
+    null: Schema = {"type": "null"}
     window = {
         **dict.fromkeys(("model", "part", "unit"), TEXT),
         **dict.fromkeys(("revision", "claimed_by", "refusal"), TEXT_OR_NULL),
@@ -349,10 +347,10 @@ def describe_inspection() -> Schema:
         **describe_fields(Inspection, omit),
         "window": object_of(window) | {"additionalProperties": True},
         "read": READ,
-        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), nothing]},
+        "other_words": {"anyOf": [object_of(describe_fields(OtherWords, ["chunks"])), null]},
         "fading": list_of(object_of(scores)),
-        "chunks": {"anyOf": [chunks, nothing]},
-        "chunks_in_other_words": {"anyOf": [chunks, nothing]},
+        "chunks": {"anyOf": [chunks, null]},
+        "chunks_in_other_words": {"anyOf": [chunks, null]},
         "rows": list_of(object_of(row, find_intervals(row))),
     }
     omit = {field.name for field in fields(Result)} - {"rows"}
@@ -363,7 +361,6 @@ def describe_inspection() -> Schema:
 
 READ = object_of(describe_fields(ReadPart))
 READ["required"] = ["kind"]
-#: By command.
 SCHEMAS = {
     "report": describe_report,
     "compare": describe_comparison,
@@ -374,7 +371,7 @@ SCHEMAS = {
 
 
 def build_schema(command: str) -> Schema:
-    """Build the schema of a command's JSON."""
+    """Build the JSON schema of a command."""
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": f"posir {command} --format json",

@@ -1,7 +1,6 @@
-"""Runs the notebooks of the documentation and keeps their outputs; renders them as pages of the
-site.
+"""Run the notebooks of the documentation, store their outputs, and render them as pages.
 
-Usage, in the folder that has docs, after a change of what they show: python docs_site/notebooks.py
+Usage, in the root of the repository, after a change of their output: python docs_site/notebooks.py
 """
 
 import tempfile
@@ -12,19 +11,19 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 FOLDER = Path("docs") / "notebooks"
-#: Seconds that a cell may take.
+#: Time limit of a cell in seconds.
 LIMIT = 600
 
 
 def run_notebook(notebook: NotebookNode) -> None:
-    """Run a notebook in an empty folder, and keep what its cells return and print."""
+    """Run a notebook in an empty folder, and store its outputs except standard error."""
     with tempfile.TemporaryDirectory() as folder:
         resources = {"metadata": {"path": folder}}
         NotebookClient(notebook, timeout=LIMIT, resources=resources).execute()
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # Progress and warnings of libraries are not of interest.
+            # Standard error has progress and warnings of libraries.
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
@@ -41,18 +40,19 @@ def render_notebook(notebook: NotebookNode) -> str:
 
 
 def render_output(output: NotebookNode) -> str:
-    """Render an output: its HTML if there is any, without empty lines, which would end it."""
+    """Render an output as HTML, if available, or else as text."""
     if output.output_type == "stream":
         return f"```text\n{output.text.rstrip()}\n```"
     data = output.data
     if "text/html" not in data:
         return f"```text\n{data['text/plain']}\n```"
+    # An empty line would end the HTML block in Markdown.
     lines = [line for line in data["text/html"].splitlines() if line.strip()]
     return "\n".join(['<div style="overflow-x: auto">', *lines, "</div>"])
 
 
 def main() -> None:
-    """Run every notebook and write its outputs into it."""
+    """Run every notebook and write it with its outputs."""
     for file in sorted(FOLDER.glob("*.ipynb")):
         notebook = nbformat.read(file, as_version=4)
         run_notebook(notebook)

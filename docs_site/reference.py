@@ -1,7 +1,7 @@
-"""Generates the reference pages of the documentation site from the code: commands, their JSON,
-scores, and the Python package; and the pages of the papers and notebooks.
+"""Generate the reference pages of the documentation from the code (commands, JSON schemas, scores,
+Python package), and the pages of papers and notebooks.
 
-Usage, in the folder that has docs: python docs_site/reference.py
+Usage, in the root of the repository: python docs_site/reference.py
 """
 
 import inspect
@@ -30,17 +30,17 @@ from posir_tasks.command.options import list_own, list_shared
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
-#: Words for the types of values.
+#: Names of types in the tables.
 TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
 
 def name_page(command: str) -> str:
-    """Name the page of a command."""
+    """Return the file name of a command's page."""
     return f"posir-{command.replace(' ', '-')}.md"
 
 
 def render_index(commands: list[Command]) -> str:
-    """Render the list of all commands, under the headings of `posir --help`."""
+    """Render the list of all commands by panel."""
     lines = ["# Commands", ""]
     panel = ""
     for command in commands:
@@ -53,7 +53,7 @@ def render_index(commands: list[Command]) -> str:
 
 
 def render_command(name: str, function: Callable[..., Any]) -> str:
-    """Render a command: its text, and tables of its arguments and options."""
+    """Render the page of a command: its description, and tables of its arguments and options."""
     declaration = getattr(function, DECLARATION)
     lines = [f"# posir {name}", ""]
     for part in describe_function(function).split("\n\n"):
@@ -88,7 +88,7 @@ def render_parameters(parameters: list[Parameter]) -> Iterator[str]:
 
 
 def describe_type(parameter: Parameter) -> str:
-    """Describe the type of a value."""
+    """Describe the type of an argument or option."""
     kind = parameter.type
     is_choice = isinstance(kind, type) and issubclass(kind, Enum)
     text = TYPES.get(kind, "text")
@@ -102,8 +102,8 @@ def render_json() -> str:
     lines = [
         "# JSON",
         "",
-        "What a command prints with `--format json` fits a [JSON schema](https://json-schema.org),",
-        "but for options that choose other rows. An estimate `x` is followed by `x_interval`, the",
+        "The output of `--format json` follows a [JSON schema](https://json-schema.org), except",
+        "with options that select other rows. An estimate `x` is followed by `x_interval`, the",
         "ends of its interval. Numbers are not rounded; shares are in [0, 1].",
         "",
         "| command | schema |",
@@ -114,22 +114,24 @@ def render_json() -> str:
 
 
 def render_scores() -> str:
-    """Return Markdown of every declared score."""
-    head = (
-        "# Scores\n\nKeys of `posir report --columns`.\n\n| key | title | description | source |\n"
-        + "| --- " * 4
-        + "|\n"
-    )
-    rows = (
-        f"| `{score.key}` | {score.title} | {score.description} | {score.citation} |\n"
-        for score in known_columns()
-    )
-    return head + "".join(rows)
+    """Render the page of all declared scores."""
+    lines = [
+        "# Scores",
+        "",
+        "Keys of `posir report --columns`.",
+        "",
+        "| key | title | description | source |",
+        "| --- | --- | --- | --- |",
+    ]
+    for score in known_columns():
+        cells = (f"`{score.key}`", score.title, score.description, score.citation)
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
 
 
 def render_python() -> str:
-    """Return Markdown that mkdocstrings fills with the signature and docstring of every public
-    name.
+    """Render the page of the Python package, in which mkdocstrings inserts signatures and
+    docstrings.
     """
     names = (f"::: {getattr(posir, name).__module__}.{name}\n" for name in posir.__all__)
     return f"# Python\n\n{inspect.getdoc(posir)}\n\n" + "\n".join(names)

@@ -1,8 +1,8 @@
 """PosIR in Python: one function for each question, in a flat namespace.
 
-Each function returns an immutable object that shows itself in a terminal and a notebook, and has
-`to_polars`, `to_pandas` and `to_json`. A user's mistake raises `PosirError`. Nothing is imported
-before it is used.
+Each function returns an immutable object with `to_polars`, `to_pandas` and `to_json`, which shows
+itself in terminals and notebooks. Invalid input raises `PosirError`. Functions are imported on
+first use.
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
     from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 
-#: The module that defines each public name, as the imports above say it to type checkers.
+#: The module of each public name, like the imports above for type checkers.
 _MODULES = {
     name: module
     for module, names in {

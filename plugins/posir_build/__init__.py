@@ -1,3 +1,1 @@
-"""Construction of a position-controlled dataset from documents with a language model: `posir
-build`.
-"""
+"""Build a position-controlled dataset from documents with a language model: `posir build`."""

@@ -1,5 +1,5 @@
-"""`posir.build`: all stages, the dataset, and the report on what each stage kept; the check of its
-questions by people.
+"""Public functions of this package: `posir.build`, the human check of its questions, and ratings of
+translations.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from posir_build import dataset_files, stage_report
 from posir_build import translation_ratings as ratings
-from posir_build.balance import CELLS, find_needed_questions
+from posir_build.balance import CELLS, find_min_questions
 from posir_build.estimate import (
     REASON_TOKENS,
     describe_plan,
@@ -23,7 +23,7 @@ from posir_build.estimate import (
 )
 from posir_build.pipeline import (
     Tools,
-    locked,
+    lock,
     run_stages,
     settings_record,
     write_results,
@@ -63,36 +63,36 @@ def build(
     address: str | None = None,
     **settings: Any,
 ) -> BuildReport | Result:
-    """Build a dataset of questions about documents, controlled for the position of the evidence, or
-    continue to.
+    """Build a dataset of questions about documents, controlled for the position of the evidence; or
+    continue a build.
 
-    What has been answered is not asked again, and stages that nothing changed for are not run. The
-    dataset is written once all stages are done. `report.md` in the work folder says what each stage
-    kept.
+    Answered calls are not repeated, and stages with unchanged inputs are not run again. The dataset
+    is written after the last stage. `report.md` in the work folder lists the counts of each stage.
 
     Args:
-        config: YAML file with settings; further ones take precedence, in sections field by field.
-        stage: Run up to this stage only: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
+        config: YAML file with settings; settings given here take precedence, in sections field by
+            field.
+        stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
-        plan: Estimate calls, tokens and cost; nothing is sent to a language model.
-        prompts: `posq` has the inputs, outputs and scale of relevance of PosQ, for `ask.method:
-            chunk`; by default those of posir.
-        engine: This machine, or a Ray cluster, on whose machines rerankers and the embedder run.
+        plan: Estimate calls, tokens and cost without sending anything to a language model.
+        prompts: Set of prompts: `posir` (the default), or `posq` with the inputs, outputs and
+            relevance scale of PosQ, for `ask.method: chunk`.
+        engine: Where rerankers and the embedding model run: this machine or a Ray cluster.
         address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
-        settings: Settings by name: `documents`, `output`, `language`, `domain` and `llm` are
-            required, of sections as a mapping, such as `ask={"questions": 5}`. Prices are for a
-            million tokens; lengths of documents in tokens, words or characters (`sample={"unit":
-            ...}`); `posir build run --settings-help` lists them all.
+        settings: Settings by name. `documents`, `output`, `language`, `domain` and `llm` are
+            required. Sections are mappings, such as `ask={"questions": 5}`. Prices are per million
+            tokens. Document lengths are in tokens, words or characters (`sample={"unit": ...}`).
+            `posir build run --settings-help` lists all settings.
 
     Returns:
-        For each stage and each check the number of documents or questions taken and kept, the share
-        kept and the one that a paper reports, in [0, 1], and how many were discarded for which
-        reason; `datasets`, the number of questions by folder; `folder` of calls and report;
-        `notes`, with the cost of the calls. Of a plan, the highest cost of each stage.
+        For each stage and check: the number of documents or questions taken and kept, the share
+        kept and the published share, in [0, 1], and the number of discarded items by reason. Also
+        `datasets`, the number of questions by folder; `folder`, with calls and report; and `notes`,
+        with the cost of the calls. With `plan`, the maximum cost of each stage.
 
     Raises:
-        PosirError: A setting is wrong; documents, a folder or a model cannot be used; a dataset of
-            other settings is in `output`; no question is left after a stage; or the budget is
+        PosirError: A setting is wrong; documents, a folder or a model cannot be used; `output`
+            contains a dataset with other settings; a stage leaves no questions; or the budget is
             spent.
 
     Examples:
@@ -104,15 +104,17 @@ def build(
         (['sample', 'ask', 'locate'], dict_keys([PosixPath('data/harbour/eng-Latn/harbour')]))
     """
     options = {"--prompts": prompts}
-    loaded = load_settings(BuildSettings, Path(config) if config else None, settings, options)
+    build_settings = load_settings(
+        BuildSettings, Path(config) if config else None, settings, options
+    )
     start_engine = choose_engine(engine, address, Settings({"batch_size": 32}))
     if stage is not None and stage not in STAGE_NAMES:
         raise PosirError(f"--stage {stage}: no such stage. Stages: {', '.join(STAGE_NAMES)}.")
-    check_build(loaded, complete=stage is None and not plan)
-    with locked(loaded.work_folder):
+    check_build(build_settings, complete=stage is None and not plan)
+    with lock(build_settings.work_folder):
         if plan:
-            return _plan_build(Tools(loaded))
-        tools = Tools(loaded, None if engine == "local" else start_engine)
+            return _plan_build(Tools(build_settings))
+        tools = Tools(build_settings, None if engine == "local" else start_engine)
         results = run_stages(tools, stage or STAGE_NAMES[-1])
         datasets, translations = write_results(tools, results) if stage is None else ({}, [])
         report = _build_report(tools, results, datasets, translations)
@@ -121,14 +123,12 @@ def build(
 
 
 def _plan_build(tools: Tools) -> Result:
-    """Estimate what the stages take at most; Sample is run for that, and answered calls are
-    counted.
-    """
+    """Estimate the maximum cost of the stages, from the sample and the saved results."""
     settings = tools.settings
     last = "ask" if settings.ask.method == "given" else "sample"
     results = run_stages(tools, last) | run_stages(tools, None)
     notes = [f"sample: {note}" for note in results["sample"].notes]
-    notes += [f"Answered before, and not paid again: {usage}" for usage in describe_usage(tools)]
+    notes += [f"Already answered, and not paid again: {usage}" for usage in describe_usage(tools)]
     return describe_plan(estimate_stages(settings, results), settings.list_llms(), notes)
 
 
@@ -142,23 +142,24 @@ def rate_translations(
     **settings: Any,
 ) -> Result:
     """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by
-    domain and length, 1 to 5.
+    domain and length, from 1 to 5.
 
-    Any data with the same document ids in several languages will do, such as what `posir build`
-    writes, and PosIR itself. Several translation systems are rated on the same documents.
+    The data needs the same document ids in several languages, as in the datasets of `posir build`
+    and in PosIR. All translation systems are rated on the same documents.
 
     Args:
-        config: YAML file with settings; further ones take precedence, in sections field by field.
-        plan: Estimate calls, tokens and cost; nothing is sent to a language model.
-        sheets: Write a sheet for people into this folder, one per language, and end; the system is
-            not named there.
-        people: Sheet with a person's ratings. Agreement is printed, too.
-        settings: Settings by name: `source`, `translations` and `llm` are required;
-            `posir study rate-translations --settings-help` lists them all.
+        config: YAML file with settings; settings given here take precedence, in sections field by
+            field.
+        plan: Estimate calls, tokens and cost without sending anything to a language model.
+        sheets: Folder for rating sheets for people, one per language, that do not name the system;
+            nothing else is done.
+        people: Sheet with a person's ratings, to report their agreement with the judge.
+        settings: Settings by name. `source`, `translations` and `llm` are required;
+            `posir study rate-translations --settings-help` lists all settings.
 
     Returns:
-        The mean rating by system, language and scale, 1 to 5, with 95% intervals for new documents;
-        of a plan, the cost.
+        The mean rating by system, language and scale, from 1 to 5, with 95% intervals for new
+        documents. With `plan`, the cost.
 
     Raises:
         PosirError: A setting is wrong; data, a sheet or the judge cannot be used.
@@ -171,19 +172,22 @@ def rate_translations(
         Traceback (most recent call last):
         posir_tasks.base.errors.DataError: translations: mine: not all of them have a domain and ...
     """
-    loaded = load_settings(ratings.RatingSettings, Path(config) if config else None, settings)
-    count_tokens = load_tokenizer(loaded.tokenizer).count
-    translations, notes = ratings.sample_translations(loaded, count_tokens)
+    rating_settings = load_settings(
+        ratings.RatingSettings, Path(config) if config else None, settings
+    )
+    count_tokens = load_tokenizer(rating_settings.tokenizer).count
+    translations, notes = ratings.sample_translations(rating_settings, count_tokens)
     if sheets is not None:
-        files = ratings.write_rating_sheets(Path(sheets), translations, loaded.seed)
+        files = ratings.write_rating_sheets(Path(sheets), translations, rating_settings.seed)
         names = list(map(str, files))
         return Result(title="Sheets", rows=[{"file": name} for name in names], footer=names)
     if plan:
+        llms = [rating_settings.llm]
         tokens = sum(count_tokens(row.original) + count_tokens(row.text) for row in translations)
         calls = estimate_calls(ratings.RATE_TRANSLATION, len(translations), tokens, REASON_TOKENS)
-        return describe_plan([price("rate translations", [loaded.llm], calls)], [loaded.llm], notes)
-    with locked(loaded.work):
-        return _judge_sample(loaded, translations, notes, list(map(Path, to_list(people))))
+        return describe_plan([price("rate translations", llms, calls)], llms, notes)
+    with lock(rating_settings.work):
+        return _judge_sample(rating_settings, translations, notes, list(map(Path, to_list(people))))
 
 
 def _judge_sample(
@@ -193,16 +197,16 @@ def _judge_sample(
     sheets: Sequence[Path],
 ) -> Result:
     model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
-    judged, faults = ratings.ask_judge(translations, settings, model)
+    judge, faults = ratings.ask_judge(translations, settings, model)
     notes += [f"not rated: {fault}: {number:,}" for fault, number in faults.items()]
-    people: list[ratings.Rated] = []
+    people: list[ratings.RatedTranslation] = []
     for sheet in sheets:
-        rated, others = ratings.read_rating_sheet(sheet, translations)
-        people += rated
-        if others:
-            notes.append(f"{sheet}: rows of other translations: {others:,}")
-    scores = [*ratings.score_ratings("judge", judged), *ratings.score_ratings("people", people)]
-    agreement = ratings.compare_ratings(people, judged)
+        sheet_ratings, unknown = ratings.read_rating_sheet(sheet, translations)
+        people += sheet_ratings
+        if unknown:
+            notes.append(f"{sheet}: rows of other translations: {unknown:,}")
+    scores = [*ratings.score_ratings("judge", judge), *ratings.score_ratings("people", people)]
+    agreement = ratings.compare_ratings(people, judge)
 
     def draw() -> Sequence[Figure]:
         from posir_build.rating_charts import build_rating_figures
@@ -224,11 +228,11 @@ def _judge_sample(
 
 
 def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
-    """Raise PosirError if documents or a folder cannot be used; for a complete build, also if a
-    reranker, the embedder or the position effect cannot.
+    """Raise PosirError if documents or a folder cannot be used; for a complete build, also check
+    the rerankers, the embedding models and the position effect.
 
-    A build must not write among its documents: it would read its own report and dataset card as
-    documents.
+    Output folders must not be inside the documents' folder, or the build would read its own report
+    and dataset card as documents.
     """
     documents = Path(settings.documents).expanduser().resolve()
     outputs = [settings.output]
@@ -237,7 +241,7 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     for folder in (settings.work_folder, *outputs):
         if documents.is_dir() and folder.resolve().is_relative_to(documents):
             raise PosirError(
-                f"{folder}: is in the folder of the documents, {settings.documents}; its text "
+                f"{folder}: is inside the folder of the documents, {settings.documents}; its text "
                 "files would be read as documents. Set `work` and `output` to folders outside."
             )
     check_source(settings)
@@ -246,7 +250,7 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     for output in outputs:
         check_writable(output)
         _check_output(settings, output)
-    find_needed_questions(settings.balance)
+    find_min_questions(settings.balance)
     search = settings.false_negatives
     models = {row.reference for row in (*settings.verify.rerankers, *search.rerankers)}
     if search.embedder:
@@ -263,30 +267,30 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
     for language in (settings.language, *settings.translate.languages):
         folder = Target(language, settings.domain, output).folder
         construction = constructions.get(f"{language}/{settings.domain}")
-        before = construction["settings"] if construction else {}
-        if not folder.exists() or before == record:
+        previous = construction["settings"] if construction else {}
+        if not folder.exists() or previous == record:
             continue
-        changed = ", ".join(name for name in record if before.get(name) != record[name])
-        reason = f"was built with other settings ({changed})" if before else "has other data"
+        changes = ", ".join(name for name in record if previous.get(name) != record[name])
+        reason = f"was built with other settings ({changes})" if previous else "has other data"
         raise PosirError(
             f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
-            "`domain`; answered calls are saved, and are not paid again."
+            "`domain`; answered calls are saved and not paid again."
         )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class BuildReport(Result):
-    """Counts of what each stage of a build kept, and the folders of the dataset."""
+    """Counts of each stage of a build, and the folders of the dataset."""
 
     rows: Sequence[stage_report.StageRow]
-    """A row for each stage, each check of Verify, and each translation."""
+    """Rows of stages, checks of Verify, and translations."""
     datasets: Mapping[Path, int]
-    """Number of questions in each folder that was written; empty unless all stages were run."""
+    """Number of questions by folder; empty unless all stages were run."""
     folder: Path
-    """The work folder: calls, intermediate results and `report.md`."""
+    """The work folder, with calls, intermediate results and `report.md`."""
 
     def records(self) -> list[dict[str, Any]]:
-        """List the rows, with their reasons as JSON."""
+        """List the rows, with the counts by reason as JSON."""
         return [row.to_record() | {"reasons": json.dumps(row.reasons)} for row in self.rows]
 
 
@@ -300,13 +304,13 @@ def _build_report(
     notes = [f"{name}: {note}" for name, result in results.items() for note in result.notes]
     pools: Sequence[MarginPool] = ()
     ranges: Sequence[MarginRange] = ()
-    verified = results.get("verify")
-    if verified:
-        notes += stage_report.describe_lost_documents(verified)
-        pools = count_pools(verified, tools.settings.verify.margins)
-        ranges = audit_ranges(verified, tools.settings.verify.margins)
+    result = results.get("verify")
+    if result:
+        notes += stage_report.describe_lost_documents(result)
+        pools = count_pools(result, tools.settings.verify.margins)
+        ranges = audit_ranges(result, tools.settings.verify.margins)
     notes += describe_usage(tools)
-    stages, *others = stage_report.build_stage_tables(rows)
+    first_table, *other_tables = stage_report.build_stage_tables(rows)
     return BuildReport(
         title=f"Build of {tools.settings.domain}",
         rows=rows,
@@ -314,8 +318,8 @@ def _build_report(
         folder=tools.settings.work_folder,
         tables=[
             *stage_report.build_margin_tables(pools, ranges),
-            replace(stages, notes=tuple(notes)),
-            *others,
+            replace(first_table, notes=tuple(notes)),
+            *other_tables,
         ],
         values={
             "stages": [row.to_record() for row in rows],
@@ -331,9 +335,7 @@ def _build_report(
 
 
 def describe_usage(tools: Tools) -> list[str]:
-    """Describe what has been paid so far: by model and prompt, and in total for each language model
-    of the build.
-    """
+    """Describe the calls, tokens and cost so far, by model and prompt, with a total per model."""
     prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
     usage = tools.log.usage()
     for name in prices:
@@ -362,17 +364,18 @@ def build_sample(
     output: str | Path | None = None,
     **settings: Any,
 ) -> Result:
-    """Write a sheet for a human check: question, document with the span marked, verdicts, and
-    columns for yes or no.
+    """Write a sheet for a human check: question, document with marked span, verdicts, and columns
+    for yes or no.
 
-    The questions are a random sample of a finished build, with about as many from each cell of
+    The questions are a random sample of a finished build, about the same number from each cell of
     length and position.
 
     Args:
         number: Number of questions.
-        config: YAML file with settings; further ones take precedence, in sections field by field.
+        config: YAML file with settings; settings given here take precedence, in sections field by
+            field.
         output: CSV file; by default human-check.csv in the work folder.
-        settings: Settings by name, as those of the build.
+        settings: Settings of the build by name.
 
     Returns:
         The sheet; a row for each question.
@@ -384,18 +387,19 @@ def build_sample(
         >>> import posir
         >>> posir.build_sample(30, "notes.yaml")  # doctest: +SKIP
     """
-    loaded = load_settings(BuildSettings, Path(config) if config else None, settings)
-    with locked(loaded.work_folder):
-        result = run_stages(Tools(loaded), None).get(STAGE_NAMES[-1])
+    build_settings = load_settings(BuildSettings, Path(config) if config else None, settings)
+    work_folder = build_settings.work_folder
+    with lock(work_folder):
+        result = run_stages(Tools(build_settings), None).get(STAGE_NAMES[-1])
     if result is None:
         raise PosirError(
-            f"{loaded.work_folder}: the build is not finished, or its settings have changed. Run "
-            "it first."
+            f"{work_folder}: the build is not finished, or its settings have changed. Run "
+            "`posir build run` with these settings first."
         )
-    file = Path(output) if output else loaded.work_folder / "human-check.csv"
+    file = Path(output) if output else work_folder / "human-check.csv"
     dataset_files.refuse_overwrite(file)
-    scheme = CELLS[loaded.balance.cells]
-    questions = dataset_files.choose_questions(result, number, loaded.seed, scheme)
+    scheme = CELLS[build_settings.balance.cells]
+    questions = dataset_files.choose_questions(result, number, build_settings.seed, scheme)
     dataset_files.write_sheet(file, result, questions)
     return Result(
         title=str(file),
@@ -408,19 +412,19 @@ def build_sample(
 def build_agreement(
     sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None
 ) -> Result:
-    """Read judgments back: how often people find a question right, with a 95% interval.
+    """Read judgments of people: the share of questions judged correct, with a 95% interval.
 
     Args:
         sheets: Sheets with judgments, one per person.
-        data: Folder of the domain, such as data/NAME/eng-Latn/notes: put the agreement into its
+        data: Folder of the domain, such as data/NAME/eng-Latn/notes, to add the agreement to its
             dataset card.
 
     Returns:
-        A row for each kind of judgment: how often it is yes, in [0, 1].
+        A row for each kind of judgment, with the share of "yes" in [0, 1].
 
     Raises:
-        PosirError: A sheet is named twice, cannot be read, or has no judgments; or there is no such
-            domain.
+        PosirError: A sheet is given twice, cannot be read, or contains no judgments; or the domain
+            does not exist.
 
     Examples:
         >>> import posir
@@ -428,11 +432,11 @@ def build_agreement(
     """
     files = [Path(sheet) for sheet in to_list(sheets)]
     if len({sheet.resolve() for sheet in files}) < len(files):
-        raise PosirError("a sheet is named twice. Name one sheet per person.")
+        raise PosirError("a sheet is given twice. Give one sheet per person.")
     judgments = [dataset_files.read_judgments(sheet) for sheet in files]
     agreement = dataset_files.count_agreement(judgments)
     if data is not None:
-        judged = {name for sheet in judgments for name, row in sheet.items() if row}
-        dataset_files.record_human_check(Path(data), agreement, judged)
+        judged_ids = {name for sheet in judgments for name, row in sheet.items() if row}
+        dataset_files.record_human_check(Path(data), agreement, judged_ids)
     table = dataset_files.build_agreement_table(agreement)
     return Result(title="Agreement", tables=[table], rows=agreement)

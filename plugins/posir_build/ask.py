@@ -1,8 +1,8 @@
-"""Stage 2, Ask: questions with answers, each meant for one part of a document.
+"""Stage 2, Ask: generate questions with answers, each about a requested segment of a document.
 
-Three methods, of PosIR (arXiv 2601.08363, section 2.2, appendix C.1), PosQ (arXiv 2505.13950,
-section 3.2, appendix A.2) and Built-in or Learned (arXiv 2605.26578, section 3.1.1, appendix A).
-The papers' prompts are not copied. The real place of the evidence is found by Locate.
+The three methods come from PosIR (arXiv 2601.08363, section 2.2, appendix C.1), PosQ (arXiv
+2505.13950, section 3.2, appendix A.2) and Built-in or Learned (arXiv 2605.26578, section 3.1.1,
+appendix A). The papers' prompts are not copied. The Locate stage finds the actual evidence span.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from posir_build.records import (
     by_id,
     question_id,
     seeded_order,
+    shuffle,
 )
 from posir_build.sample import open_source
 from posir_build.settings import AskMethod, BuildSettings
@@ -56,18 +57,18 @@ from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
 from posir_tasks.values.evidence import POSITIONS
 
-#: Minimum number of characters of a question that can be a copy of its document's text.
+#: Minimum length of a question, in characters, to count as copied from its document.
 MIN_COPY = 20
-#: What questions are searched for, in all languages: parts and positions of a text, and references
-#: to the document.
-NAMES = {
+#: Patterns in all languages for questions that name a position in the text or refer to the
+#: document.
+FORBIDDEN_PATTERNS = {
     DiscardReason.NAMES_POSITION: load_patterns("positions.txt"),
     DiscardReason.NAMES_DOCUMENT: load_patterns("references.txt"),
 }
 
 
 def find_fault(question: Question, document: Document, language: str) -> Discarded | None:
-    """Find what is wrong with a question."""
+    """Return the question's first fault, or None."""
     text = question.text.strip()
     original = document.text.lower()
     if not text:
@@ -76,10 +77,10 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
         return question.discard(DiscardReason.BLANK_ANSWER)
     if len(text) > MAX_QUESTION_CHARACTERS:
         return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
-    for reason, pattern in NAMES.items():
-        name = pattern.search(text)
-        if name and name[0].lower() not in original:
-            return question.discard(reason, name[0])
+    for reason, pattern in FORBIDDEN_PATTERNS.items():
+        match = pattern.search(text)
+        if match and match[0].lower() not in original:
+            return question.discard(reason, match[0])
     if len(text) >= MIN_COPY and text.lower() in original:
         return question.discard(DiscardReason.COPIED)
     other = detect_other_language(text, language)
@@ -89,33 +90,33 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
 def drop_repeated(
     questions: Iterable[Question], similar: float
 ) -> tuple[list[Question], list[Discarded]]:
-    """Split questions into those to keep and those that repeat an earlier one.
+    """Split questions into distinct questions and repetitions of an earlier question.
 
-    About one document, a question repeats another from a similarity, in [0, 1], of their texts. A
-    question about another document repeats it word for word: a question that two documents answer
-    has a false negative in either case. The first one is kept.
+    Within a document, a question is a repetition if its text similarity to an earlier question is
+    at least `similar`, in [0, 1]. Across documents, only identical texts are repetitions: if two
+    documents answer the same question, either document is a false negative of the other's.
     """
-    kept = []
+    distinct = []
     discarded = []
     first_ids: dict[str, str] = {}
-    earlier: defaultdict[str, dict[str, str]] = defaultdict(dict)
+    texts_by_document: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for question in questions:
         text = " ".join(question.text.lower().split())
-        others = earlier[question.document]
+        earlier_texts = texts_by_document[question.document]
         original = first_ids.get(text)
-        for name, other in others.items():
-            # The same numbers: one year or another makes two questions.
-            is_similar = fuzz.ratio(text, other) >= 100 * similar
-            if is_similar and list_numbers(text) == list_numbers(other):
+        for name, earlier in earlier_texts.items():
+            # Questions that differ in a number, such as a year, are distinct.
+            is_similar = fuzz.ratio(text, earlier) >= 100 * similar
+            if is_similar and list_numbers(text) == list_numbers(earlier):
                 original = name
                 break
         if original is not None:
             discarded.append(question.discard(DiscardReason.REPEATED, original))
             continue
         first_ids[text] = question.id
-        others[question.id] = text
-        kept.append(question)
-    return kept, discarded
+        earlier_texts[question.id] = text
+        distinct.append(question)
+    return distinct, discarded
 
 
 class AskedQuestion(ModelAnswer):
@@ -124,8 +125,8 @@ class AskedQuestion(ModelAnswer):
     question: str
     answer: str
     type: str
-    """Type of question: `what`, `how`, `claim` ... (PosIR, arXiv 2601.08363); `simple`,
-    `complicated` (PosQ, 2505.13950).
+    """Question type: `what`, `how`, `claim` ... (PosIR, arXiv 2601.08363); `simple`, `complicated`
+    (PosQ, 2505.13950).
     """
 
 
@@ -142,12 +143,12 @@ class DocumentSummary(ModelAnswer):
 
 
 class PersonaChoice(ModelAnswer):
-    """A persona who would search for a document, and the way of asking (Built-in or Learned, arXiv
-    2605.26578).
+    """A persona who would search for a document, and the style of the query (Built-in or Learned,
+    arXiv 2605.26578).
     """
 
     persona: int
-    """Number in the list."""
+    """Number in the offered list, from 1."""
     difficulty: Literal["high_school", "university", "phd"]
     query_length: Literal["short", "medium", "long"]
 
@@ -165,24 +166,24 @@ SUMMARIZE = load_prompt("summarize", DocumentSummary)
 ASK_CHUNK = load_prompt("ask_chunk", AskedQuestions)
 CHOOSE_PERSONA = load_prompt("choose_persona", PersonaChoice)
 ASK_PERSONA = load_prompt("ask_persona", PersonaQuery)
-#: The prompts of each method, in order.
+#: Prompts of each method, in the order of their calls.
 PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
     "positional": (ASK_POSITIONAL,),
     "chunk": (SUMMARIZE, ASK_CHUNK),
     "persona": (CHOOSE_PERSONA, ASK_PERSONA),
 }
-#: The thirds, in the words of the prompts.
+#: Names of the thirds in the prompts.
 THIRDS = ("first", "middle", "last")
-#: Model and prompt of a question that is not generated.
+#: Recorded as model and prompt of questions that come with the data.
 GIVEN = "given"
 LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
-#: Separators at which a chunk may end, the best first.
+#: Separators after which a chunk may end, by descending preference.
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 
 @dataclass(frozen=True)
 class QuestionRequest:
-    """A part of a document to ask about, with the values of the prompt."""
+    """A request for questions about one segment of a document."""
 
     document: Document
     values: PromptValues
@@ -196,14 +197,15 @@ def ask_questions(
     model: LanguageModel,
     recall: Recall | None = None,
 ) -> StageResult:
-    """Ask for questions, and discard those with faults.
+    """Generate questions and discard faulty ones.
 
-    `recall` finds the personas nearest to a document; without it they are drawn at random.
+    `recall` finds the personas nearest to a document; if it is None, personas are sampled at
+    random.
 
     Raises:
-        PosirError: The model or the file of personas cannot be used.
+        PosirError: The model or the persona file cannot be used.
     """
-    selection = choose_documents(documents, settings.ask.documents, settings.seed)
+    selection = sample_documents(documents, settings.ask.documents, settings.seed)
     discarded: list[Discarded] = []
     match settings.ask.method:
         case "positional":
@@ -219,48 +221,50 @@ def ask_questions(
     }
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
-    accepted = []
+    accepted_questions = []
     number = 0
     for request, reply in zip(requests, replies, strict=True):
         if reply.answer is None:
             discarded.append(Discarded(reply.fault, request.document.id, reply.detail))
             continue
-        found: set[str] = set()
+        accepted_ids: set[str] = set()
         questions = _list_questions(request, reply)
         number += len(questions)
         for question in questions:
             fault = find_fault(question, request.document, settings.language)
-            has_limit = settings.prompts == "posir"
-            if not fault and has_limit and len(found | {question.id}) > settings.ask.questions:
+            ids = accepted_ids | {question.id}
+            if not fault and settings.prompts == "posir" and len(ids) > settings.ask.questions:
                 fault = question.discard(DiscardReason.EXTRA_QUESTION)
             if fault:
                 discarded.append(fault)
             else:
-                found.add(question.id)
-                accepted.append(question)
-    kept, repeated = drop_repeated(accepted, settings.ask.similar)
+                accepted_ids = ids
+                accepted_questions.append(question)
+    distinct, repetitions = drop_repeated(accepted_questions, settings.ask.similar)
     counts = {"questions": number}
-    notes = [_describe_labels(kept)] if settings.ask.method == "chunk" else []
-    return StageResult(tuple(documents), tuple(kept), (*discarded, *repeated), tuple(notes), counts)
+    notes = [_describe_labels(distinct)] if settings.ask.method == "chunk" else []
+    return StageResult(
+        tuple(documents), tuple(distinct), (*discarded, *repetitions), tuple(notes), counts
+    )
 
 
 def _describe_labels(questions: Iterable[Question]) -> str:
-    """Count questions by the third of their chunk, with one label (PosQ) and with up to two (the
-    first version of the paper, Myopic Trap).
+    """Count questions by the third of their chunk: one label per chunk as in PosQ, and up to two
+    labels as in the paper's first version (Myopic Trap).
     """
-    one = Counter(question.position for question in questions)
-    two = Counter(
+    single = Counter(question.position for question in questions)
+    double = Counter(
         label for question in questions for label in question.details["labels"].split(", ")
     )
-    shown = [
+    lists = [
         ", ".join(f"{position} {counts[position]:,}" for position in POSITIONS)
-        for counts in (one, two)
+        for counts in (single, double)
     ]
-    return f"questions by the third of their chunk: {shown[0]}; with two labels: {shown[1]}"
+    return f"questions by the third of their chunk: {lists[0]}; with two labels: {lists[1]}"
 
 
 def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
-    """List the questions of an answer, with faults or without."""
+    """Convert an answer to questions, without checks."""
     answer: Any = reply.answer
     if isinstance(answer, PersonaQuery):
         rows = [AskedQuestion(question=answer.query, answer=answer.answer, type="query")]
@@ -285,8 +289,8 @@ def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Questio
 
 
 def take_questions(documents: Sequence[Document], settings: BuildSettings) -> StageResult:
-    """Take the questions that the data of the documents has, with their spans; raise DataError if
-    it has none.
+    """Take the questions and spans that come with the documents; raise DataError if there are
+    none.
     """
     by_name = by_id(documents)
     questions = []
@@ -295,65 +299,70 @@ def take_questions(documents: Sequence[Document], settings: BuildSettings) -> St
         texts = list_texts(data.corpus)
         for query, text, name, span in data.list_questions():
             document = by_name.get(name)
-            # Languages may share ids.
+            # Documents in different languages may share ids.
             if span is None or document is None or document.text != texts[name]:
                 continue
             third = POSITIONS[find_third(span, len(document.text))]
             answer = span.of(document.text)
             questions.append(Question(query, name, text, answer, third, GIVEN, GIVEN, span=span))
-    about = [by_name[name] for name in {question.document for question in questions}]
-    selected = by_id(choose_documents(about, settings.ask.documents, settings.seed))
-    taken = tuple(question for question in questions if question.document in selected)
-    repeated = count_repeated_evidence(taken, by_name, settings.language)
-    counts = {"questions": len(taken), "repeated": repeated}
+    candidates = [by_name[name] for name in {question.document for question in questions}]
+    sample = by_id(sample_documents(candidates, settings.ask.documents, settings.seed))
+    selection = tuple(question for question in questions if question.document in sample)
+    repetitions = count_repeated_evidence(selection, by_name, settings.language)
+    counts = {"questions": len(selection), "repeated": repetitions}
     note = (
-        f"evidence in several documents, in whole sentences: {repeated:,} of {len(taken):,} "
-        "questions; only the document of the data counts as relevant (RARE, arXiv 2604.19047)"
+        f"evidence sentences that occur in several documents: {repetitions:,} of "
+        f"{len(selection):,} questions; only the labeled document counts as relevant (RARE, arXiv "
+        "2604.19047)"
     )
-    return StageResult(tuple(documents), taken, (), (note,) * bool(repeated), counts)
+    return StageResult(tuple(documents), selection, (), (note,) * bool(repetitions), counts)
 
 
 def count_repeated_evidence(
     questions: Sequence[Question], documents: Mapping[str, Document], language: str
 ) -> int:
-    """Count questions whose evidence is in another document, too: the sentences that it is in, but
-    for case and white space.
+    """Count questions whose evidence sentences also occur in another document, ignoring case and
+    white space.
     """
     names = {question.document for question in questions}
     sentences = {name: find_sentences(documents[name].text, language) for name in names}
     passages = []
     for question in questions:
         start, end = question.span or Span(0, 0)
-        parts = sentences[question.document]
-        around = [part for part in parts if part.start < end and start < part.end]
-        whole = Span(around[0].start, around[-1].end) if around else Span(start, end)
-        passages.append(whole.of(documents[question.document].text))
-    wanted = _unify(passages)
-    found = _unify(document.text for document in documents.values()).str.extract_many(
-        [*wanted.unique(), "\0"], overlapping=True
+        overlapping = [
+            sentence
+            for sentence in sentences[question.document]
+            if sentence.start < end and start < sentence.end
+        ]
+        if overlapping:
+            start = overlapping[0].start
+            end = overlapping[-1].end
+        passages.append(documents[question.document].text[start:end])
+    folded_passages = _fold(passages)
+    occurrences = _fold(document.text for document in documents.values()).str.extract_many(
+        [*folded_passages.unique(), "\0"], overlapping=True
     )
-    counts = Counter(found.list.unique().explode())
-    return sum(counts[passage] > 1 for passage in wanted)
+    counts = Counter(occurrences.list.unique().explode())
+    return sum(counts[passage] > 1 for passage in folded_passages)
 
 
-def _unify(texts: Iterable[str]) -> pl.Series:
-    """Return texts in lower case, with single spaces."""
+def _fold(texts: Iterable[str]) -> pl.Series:
+    """Convert texts to lower case with single spaces."""
     series = pl.Series(list(texts), dtype=pl.String)
     return series.str.to_lowercase().str.replace_all(r"\s+", " ").str.strip_chars()
 
 
-def choose_documents(
+def sample_documents(
     documents: Iterable[Document], number: int | None, seed: int
 ) -> list[Document]:
-    """Draw the documents that questions are asked about, in order of their ids; None for all."""
-    order = sorted(documents, key=lambda document: seeded_order(seed, "ask", document.id))
-    return sorted(order[:number], key=attrgetter("id"))
+    """Sample the documents to ask about, sorted by id; all documents if `number` is None."""
+    return sorted(shuffle(documents, seed, "ask")[:number], key=attrgetter("id"))
 
 
 def _request_thirds(
     documents: Sequence[Document], settings: BuildSettings
 ) -> list[QuestionRequest]:
-    """Request questions about thirds of documents, drawn at random, with the whole document in view
+    """Request questions about randomly sampled thirds; the prompt shows the whole document
     (PosIR).
     """
     requests = []
@@ -371,8 +380,8 @@ def _request_chunks(
     model: LanguageModel,
     discarded: list[Discarded],
 ) -> list[QuestionRequest]:
-    """Request questions about chunks of documents, with a summary of the document in view (PosQ);
-    documents without one are discarded.
+    """Request questions about chunks; the prompt shows a summary of the document (PosQ). Documents
+    without a summary are discarded.
     """
 
     def build(document: Document) -> PromptValues:
@@ -387,7 +396,7 @@ def _request_chunks(
         for chunk in split_chunks(document.text, settings.ask.chunk_words):
             values = {"summary": reply.answer.summary, "chunk": chunk.of(document.text)}
             labels = label_chunk(chunk, len(document.text))
-            # PosQ (algorithm 1): a chunk that overlaps two thirds is in the middle.
+            # PosQ, algorithm 1: a chunk that overlaps two thirds counts as middle.
             position = labels[0] if len(labels) == 1 else "middle"
             details = {"chunk": f"{chunk.start}-{chunk.end}", "labels": ", ".join(labels)}
             requests.append(QuestionRequest(document, values, position, details))
@@ -401,10 +410,10 @@ def _request_segments(
     model: LanguageModel,
     discarded: list[Discarded],
 ) -> list[QuestionRequest]:
-    """Choose one of the offered personas for each document, then request one query per segment
-    (Built-in or Learned); documents without a persona are discarded.
+    """Let the model choose one of the offered personas per document, then request one query per
+    segment (Built-in or Learned). Documents without a persona are discarded.
     """
-    offered = list(zip(documents, offers, strict=True))
+    offer_rows = list(zip(documents, offers, strict=True))
 
     def build(row: tuple[Document, list[str]]) -> PromptValues:
         document, personas = row
@@ -416,8 +425,8 @@ def _request_segments(
             raise UnusableAnswerError(DiscardReason.NO_SUCH_PERSONA)
 
     requests = []
-    choices = model.ask(CHOOSE_PERSONA, offered, build, "Choose personas", check)
-    for (document, personas), reply in zip(offered, choices, strict=True):
+    choices = model.ask(CHOOSE_PERSONA, offer_rows, build, "Choose personas", check)
+    for (document, personas), reply in zip(offer_rows, choices, strict=True):
         choice = reply.answer
         if choice is None:
             discarded.append(Discarded(reply.fault, document.id, reply.detail))
@@ -440,11 +449,11 @@ def _request_segments(
 
 
 def label_chunk(chunk: Span, length: int) -> tuple[str, ...]:
-    """List the one or two thirds of a chunk that starts at m and ends at n in a text of length z,
-    in characters (algorithm 1 of the first version of PosQ, Myopic Trap).
+    """Return the one or two thirds of a chunk [m, n) in a text of length z, in characters
+    (algorithm 1 of the first version of PosQ, Myopic Trap).
 
-    With t = floor(z / 3): n < t is beginning; t <= m and n < 2t is middle; m >= 2t is end; else
-    n < 2t is beginning and middle, and the rest middle and end.
+    With t = floor(z / 3): n < t is beginning; m >= 2t is end; t <= m and n < 2t is middle; any
+    other n < 2t is beginning and middle; all other chunks are middle and end.
     """
     third = length // 3
     if chunk.end < third:
@@ -457,11 +466,11 @@ def label_chunk(chunk: Span, length: int) -> tuple[str, ...]:
 
 
 def split_chunks(text: str, words: int) -> list[Span]:
-    """Split a text into consecutive chunks of at most that many words, cut at paragraphs, lines,
+    """Split a text into consecutive chunks of at most `words` words, at paragraphs, lines,
     sentences or words.
 
-    PosQ uses LangChain's recursive splitter with 256 words; its overlap is not stated, and none
-    here. In scripts without spaces two characters count as a word.
+    PosQ uses LangChain's recursive splitter with 256 words and does not state the overlap; chunks
+    do not overlap here. In scripts without spaces, two characters count as a word.
     """
     chunks = _split(text, Span(0, len(text)), words, SEPARATORS)
     return [span for span in chunks if span.of(text).strip()]
@@ -476,7 +485,7 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
         return [Span(start, min(start + size, span.end)) for start in starts]
     matches = re.finditer(separators[0], span.of(text))
     cuts = {span.start, span.end, *(span.start + match.end() for match in matches)}
-    # Neighbors are joined as long as they are within the limit.
+    # Merge neighbors while they fit the limit.
     chunks: list[Span] = []
     count = words
     for start, end in pairwise(sorted(cuts)):
@@ -494,8 +503,8 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
 def offer_personas(
     documents: Sequence[Document], settings: BuildSettings, recall: Recall | None
 ) -> list[list[str]]:
-    """Offer personas for each document: the nearest by an embedder (Built-in or Learned, section
-    3.1.2), or random ones.
+    """Select personas for each document: the nearest by embedding (Built-in or Learned, section
+    3.1.2), or a random sample.
     """
     personas = load_personas(settings.ask.personas)
     number = min(settings.ask.personas_offered, len(personas))
@@ -511,8 +520,8 @@ def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.R
 
 
 def load_personas(file: Path | None) -> list[str]:
-    """Load the distinct personas in a file, or those that come with posir; raise PosirError if it
-    cannot be read or has none.
+    """Load the distinct personas of a file, or posir's own list; raise PosirError if the file is
+    unreadable or empty.
     """
     try:
         if file and file.name.endswith(DATA_SUFFIXES):
@@ -526,7 +535,7 @@ def load_personas(file: Path | None) -> list[str]:
     personas = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not personas:
         raise PosirError(
-            f"ask.personas: {file}: has no persona. A text file has one a line; other files have "
-            "the field 'persona', as those of PersonaHub."
+            f"ask.personas: {file}: contains no persona. Give a text file with one persona per "
+            "line, or a file with a field 'persona', as in PersonaHub."
         )
     return personas

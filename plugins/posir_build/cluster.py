@@ -1,5 +1,5 @@
-"""Rerankers and recall, whose scores are kept in the log of a build: in this process, or as jobs of
-`posir run`.
+"""Rerankers, with scores cached in the build's log, and recall by an embedding model: in this
+process, or as jobs of `posir run`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from posir_build.records import Document, Question
 from posir_run.jobs import Dispatcher, Engine
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
@@ -40,19 +41,18 @@ logger = logging.getLogger(__name__)
 
 StartEngine = Callable[[], Engine]
 Texts = Sequence[Document] | Sequence[Question]
-#: Ids of the documents nearest to each query, the nearest first, and their similarities, shape
-#: (queries, documents).
-Recalled = tuple[list[list[str]], NDArray[np.float32]]
+#: Document ids per query, nearest first, and their similarities, shape (queries, documents).
+NearestDocuments = tuple[list[list[str]], NDArray[np.float32]]
 
-#: Documents per job of recall. Each job encodes all questions, too.
+#: Documents per recall job. Each job also encodes all questions.
 DOCUMENTS_PER_JOB = 5_000
-#: Minimum number of pairs that are scored before their scores are saved.
+#: Minimum number of pairs per saved batch of scores.
 BATCH = 512
 
 
 @dataclass(frozen=True)
-class PartJob:
-    """A part of a stage's work for one model."""
+class ModelCallJob:
+    """A function call with a loaded model, as a job of `posir run`."""
 
     model: ModelReference
     title: str
@@ -64,25 +64,25 @@ class PartJob:
         return f"{self.model.name} · {self.title} {self.number}"
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
-        """Do the work."""
+        """Call the function with the model and its embedding cache."""
         from posir_tasks.models.embeddings.cached_encoder import with_cache
 
         return self.work(with_cache(model))
 
 
-def run_parts(
+def run_on_cluster(
     reference: ModelReference,
     title: str,
-    parts: Sequence[Callable[[MTEBModels], Any]],
+    calls: Sequence[Callable[[MTEBModels], Any]],
     start_engine: StartEngine,
 ) -> Iterator[tuple[int, Any]]:
-    """Yield index and value of each part as it is done on a cluster; raise PosirError if one fails,
-    or no worker can be started.
+    """Run calls as jobs; yield the index and value of each call as it completes. Raise PosirError
+    if a job fails or no worker can be started.
     """
-    if not parts:
+    if not calls:
         return
     model = ModelReference(portable_name(find_model(reference)), reference.revision)
-    jobs = [PartJob(model, title, part, number) for number, part in enumerate(parts)]
+    jobs = [ModelCallJob(model, title, call, number) for number, call in enumerate(calls)]
     with closing(Dispatcher(jobs, start_engine()).outcomes()) as outcomes:
         for job, outcome in outcomes:
             for warning in outcome.warnings:
@@ -91,43 +91,44 @@ def run_parts(
                 raise PosirError(
                     f"{job}: {outcome.failure} Scores so far are saved; run the same command again."
                 )
-            assert isinstance(job, PartJob)
+            assert isinstance(job, ModelCallJob)
             yield job.number, outcome.value
 
 
 @dataclass(frozen=True)
 class Recall:
-    """An embedder that finds the nearest texts; a cluster searches shares of the documents."""
+    """Nearest-neighbor search with an embedding model; a cluster searches shards of the
+    documents.
+    """
 
     model: ModelReference
     language: str
     start_engine: StartEngine | None = None
-    """None for this process, where the model is loaded when it is first needed."""
+    """Starts a cluster; None to load the model in this process."""
 
     @cached_property
     def name(self) -> str:
-        """Name of the embedder."""
+        """Name of the embedding model."""
         return str(find_model(self.model).name)
 
     def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
-        """Find the ids of the at most `top_k` documents nearest to each query; raise PosirError if
-        the model is no encoder, or a job failed.
+        """Find the ids of the `top_k` nearest documents of each query, nearest first; raise
+        PosirError if the model is not an encoder or a job fails.
         """
         if self.start_engine is None:
             from posir_tasks.models.embeddings.cached_encoder import with_cache
 
             model = with_cache(load_model(self.model))
             return recall(documents, queries, top_k, self.language, model)[0]
-        starts = range(0, len(documents), DOCUMENTS_PER_JOB)
-        shares = [documents[start : start + DOCUMENTS_PER_JOB] for start in starts]
-        parts = [partial(recall, share, queries, top_k, self.language) for share in shares]
-        recalled = sorted(run_parts(self.model, "documents", parts, self.start_engine))
-        return merge_recalled([part for _, part in recalled], top_k)
+        shards = split_batches(documents, DOCUMENTS_PER_JOB)
+        calls = [partial(recall, shard, queries, top_k, self.language) for shard in shards]
+        results = sorted(run_on_cluster(self.model, "documents", calls, self.start_engine))
+        return merge_shards([shard for _, shard in results], top_k)
 
 
 def recall(
     documents: Texts, queries: Texts, top_k: int, language: str, model: MTEBModels
-) -> Recalled:
+) -> NearestDocuments:
     """Search documents with a loaded model; raise PosirError if it is not an encoder."""
     from mteb.models import EncoderProtocol
     from mteb.timing import TimingStack
@@ -156,24 +157,22 @@ def _build_dataset(rows: Texts) -> Dataset:
     return Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]})
 
 
-def merge_recalled(parts: Sequence[Recalled], top_k: int) -> list[list[str]]:
-    """Find the nearest documents of each query over all parts of a corpus; ties go to the earlier
-    part.
-    """
-    scores = np.concatenate([part for _, part in parts], axis=1)
+def merge_shards(shards: Sequence[NearestDocuments], top_k: int) -> list[list[str]]:
+    """Merge the nearest documents of each query over all shards; ties go to the earlier shard."""
+    scores = np.concatenate([scores for _, scores in shards], axis=1)
     order = np.argsort(-scores, axis=1, kind="stable")[:, :top_k]
-    names = [list(chain(*lists)) for lists in zip(*(ids for ids, _ in parts), strict=True)]
+    names = [list(chain(*lists)) for lists in zip(*(ids for ids, _ in shards), strict=True)]
     return [[row[column] for column in columns] for row, columns in zip(names, order, strict=True)]
 
 
 def score_pairs(pairs: Sequence[Pair], language: str, model: MTEBModels) -> Scores:
-    """Score pairs by a loaded model."""
+    """Score pairs with a loaded model."""
     return build_scorer(model, [question for question, _ in pairs], language)(pairs)
 
 
 @dataclass(frozen=True)
 class Reranker:
-    """A reranker, here or on a cluster, that scores no pair twice in a build."""
+    """A reranker, in this process or on a cluster, that caches scores in the build's log."""
 
     reranker: ModelReranker
     log: CallLog
@@ -181,23 +180,23 @@ class Reranker:
 
     @property
     def name(self) -> str:
-        """The model, with its revision if there is one."""
+        """The model's name, with the revision if set."""
         return self.reranker.name
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield each batch's index and scores as they come; raise PosirError if a job failed, or
-        scores are not on the scale.
+        """Yield each batch's index and scores on completion; raise PosirError if a job fails or
+        scores are off the scale.
         """
         reranker = self.reranker
         if self.start_engine is None:
             yield from reranker.score_batches(batches)
             return
-        parts = [partial(score_pairs, batch, reranker.language) for batch in batches]
-        for number, scores in run_parts(reranker.reference, "pairs", parts, self.start_engine):
+        calls = [partial(score_pairs, batch, reranker.language) for batch in batches]
+        for number, scores in run_on_cluster(reranker.reference, "pairs", calls, self.start_engine):
             yield number, to_probabilities(scores, self.name, logits=reranker.logits)
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Score pairs, higher for a better answer, shape (n,); new scores are saved batch by
+        """Score pairs, shape (n,), higher for a better answer; new scores are saved after each
         batch.
         """
         keys = [digest(self.name, *pair, size=16) for pair in pairs]
@@ -208,18 +207,18 @@ class Reranker:
         texts = [[missing[key] for key in batch] for batch in batches]
         with track(f"Rerank with {self.name}", len(missing)) as advance:
             for number, values in self.score_batches(texts):
-                scored = dict(zip(batches[number], values.tolist(), strict=True))
-                self.log.add_scores(scored)
-                scores |= scored
-                advance(len(scored))
+                batch_scores = dict(zip(batches[number], values.tolist(), strict=True))
+                self.log.add_scores(batch_scores)
+                scores |= batch_scores
+                advance(len(batch_scores))
         return np.array([scores[key] for key in keys], np.float64)
 
 
 def batch_by_text(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
-    """Divide the keys of pairs into batches of at least `BATCH` pairs, except the last; all pairs
-    of a text are in one batch.
+    """Group the keys of pairs into batches of at least `BATCH` pairs (fewer in the last batch);
+    all pairs of a text are in the same batch.
 
-    Long texts are together, since a batch takes as long as its longest text.
+    Texts are sorted by length, since a batch takes as long as its longest text.
     """
 
     def find_text(key: bytes) -> tuple[int, str]:

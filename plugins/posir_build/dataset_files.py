@@ -1,9 +1,9 @@
-"""The files of a built domain: the PosIR layout, the provenance of every question, the dataset
-card, and sheets for people.
+"""Files of a built domain: tables in the PosIR layout, provenance of every question, dataset card,
+and sheets for a human check.
 
-No paper reports a check of its questions by people (PosQ, arXiv 2505.13950, read 100 traces). The
-interval is Wilson's, for new questions: judgments of one question by several people are not
-independent, and count as one.
+No paper reports a human check of its questions (PosQ, arXiv 2505.13950, read 100 traces).
+Agreement has a Wilson interval for new questions, in which the judgments of one question by several
+people count as one.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter
 
 from posir_build.balance import BalanceCell, CellScheme
-from posir_build.records import Check, Document, Question, StageResult, by_id, seeded_order
+from posir_build.records import Check, Document, Question, StageResult, by_id, shuffle
 from posir_build.settings import NO_LICENSE
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.base.files import atomic_write, write_text
@@ -31,13 +31,13 @@ from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import wilson_interval
 
-#: Files next to the tables of a domain.
+#: Names of the files next to the tables of a domain.
 PROVENANCE_FILE = "provenance.jsonl"
 CONSTRUCTION_FILE = "construction.json"
 HUMAN_CHECK_FILE = "human-check.json"
-#: The dataset card in the folder that holds the languages.
+#: Name of the dataset card, in the folder above the languages.
 CARD_FILE = "README.md"
-#: The line that marks a card as written by posir.
+#: First line of a card written by posir.
 CARD_MARK = "<!-- written by posir build; your changes below the next line of dashes are kept -->"
 CARD_END = "\n-----\n"
 QUESTIONS = TypeAdapter(tuple[Question, ...])
@@ -49,11 +49,12 @@ def write_dataset(
     questions: Sequence[Question],
     construction: Mapping[str, Any],
 ) -> None:
-    """Write a domain with its provenance and, for the dataset card, how it was built, completely or
-    not at all.
+    """Write a domain atomically, with its provenance and the construction record for the dataset
+    card.
 
-    PosirError is raised if the folder exists or cannot be written, there is no question, or the
-    loader would refuse the data.
+    Raises:
+        PosirError: The folder exists or cannot be written, there is no question, or the data is
+            invalid.
     """
     target.check()
     sources = {document.id: document.source for document in documents}
@@ -74,9 +75,7 @@ def write_dataset(
 
 
 def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str, Any]:
-    """Read how every domain below a folder was built, by `<language>/<domain>`, or other files
-    next to their tables.
-    """
+    """Read a JSON file of every domain below a folder, by `<language>/<domain>`."""
     return {
         file.parent.relative_to(output).as_posix(): read_json(file)
         for file in sorted(output.glob(f"*/*/{name}"))
@@ -84,31 +83,30 @@ def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str,
 
 
 def record_human_check(
-    folder: Path, agreement: Sequence[Mapping[str, Any]], judged: Collection[str]
+    folder: Path, agreement: Sequence[Mapping[str, Any]], judged_ids: Collection[str]
 ) -> None:
-    """Save the judgments of people on a domain next to its tables and in the card; `judged` are
-    ids of questions.
+    """Save the agreement of a human check next to a domain's tables and in the dataset card;
+    `judged_ids` are ids of questions.
     """
     file = folder / PROVENANCE_FILE
     if not file.is_file():
         raise PosirError(
-            f"{folder}: has no {PROVENANCE_FILE}. Name the folder of a domain, such as "
+            f"{folder}: contains no {PROVENANCE_FILE}. Give the folder of a domain, such as "
             "data/NAME/eng-Latn/notes."
         )
     ids = {parse_json(line, file)["id"] for line in file.read_text(encoding="utf-8").splitlines()}
-    # A sample of a build with a held-out part has questions of both parts, and says as much about
-    # either.
-    if not ids.intersection(judged):
+    # The sample may contain questions of both parts; its agreement holds for either part.
+    if not ids.intersection(judged_ids):
         raise PosirError(
-            f"{folder}: has none of the {pluralize(len(judged), 'judged question')}. Name the "
-            "domain they are of."
+            f"{folder}: contains none of the {pluralize(len(judged_ids), 'judged question')}. "
+            "Give the folder of their domain."
         )
     write_text(folder / HUMAN_CHECK_FILE, to_json(agreement) + "\n")
     write_card(folder.parent.parent)
 
 
-#: What a language model does by a verdict on a question.
-WORK = {
+#: Contribution of a language model to the dataset, by the check of its verdict.
+CONTRIBUTIONS = {
     Check.LOCATED: "spans",
     Check.RELEVANCE: "grades",
     Check.LEAVE_SPAN_OUT: "grades",
@@ -116,22 +114,22 @@ WORK = {
 
 
 def list_answering_models(questions: Sequence[Question]) -> dict[str, list[str]]:
-    """List the language models, as their servers name them, by their work: questions, spans and
+    """List the language models, as named by their servers, by contribution: questions, spans and
     grades.
     """
     models = {"questions": {question.model for question in questions}}
     for question in questions:
         for verdict in question.verdicts:
-            if verdict.check in WORK:
-                models.setdefault(WORK[verdict.check], set()).add(verdict.judge)
-    return {work: sorted(names) for work, names in models.items()}
+            if verdict.check in CONTRIBUTIONS:
+                models.setdefault(CONTRIBUTIONS[verdict.check], set()).add(verdict.judge)
+    return {name: sorted(models[name]) for name in models}
 
 
 def write_card(output: Path) -> None:
-    """Write the dataset card of a folder: metadata for the Hub, a section for each domain, and what
-    a user has added below.
+    """Write the dataset card of a folder: metadata for the Hub, a section per domain, and the
+    user's additions.
 
-    A card that posir has not written stays as it is.
+    A card that posir did not write is left unchanged.
     """
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
@@ -143,7 +141,7 @@ def write_card(output: Path) -> None:
     constructions = read_constructions(output)
     licenses = {str(construction["license"]) for construction in constructions.values()}
     license_name = licenses.pop() if len(licenses) == 1 else NO_LICENSE
-    # Markdown, in which nothing is escaped.
+    # No autoescape: the card is Markdown.
     templates = Environment(
         loader=PackageLoader(__package__), undefined=StrictUndefined, trim_blocks=True
     )
@@ -159,7 +157,7 @@ def write_card(output: Path) -> None:
     write_text(file, card + separator + additions)
 
 
-#: What a person judges, yes or no, each in a column.
+#: Yes-or-no judgments of a person: columns of the sheet and their titles.
 JUDGMENTS = {
     "question_ok": "the question makes sense without the document, and names no position in it",
     "answered": "the marked span answers the question",
@@ -175,28 +173,29 @@ Cell = TypeVar("Cell")
 def choose_questions(
     result: StageResult, number: int, seed: int, scheme: CellScheme
 ) -> list[Question]:
-    """Draw questions with about equally many from each cell of length and position."""
+    """Sample questions, about the same number from each cell of length and position."""
     documents = by_id(result.documents)
-    filled: Counter[BalanceCell] = Counter()
-    rounds = {}
-    ordered = sorted(result.questions, key=lambda row: seeded_order(seed, "human check", row.id))
-    for question in ordered:
+    sizes: Counter[BalanceCell] = Counter()
+    by_round = {}
+    for question in shuffle(result.questions, seed, "human check"):
         cell = scheme.find(question, documents[question.document])
-        rounds[filled[cell], cell] = question
-        filled[cell] += 1
-    return [rounds[key] for key in sorted(rounds)[:number]]
+        by_round[sizes[cell], cell] = question
+        sizes[cell] += 1
+    return [by_round[key] for key in sorted(by_round)[:number]]
 
 
 def write_sheet(file: Path, result: StageResult, questions: Sequence[Question]) -> None:
-    """Write questions as a CSV file with empty columns for judgments."""
+    """Write a CSV file with questions, documents with 【marked】 spans, and empty columns for
+    judgments.
+    """
     documents = by_id(result.documents)
     rows = []
     for question in questions:
         text = documents[question.document].text
         start, end = question.evidence
-        marked = f"{text[:start]}【{text[start:end]}】{text[end:]}"
+        marked_text = f"{text[:start]}【{text[start:end]}】{text[end:]}"
         verdicts = "; ".join(f"{verdict.check} {verdict.values}" for verdict in question.verdicts)
-        rows.append((question.id, question.text, question.answer, marked, verdicts))
+        rows.append((question.id, question.text, question.answer, marked_text, verdicts))
     columns = ("id", "question", "answer", "document", "verdicts", *JUDGMENTS, "comment")
     write_sheet_rows(file, columns, rows)
 
@@ -205,80 +204,85 @@ def refuse_overwrite(sheet: Path) -> None:
     """Raise PosirError if a sheet exists."""
     if sheet.exists():
         raise PosirError(
-            f"{sheet}: already exists, and may be filled in. Remove it, or name another path."
+            f"{sheet}: already exists and may contain judgments. Remove it, or give another path."
         )
 
 
 def write_sheet_rows(file: Path, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Write a CSV file for people to fill in; the last columns, for which a row has no cell, are
-    empty.
-    """
-    filled = []
+    """Write a CSV file for people to fill in; columns without cells are left empty."""
+    padded_rows = []
     for row in rows:
         cells = [cell.replace("\r\n", "\n") for cell in row]
-        filled.append(cells + [""] * (len(columns) - len(cells)))
+        padded_rows.append(cells + [""] * (len(columns) - len(cells)))
     with atomic_write(file) as part:
-        # With a byte-order mark, or spreadsheets take UTF-8 for something else.
-        part.write_text(format_csv(columns, filled), encoding="utf-8-sig", newline="")
+        # Spreadsheets need the byte-order mark to recognize UTF-8.
+        part.write_text(format_csv(columns, padded_rows), encoding="utf-8-sig", newline="")
 
 
 def read_sheet(
     file: Path, columns: Iterable[str], values: Mapping[str, Cell], problem: str, command: str
 ) -> list[tuple[str, dict[str, Cell]]]:
-    """Read the id of each row of a sheet that a person has filled in, and its values by column.
+    """Read a sheet that a person has filled in: the id of each row and its values by column,
+    without empty cells.
 
-    Empty cells are left out. `problem` is the message on a text that stands for no value.
+    Args:
+        file: The sheet.
+        columns: Columns to read.
+        values: Values by cell text in lower case.
+        problem: Error message for other cell texts.
+        command: The command that wrote the sheet, for error messages.
 
     Raises:
-        DataError: The file is not a sheet of the command, or has a text that stands for no value.
+        DataError: The file is not a sheet of the command, or a cell is invalid.
     """
     rows = []
     sheet = read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote")
     for number, row in enumerate(sheet, 2):
-        filled = {}
+        row_values = {}
         for column in columns:
             text = row[column]
             if text and text.lower() not in values:
-                where = f"{file}: row {number}: field '{column}'"
-                raise DataError(f"{where}: {text!r} {problem}; leave it empty if unsure.")
+                raise DataError(
+                    f"{file}: row {number}: field '{column}': {text!r} {problem}; leave it empty "
+                    "if unsure."
+                )
             if text:
-                filled[column] = values[text.lower()]
-        rows.append((row["id"], filled))
+                row_values[column] = values[text.lower()]
+        rows.append((row["id"], row_values))
     return rows
 
 
 def read_judgments(file: Path) -> dict[str, dict[str, bool]]:
-    """Read the judgments of one person, by question id and column."""
+    """Read the judgments of one person by question id and column."""
     return dict(read_sheet(file, JUDGMENTS, ANSWERS, "is neither yes nor no", "posir build sample"))
 
 
 def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[str, Any]]:
-    """Count how often people say yes, by column and to all of them; and how often two people give
-    the same judgment.
+    """Count "yes" judgments by column and in all columns, and how often two people agree.
 
-    `rate` is the share of yes with Wilson's interval; None if nothing was judged.
+    `rate` is the share of "yes" with a Wilson interval, or None without judgments.
     """
-    judged: dict[str, list[tuple[str, bool]]] = {title: [] for title in JUDGMENTS.values()}
-    judged["all of these"] = []
+    by_title: dict[str, list[tuple[str, bool]]] = {title: [] for title in JUDGMENTS.values()}
+    by_title["all of these"] = []
     for sheet in sheets:
         for name, row in sheet.items():
             for column, answer in row.items():
-                judged[JUDGMENTS[column]].append((name, answer))
+                by_title[JUDGMENTS[column]].append((name, answer))
             if len(row) == len(JUDGMENTS):
-                judged["all of these"].append((name, all(row.values())))
+                by_title["all of these"].append((name, all(row.values())))
     if len(sheets) > 1:
-        same = judged.setdefault("two people give the same judgment", [])
-        for sheet, other in combinations(sheets, 2):
-            for name in sheet.keys() & other.keys():
-                columns = sheet[name].keys() & other[name].keys()
-                same += [(name, sheet[name][column] == other[name][column]) for column in columns]
+        pairs = by_title.setdefault("two people give the same judgment", [])
+        for first, second in combinations(sheets, 2):
+            for name in first.keys() & second.keys():
+                columns = first[name].keys() & second[name].keys()
+                pairs += [(name, first[name][column] == second[name][column]) for column in columns]
     agreement = []
-    for title, answers in judged.items():
+    for title, answers in by_title.items():
         yes = sum(answer for _, answer in answers)
         rate = None
         if answers:
             sizes = Counter(name for name, _ in answers).values()
-            # Independent judgments, as if those of one question were always the same (Kish 1965,
+            # Effective sample size, as if all judgments of a question were equal (Kish 1965,
             # Survey Sampling, section 8.2).
             trials = len(answers) ** 2 / sum(size**2 for size in sizes)
             share = yes / len(answers)
@@ -296,7 +300,7 @@ def build_agreement_table(agreement: Sequence[Mapping[str, Any]]) -> Table:
     numbers = ("Yes", "Judged", "Yes %")
     columns = build_columns(("Judgment", *numbers), numbers)
     note = (
-        "With 95% intervals. The sample has about as many questions from each cell of length and "
-        "position, whatever their number."
+        "With 95% intervals. The sample has about the same number of questions from each cell of "
+        "length and position."
     )
     return Table(columns, tuple(rows), title="Human check", notes=(note,))

@@ -1,4 +1,4 @@
-"""The cost of a build, before the first call: calls, tokens and money by stage."""
+"""Cost estimate of a build before its first call: calls, tokens and money by stage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from posir_tasks.language_models.settings import LanguageModelSettings, compute_
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
-#: Assumed tokens of a question with its answer, a quote with its sentences, a grade, a sentence
-#: with its reasoning, a summary (PosQ, arXiv 2505.13950: at most 400 words), a sentence, a persona.
+#: Assumed numbers of tokens. A question includes its answer, a quote its sentence numbers, and a
+#: reason the grade. A summary has at most 400 words in PosQ (arXiv 2505.13950).
 QUESTION_TOKENS = 80
 QUOTE_TOKENS = 60
 GRADE_TOKENS = 10
@@ -30,43 +30,43 @@ REASON_TOKENS = 50
 SUMMARY_TOKENS = 400
 SENTENCE_TOKENS = 25
 PERSONA_TOKENS = 12.5
-#: Questions about a chunk by the prompts of PosQ (appendix A.2): 265,865 about 13,902 passages of
-#: mostly three or four chunks.
+#: Questions per chunk with PosQ's prompts (appendix A.2): 265,865 questions about 13,902 passages,
+#: mostly of three or four chunks.
 POSQ_QUESTIONS = 6
-#: Growth of a document by the numbers of its sentences.
-NUMBERED = 1.15
-#: Suspects per question at the default threshold, in a corpus where a third of the questions has a
-#: false negative (docs/build.md); at 0.5, in a corpus of 13,902 passages, PosQ had 854 for 26,356
-#: questions (appendix A.2).
+#: Factor by which sentence numbers lengthen a document.
+NUMBERING_FACTOR = 1.15
+#: Suspects per question at the default threshold, if a third of the questions has a false negative
+#: (docs/build.md). PosQ had 854 suspects for 26,356 questions, with 13,902 passages and a threshold
+#: of 0.5 (appendix A.2).
 SUSPECTS_PER_QUESTION = 2.0
-#: Translations that look like refusals, of all; PosIR (appendix B) discarded 0.02% as such.
+#: Share of translations that look like refusals; PosIR (appendix B) discarded 0.02% as refusals.
 SUSPECTED_REFUSALS = 0.01
 
 
 @dataclass(frozen=True)
 class StageEstimate:
-    """The highest cost of a stage: no question is discarded, and every answer can be read at
-    once.
-    """
+    """Upper bound on the cost of a stage: no question is discarded, and no answer needs a retry."""
 
     stage: str
     calls: int
     input_tokens: int
     output_tokens: int
     cost: float
-    """Cost of the calls in the currency of the prices, `llm.prices.currency`."""
+    """Cost of the calls, in `llm.prices.currency`."""
     reranker_pairs: int = 0
 
 
 def estimate_calls(
     prompt: PromptTemplate[Any], number: float, text_tokens: float, answer_tokens: float
 ) -> Usage:
-    """Estimate the calls of one prompt, from the tokens of texts in all of them and those of one
+    """Estimate the usage of one prompt, from the text tokens of all calls and the tokens per
     answer.
     """
-    fixed = estimate_tokens(prompt.system.template + prompt.user.template)
-    fixed += estimate_tokens(str(prompt.schema))
-    return Usage(round(number), round(number * fixed + text_tokens), round(number * answer_tokens))
+    prompt_tokens = estimate_tokens(prompt.system.template + prompt.user.template)
+    prompt_tokens += estimate_tokens(str(prompt.schema))
+    return Usage(
+        round(number), round(number * prompt_tokens + text_tokens), round(number * answer_tokens)
+    )
 
 
 def estimate_stages(
@@ -74,34 +74,34 @@ def estimate_stages(
 ) -> list[StageEstimate]:
     """Estimate each stage that calls a language model or rerankers.
 
-    It needs the result of Sample, and of Ask if the questions are given; the questions of further
-    stages are counted if they have been run.
+    `results` needs the result of Sample, and of Ask if the questions are `given`. Results of later
+    stages replace estimated numbers of questions.
     """
     documents = results["sample"].documents
-    about = ask.choose_documents(documents, settings.ask.documents, settings.seed)
-    mean = sum(document.tokens for document in about) / max(1, len(about))
-    usage, questions = _estimate_ask(settings, about)
+    sources = ask.sample_documents(documents, settings.ask.documents, settings.seed)
+    mean = sum(document.tokens for document in sources) / max(1, len(sources))
+    usage, questions = _estimate_ask(settings, sources)
     number = {}
     for stage in STAGE_NAMES[1:]:
         questions = len(results[stage].questions) if stage in results else questions
         number[stage] = questions
-    texts = number["ask"] * mean * NUMBERED
+    texts = number["ask"] * mean * NUMBERING_FACTOR
     search = settings.false_negatives
-    searched = number["verify"] if search.embedder else 0
-    judged = searched * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
-    if search.rule == "document":
-        judged = 0
+    queries = number["verify"] if search.embedder else 0
+    votes = 0.0
+    if search.rule == "question":
+        votes = queries * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
     calls = {
         "ask": usage,
         "locate": estimate_calls(locate.LOCATE, number["ask"], texts, QUOTE_TOKENS),
         "verify": _estimate_verify(settings.verify, number["locate"], mean),
-        "false-negatives": estimate_calls(verify.RELEVANCE, judged, judged * mean, GRADE_TOKENS),
+        "false-negatives": estimate_calls(verify.RELEVANCE, votes, votes * mean, GRADE_TOKENS),
         **_estimate_translate(settings, documents, number["balance"]),
     }
     views = 2 if settings.verify.rerank_rule == "span" else 3
     pairs = {
         "verify": len(settings.verify.rerankers) * views * number["locate"],
-        "false-negatives": searched * len(search.rerankers) * min(search.recall, len(documents)),
+        "false-negatives": queries * len(search.rerankers) * min(search.recall, len(documents)),
     }
     return [
         price(stage, settings.choose_llms(stage), usage, pairs.get(stage, 0))
@@ -112,33 +112,32 @@ def estimate_stages(
 def price(
     stage: str, models: Sequence[LanguageModelSettings], usage: Usage, pairs: int = 0
 ) -> StageEstimate:
-    """Compute the cost of calls that are shared out among models."""
+    """Compute the cost of calls that are split evenly among models."""
     tokens = (usage.input_tokens, usage.output_tokens)
     cost = fmean(compute_cost(model.prices, *tokens) for model in models)
     return StageEstimate(stage, usage.calls, *tokens, cost, pairs)
 
 
 def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tuple[Usage, int]:
-    """Estimate the calls of Ask, and the number of questions."""
-    asking = settings.ask
+    """Estimate the usage of Ask and the number of questions."""
+    section = settings.ask
     number = len(documents)
     tokens = sum(document.tokens for document in documents)
-    questions = POSQ_QUESTIONS if settings.prompts == "posq" else asking.questions
+    questions = POSQ_QUESTIONS if settings.prompts == "posq" else section.questions
     answer = questions * QUESTION_TOKENS
-    match asking.method:
+    match section.method:
         case "positional":
-            calls = number * asking.draws
-            usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * asking.draws, answer)
+            calls = number * section.draws
+            usage = estimate_calls(ask.ASK_POSITIONAL, calls, tokens * section.draws, answer)
             return usage, calls * questions
         case "chunk":
-            split = (ask.split_chunks(document.text, asking.chunk_words) for document in documents)
-            chunks = sum(map(len, split))
+            chunks = sum(len(ask.split_chunks(row.text, section.chunk_words)) for row in documents)
             texts = tokens + chunks * SUMMARY_TOKENS
             summaries = estimate_calls(ask.SUMMARIZE, number, tokens, SUMMARY_TOKENS)
             usage = estimate_calls(ask.ASK_CHUNK, chunks, texts, answer)
             return summaries + usage, chunks * questions
         case "persona":
-            personas = number * asking.personas_offered * PERSONA_TOKENS
+            personas = number * section.personas_offered * PERSONA_TOKENS
             choices = estimate_calls(ask.CHOOSE_PERSONA, number, tokens + personas, GRADE_TOKENS)
             usage = estimate_calls(ask.ASK_PERSONA, 3 * number, 4 * tokens, QUESTION_TOKENS)
             return choices + usage, 3 * number
@@ -147,10 +146,10 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
 
 
 def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> Usage:
-    """Estimate the calls of Verify, of texts of a mean length."""
+    """Estimate the usage of Verify for documents of a mean length in tokens."""
     usage = Usage()
     texts = questions * mean
-    # Segments are three texts with the length of one document, the span two documents.
+    # The three segments add up to one document; with and without the span makes two documents.
     if settings.relevance == "segments":
         usage += estimate_calls(verify.RELEVANCE, 3 * questions, texts, GRADE_TOKENS)
     if settings.relevance == "span":
@@ -167,33 +166,32 @@ def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> U
 def _estimate_translate(
     settings: BuildSettings, documents: Sequence[Document], questions: int
 ) -> dict[str, Usage]:
-    """Estimate the calls of translations and, with a judge, of refusals."""
-    translation = settings.translate
-    languages = len(translation.languages)
-    tokens = sum(document.tokens for document in documents) * NUMBERED
-    parts = 0
+    """Estimate the usage of translations and, with a judge, of refusal checks."""
+    section = settings.translate
+    languages = len(section.languages)
+    tokens = sum(document.tokens for document in documents) * NUMBERING_FACTOR
+    blocks = 0
     if languages:
         numbers = (len(find_sentences(row.text, settings.language)) for row in documents)
-        parts = sum(ceil(number / translation.sentences) for number in numbers)
-    short = languages * questions
-    calls = {
-        "translate": estimate_calls(
-            translate.TRANSLATE_SENTENCES,
-            languages * parts,
-            languages * tokens,
-            tokens / max(1, parts),
-        )
-        + estimate_calls(
-            translate.TRANSLATE_QUESTION, short, short * SENTENCE_TOKENS, SENTENCE_TOKENS
-        )
-    }
-    if translation.judge:
+        blocks = sum(ceil(number / section.sentences) for number in numbers)
+    texts = estimate_calls(
+        translate.TRANSLATE_SENTENCES,
+        languages * blocks,
+        languages * tokens,
+        tokens / max(1, blocks),
+    )
+    number = languages * questions
+    queries = estimate_calls(
+        translate.TRANSLATE_QUESTION, number, number * SENTENCE_TOKENS, SENTENCE_TOKENS
+    )
+    usage = {"translate": texts + queries}
+    if section.judge:
         suspects = languages * (len(documents) + questions) * SUSPECTED_REFUSALS
-        read = suspects * translate.JUDGED_CHARACTERS / BYTES_PER_TOKEN
-        calls["refusals"] = estimate_calls(
-            translate.JUDGE_TRANSLATION, suspects, read, REASON_TOKENS
+        characters = suspects * translate.JUDGED_CHARACTERS
+        usage["refusals"] = estimate_calls(
+            translate.JUDGE_TRANSLATION, suspects, characters / BYTES_PER_TOKEN, REASON_TOKENS
         )
-    return calls
+    return usage
 
 
 def describe_plan(
@@ -201,9 +199,9 @@ def describe_plan(
     models: Sequence[LanguageModelSettings],
     notes: Sequence[str],
 ) -> Result:
-    """Describe the cost in a sentence, then a table of the stages; the last row is the total.
+    """Report the total cost in a sentence and the stages in a table, the total in the last row.
 
-    Without prices or rerankers there are no columns of them.
+    Columns for costs and rerankers are shown only if there are prices or rerankers.
     """
     columns = zip(*(astuple(row)[1:] for row in estimates), strict=True)
     total = StageEstimate("total", *map(sum, columns))
@@ -223,7 +221,8 @@ def describe_plan(
     numbers = ("Calls", "Input tokens", "Output tokens", f"Cost ({currency})", "Reranker pairs")
     table = Table(build_columns(("Stage", *numbers), numbers), tuple(rows))
     assumptions = (
-        "If nothing is discarded; tokens are estimated. Repeated attempts and thinking come on top."
+        "Assumes that nothing is discarded; tokens are estimated. Retries and thinking tokens are "
+        "not included."
     )
     return Result(
         title="Plan of a build",

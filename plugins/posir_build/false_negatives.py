@@ -1,10 +1,10 @@
-"""Stage 5, False negatives: documents that answer a question although they are not its own.
+"""Stage 5, False negatives: find other documents that answer a question.
 
-Recall is by an embedder over the whole corpus, with posir's own search and embedding cache. Then
-the rule of PosQ (arXiv 2505.13950, appendix A.2: remove the question) or of PosIR (arXiv
-2601.08363, section 2.3: remove the document, and the questions about it). For both, the verdicts of
-all questions count at once, so the result does not depend on their order; PosIR leaves this open.
-The question's own document is never a false negative.
+An embedding model recalls documents from the whole corpus, with posir's search and embedding cache.
+Then the rule of PosQ (arXiv 2505.13950, appendix A.2) removes the question, or the rule of PosIR
+(arXiv 2601.08363, section 2.3) removes the document with its questions. Either rule is applied to
+all questions at once, so the result does not depend on their order; the PosIR paper leaves this
+open. A question's own document is never a false negative.
 """
 
 from __future__ import annotations
@@ -28,80 +28,78 @@ from posir_build.records import (
 )
 from posir_build.settings import FalseNegativeSettings
 from posir_build.verify import RELEVANCE
+from posir_tasks.base.batches import split_batches
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.models.rerankers import Scores
 
-#: Questions whose recalled documents are reranked at a time: on a cluster, workers start anew for
-#: each such number.
+#: Questions per reranking batch. On a cluster, workers are restarted for each batch.
 BATCH = 256
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """Another document that rerankers find to answer a question."""
+    """Another document that may answer a question, with its reranker scores."""
 
     question: Question
     document: Document
     scores: Scores
     """Scores of the document, shape (rerankers,)."""
     positive: Scores
-    """Scores of the question's own document."""
+    """Scores of the question's own document, shape (rerankers,)."""
 
 
 def remove_false_negatives(
-    before: StageResult,
+    previous: StageResult,
     settings: FalseNegativeSettings,
     recall: Recall,
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
-    """Find false negatives, and remove them by the rule of the settings."""
-    candidates = list(_find_candidates(before, settings, recall, rerankers))
-    documents = before.documents
+    """Find false negatives and remove questions or documents by the rule of the settings."""
+    candidates = list(_find_candidates(previous, settings, recall, rerankers))
+    documents = previous.documents
     discarded: list[Discarded] = []
-    failed = {}
+    failures = {}
     if settings.rule == "document":
-        removed = {candidate.document.id: candidate.question.id for candidate in candidates}
-        documents = tuple(document for document in documents if document.id not in removed)
+        removals = {candidate.document.id: candidate.question.id for candidate in candidates}
+        documents = tuple(document for document in documents if document.id not in removals)
         reason = DiscardReason.ANSWERS_OTHER
-        discarded += [Discarded(reason, name, removed[name]) for name in sorted(removed)]
-        for question in before.questions:
-            if question.document in removed:
-                failed[question.id] = question.discard(
-                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removed[question.document]
+        discarded += [Discarded(reason, name, removals[name]) for name in sorted(removals)]
+        for question in previous.questions:
+            if question.document in removals:
+                failures[question.id] = question.discard(
+                    DiscardReason.DOCUMENT_ANSWERS_OTHER, removals[question.document]
                 )
-        counts = {"documents removed": len(removed)}
+        counts = {"documents removed": len(removals)}
     else:
         negatives = _confirm(candidates, settings, panel)
         for negative in negatives:
-            failed.setdefault(negative.item, negative)
+            failures.setdefault(negative.item, negative)
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
     judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
-    searched = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
-    kept = [row.with_verdict(searched) for row in before.questions if row.id not in failed]
-    discarded += [failed[row.id] for row in before.questions if row.id in failed]
-    return StageResult(documents, tuple(kept), tuple(discarded), (), counts)
+    verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
+    passed = [row.with_verdict(verdict) for row in previous.questions if row.id not in failures]
+    discarded += [failures[row.id] for row in previous.questions if row.id in failures]
+    return StageResult(documents, tuple(passed), tuple(discarded), (), counts)
 
 
 def _find_candidates(
-    before: StageResult,
+    previous: StageResult,
     settings: FalseNegativeSettings,
     recall: Recall,
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
-    """Yield the recalled documents that rerankers find to answer a question; a few questions are in
-    memory at a time.
-    """
-    documents = by_id(before.documents)
-    questions = before.questions
-    recalled = recall.find(before.documents, questions, settings.recall) if questions else []
-    for start in range(0, len(questions), BATCH):
+    """Yield the recalled documents that rerankers suspect, batch by batch to limit memory."""
+    documents = by_id(previous.documents)
+    questions = previous.questions
+    nearest = recall.find(previous.documents, questions, settings.recall) if questions else []
+    for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
         pairs = []
-        for row in range(start, min(start + BATCH, len(questions))):
+        for question, ids in batch:
             # The question's own document comes first.
-            names = dict.fromkeys((questions[row].document, *recalled[row]))
-            pairs += [(questions[row], documents[name]) for name in names]
+            names = dict.fromkeys((question.document, *ids))
+            pairs += [(question, documents[name]) for name in names]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):
@@ -114,18 +112,18 @@ def _find_candidates(
 
 
 def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
-    """Return whether rerankers suspect a document, by the rule of the settings."""
+    """Return True if the rerankers suspect a document by the rule of the settings."""
     if settings.rule == "question":
         return has_votes(candidate.scores, settings.threshold, settings.votes)
-    # PosIR, section 2.3: any reranker scores it above the question's own.
+    # PosIR, section 2.3: any reranker scores it above the question's own document.
     return bool((candidate.scores > candidate.positive).any())
 
 
 def _confirm(
     candidates: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
 ) -> list[Discarded]:
-    """List the questions that have a false negative by the panel; an answer that cannot be used
-    counts as no vote.
+    """List the questions with a false negative that the panel confirms; unusable answers are not
+    votes.
     """
 
     def build(candidate: Candidate) -> PromptValues:
@@ -135,8 +133,8 @@ def _confirm(
         judge.ask(RELEVANCE, candidates, build, f"Confirm by {judge.name}") for judge in panel
     ]
     negatives = []
-    for candidate, *graded in zip(candidates, *replies, strict=True):
-        grades = [reply.answer.relevance if reply.answer else -1 for reply in graded]
+    for candidate, *panel_replies in zip(candidates, *replies, strict=True):
+        grades = [reply.answer.relevance if reply.answer else -1 for reply in panel_replies]
         if not has_votes(grades, settings.level, settings.votes):
             continue
         values = {
@@ -145,9 +143,9 @@ def _confirm(
             "positive": candidate.positive.tolist(),
             "grades": grades,
         }
-        judges = ", ".join(reply.model for reply in graded)
+        judges = ", ".join(reply.model for reply in panel_replies)
         verdict = QuestionVerdict(
-            Check.FALSE_NEGATIVES, False, judges, values, settings.rule, graded[0].prompt
+            Check.FALSE_NEGATIVES, False, judges, values, settings.rule, panel_replies[0].prompt
         )
         question = candidate.question.with_verdict(verdict)
         reason = DiscardReason.ANSWERED_ELSEWHERE
@@ -156,8 +154,8 @@ def _confirm(
 
 
 def has_votes(values: Iterable[float], threshold: float, votes: int) -> bool:
-    """Return whether enough rerankers or judges are at or above a threshold; of fewer than the
-    votes, all (PosQ, A.2).
+    """Return True if at least `votes` values reach the threshold, or all values if there are fewer
+    (PosQ, A.2).
     """
-    reached = [value >= threshold for value in values]
-    return sum(reached) >= min(votes, len(reached))
+    hits = [value >= threshold for value in values]
+    return sum(hits) >= min(votes, len(hits))

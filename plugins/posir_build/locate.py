@@ -1,8 +1,8 @@
-"""Stage 3, Locate: the span of the document that answers a question.
+"""Stage 3, Locate: find the span of the document that answers a question.
 
-As in PosIR (arXiv 2601.08363, section 2.2, appendix C.2), a language model reads document and
-question, and a question is kept only if there is one unambiguous span. Beyond PosIR, the model
-cites numbered sentences, and its quote must be found in them.
+As in PosIR (arXiv 2601.08363, section 2.2, appendix C.2), a language model reads the document and
+the question; only questions with exactly one unambiguous span are kept. Unlike in PosIR, the model
+cites numbered sentences, and the quote must occur in these sentences.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class CitedEvidence(ModelAnswer):
 
 
 class Citations(ModelAnswer):
-    """All passages of a document that answer a question by themselves."""
+    """All passages of a document that each answer a question."""
 
     evidence: list[CitedEvidence]
 
@@ -48,68 +48,72 @@ LOCATE = load_prompt("locate", Citations)
 
 
 def locate_evidence(
-    before: StageResult, settings: LocateSettings, model: LanguageModel, language: str
+    previous: StageResult, settings: LocateSettings, model: LanguageModel, language: str
 ) -> StageResult:
-    """Find the span of each question, and discard the questions without a certain one."""
-    texts = {document.id: document.text for document in before.documents}
-    names = {question.document for question in before.questions}
+    """Find the evidence span of each question; discard questions without exactly one span."""
+    texts = {document.id: document.text for document in previous.documents}
+    names = {question.document for question in previous.questions}
     sentences = {name: find_sentences(texts[name], language) for name in names}
 
     def build(question: Question) -> PromptValues:
         name = question.document
-        numbered = number_sentences(texts[name], sentences[name])
-        return {"document": numbered, "question": question.text}
+        numbered_text = number_sentences(texts[name], sentences[name])
+        return {"document": numbered_text, "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
-        """Find the distinct spans of an answer, with their quotes; raise QuoteError."""
+        """Map the distinct spans of an answer to their quotes; raise QuoteError."""
         name = question.document
         return {
-            find_span(cited, texts[name], sentences[name], settings.similarity): cited.quote
-            for cited in answer.evidence
+            find_span(citation, texts[name], sentences[name], settings.similarity): citation.quote
+            for citation in answer.evidence
         }
 
-    kept = []
+    questions = []
     discarded = []
-    replies = model.ask(LOCATE, before.questions, build, "Locate", find_spans)
-    for question, reply in zip(before.questions, replies, strict=True):
+    replies = model.ask(LOCATE, previous.questions, build, "Locate", find_spans)
+    for question, reply in zip(previous.questions, replies, strict=True):
         if reply.answer is None:
             discarded.append(question.discard(reply.fault, reply.detail))
             continue
         text = texts[question.document]
         spans = find_spans(question, reply.answer)
-        judged = partial(QuestionVerdict, judge=reply.model, prompt=reply.prompt)
-        located = question
-        if question.span:
-            values = compare_with_label(question.span, sorted(spans))
-            verdict = judged(Check.LABELED_SPAN, not values["reason"], values=values)
-            located = question.with_verdict(verdict)
+        build_verdict = partial(QuestionVerdict, judge=reply.model, prompt=reply.prompt)
+        label = question.span
+        if label:
+            values = compare_with_label(label, sorted(spans))
+            verdict = build_verdict(Check.LABELED_SPAN, not values["reason"], values=values)
+            question = question.with_verdict(verdict)
         reason = find_problem(list(spans), settings.max_share * len(text))
         if reason:
-            discarded.append(located.discard(reason))
+            discarded.append(question.discard(reason))
             continue
         ((span, quote),) = spans.items()
         third = POSITIONS[find_third(span, len(text))]
         values = {"requested": question.position, "found": third}
-        if question.span and settings.keep_labels:
-            span = question.span
-        located = replace(located, span=span, quote=quote)
-        kept.append(located.with_verdict(judged(Check.LOCATED, True, values=values)))
+        verdict = build_verdict(Check.LOCATED, True, values=values)
+        if label and settings.keep_labels:
+            span = label
+        questions.append(replace(question, span=span, quote=quote).with_verdict(verdict))
     notes = []
-    if any(question.span for question in before.questions):
-        moved = sum(row.position != row.verdicts[-1].values["found"] for row in kept)
-        notes.append(f"evidence in another third than the data states: {moved:,} of {len(kept):,}")
-    return StageResult(before.documents, tuple(kept), tuple(discarded), tuple(notes))
+    if any(question.span for question in previous.questions):
+        moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in questions)
+        notes.append(
+            f"evidence in another third than the data states: {moved_count:,} of {len(questions):,}"
+        )
+    return StageResult(previous.documents, tuple(questions), tuple(discarded), tuple(notes))
 
 
-def find_span(cited: CitedEvidence, text: str, sentences: Sequence[Span], similar: float) -> Span:
-    """Find the span of a citation; raise QuoteError without a certain one."""
-    quote = cited.quote.strip()
+def find_span(
+    citation: CitedEvidence, text: str, sentences: Sequence[Span], similar: float
+) -> Span:
+    """Find the span of a citation; raise QuoteError if it is missing or ambiguous."""
+    quote = citation.quote.strip()
     if not quote:
         raise QuoteError(DiscardReason.NO_QUOTE)
-    if not 1 <= cited.first_sentence <= cited.last_sentence <= len(sentences):
+    if not 1 <= citation.first_sentence <= citation.last_sentence <= len(sentences):
         raise QuoteError(DiscardReason.QUOTE_OF_NO_SENTENCE)
-    start = sentences[cited.first_sentence - 1].start
-    end = sentences[cited.last_sentence - 1].end
+    start = sentences[citation.first_sentence - 1].start
+    end = sentences[citation.last_sentence - 1].end
     try:
         return find_quote(quote, text, Span(start, end), similar)
     except QuoteError as error:
@@ -119,7 +123,9 @@ def find_span(cited: CitedEvidence, text: str, sentences: Sequence[Span], simila
 
 
 def find_problem(spans: Sequence[Span], limit: float) -> DiscardReason | None:
-    """Find why spans are not the evidence: it is a single span of at most so many characters."""
+    """Return why spans are not usable as evidence; None for a single span of at most `limit`
+    characters.
+    """
     if not spans:
         return DiscardReason.NO_EVIDENCE
     if len(spans) > 1:
@@ -128,38 +134,39 @@ def find_problem(spans: Sequence[Span], limit: float) -> DiscardReason | None:
 
 
 def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
-    """Compare cited spans, in order, with the span that the data states.
+    """Compare cited spans, sorted by start, with the labeled span.
 
-    Returns `reason`, why the label is not the only evidence, or None; and `others`, the passages
-    that share no character with it. Passages that share characters count as one.
+    Returns:
+        `reason`, why the label is not the only evidence, or None; and `others`, the passages
+        without overlap with the label. Passages that overlap each other count as one.
     """
-    others: list[Span] = []
+    passages: list[Span] = []
     overlapping = 0
     for span in spans:
         if span.start < label.end and label.start < span.end:
             overlapping += 1
-        elif others and span.start < others[-1].end:
-            others[-1] = Span(others[-1].start, max(span.end, others[-1].end))
+        elif passages and span.start < passages[-1].end:
+            passages[-1] = Span(passages[-1].start, max(span.end, passages[-1].end))
         else:
-            others.append(span)
-    reason = DiscardReason.FURTHER_PASSAGE if others else None
+            passages.append(span)
+    reason = DiscardReason.FURTHER_PASSAGE if passages else None
     if not overlapping:
-        reason = DiscardReason.OTHER_PASSAGE if others else DiscardReason.NO_EVIDENCE
-    return {"reason": reason, "others": [list(span) for span in others]}
+        reason = DiscardReason.OTHER_PASSAGE if passages else DiscardReason.NO_EVIDENCE
+    return {"reason": reason, "others": [list(span) for span in passages]}
 
 
 def number_sentences(text: str, sentences: Sequence[Span]) -> str:
-    """Write a line for each sentence, numbered from 1, with single spaces within it."""
+    """Number sentences from 1, one per line, with white space collapsed."""
     lines = [" ".join(span.of(text).split()) for span in sentences]
     return "\n".join(f"[{number}] {line}" for number, line in enumerate(lines, 1))
 
 
 def split_thirds(text: str, sentences: Sequence[Span]) -> list[Span]:
-    """Split a text into three parts of nearly equal lengths in characters, between sentences.
+    """Split a text at sentence boundaries into three segments of similar length in characters.
 
-    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) state no unit; no
-    sentence is cut here, so that evidence is in one part. A text with fewer than three sentences is
-    cut anywhere.
+    The papers (PosQ, arXiv 2505.13950; Built-in or Learned, arXiv 2605.26578) do not state the
+    unit. Sentences are not cut, to keep evidence within one segment; only texts with fewer than
+    three sentences are cut within sentences.
     """
     first = len(text) // 3
     second = 2 * len(text) // 3
@@ -175,5 +182,5 @@ def _find_nearest(numbers: Sequence[int], target: int) -> int:
 
 
 def remove_span(text: str, span: Span) -> str:
-    """Remove a span from a text, with one space at the seam."""
+    """Remove a span from a text and leave one space in its place."""
     return f"{text[: span.start].rstrip()} {text[span.end :].lstrip()}".strip()

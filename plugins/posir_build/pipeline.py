@@ -1,5 +1,5 @@
-"""The stages of a build in order: each takes the result of the one before, and is skipped if
-nothing it depends on changed.
+"""The stages of a build in order: each stage takes the result of the previous stage, and a stage
+with unchanged inputs is not run again.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
-from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_needed_questions
+from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_min_questions
 from posir_build.cluster import Recall, Reranker, StartEngine
 from posir_build.dataset_files import (
     list_answering_models,
@@ -26,7 +26,7 @@ from posir_build.dataset_files import (
     write_dataset,
 )
 from posir_build.records import LOG_FILE, Document, Question, StageResult, by_id
-from posir_build.sample import digest_source, draw_documents, open_source
+from posir_build.sample import digest_source, open_source, sample_corpus
 from posir_build.settings import STAGE_NAMES, BuildSettings, PromptSet, RerankerSettings
 from posir_build.stage_report import StageRow, build_stage_rows, build_translation_rows
 from posir_tasks.base.digests import digest_json
@@ -42,15 +42,15 @@ from posir_tasks.models.references import ModelReference
 from posir_tasks.models.rerankers import ModelReranker
 from posir_tasks.text.tokenizer import load_tokenizer
 
-#: Schema version of the files; raise it if the records change, and every stage is run again
-#: (answered calls are kept).
+#: Schema version of the stage files. Increment it when the records change: every stage is then run
+#: again, with answered calls from the log.
 SCHEMA = 4
 
 
 @validated(frozen=True)
 class StageFile:
-    """A result as it is saved. Texts of documents are in the file of the stage that sets them;
-    other files have ids only.
+    """A saved stage result. Document texts are only in the file of the stage that creates them;
+    other files have the ids.
     """
 
     fingerprint: str
@@ -62,87 +62,97 @@ ADAPTER = TypeAdapter(StageFile)
 
 
 def load_stage(
-    folder: Path, stage: str, fingerprint: str, before: StageResult
+    folder: Path, stage: str, fingerprint: str, previous: StageResult
 ) -> StageResult | None:
-    """Load the saved result of a stage; None if there is none, or it depends on something that has
-    changed.
+    """Load the saved result of a stage, or None if it is missing or its inputs have changed.
 
-    `before` is the result of the stage before, which has the texts of documents.
+    `previous` is the result of the previous stage, with the document texts.
     """
     file = folder / f"{stage}.json"
     if not file.is_file():
         return None
     try:
-        stored = ADAPTER.validate_json(file.read_bytes())
+        stage_file = ADAPTER.validate_json(file.read_bytes())
     except (OSError, ValidationError) as error:
         raise PosirError(
             f"{file}: cannot be read ({summarize_error(error)}). Remove it to run the stage "
             "again; answered calls are kept."
         ) from error
-    if stored.fingerprint != fingerprint:
+    if stage_file.fingerprint != fingerprint:
         return None
-    documents = by_id([*before.documents, *stored.result.documents])
-    return replace(stored.result, documents=tuple(documents[name] for name in stored.document_ids))
+    documents = by_id([*previous.documents, *stage_file.result.documents])
+    return replace(
+        stage_file.result, documents=tuple(documents[name] for name in stage_file.document_ids)
+    )
 
 
 def save_stage(
-    folder: Path, stage: str, fingerprint: str, result: StageResult, before: StageResult
+    folder: Path, stage: str, fingerprint: str, result: StageResult, previous: StageResult
 ) -> None:
     """Save the result of a stage."""
     ids = tuple(document.id for document in result.documents)
-    saved = replace(result, documents=()) if before.documents else result
+    saved = replace(result, documents=()) if previous.documents else result
     content = ADAPTER.dump_json(StageFile(fingerprint, ids, saved), indent=1)
     with atomic_write(folder / f"{stage}.json") as part:
         part.write_bytes(content)
 
 
-#: Settings of a language model that its answers do not depend on.
-NOT_ASKED = {"endpoints", "key_variable", "in_flight", "retries", "timeout", "prices", "budget"}
+#: Settings of a language model that do not affect its answers.
+TRANSPORT_SETTINGS = {
+    "endpoints",
+    "key_variable",
+    "in_flight",
+    "retries",
+    "timeout",
+    "prices",
+    "budget",
+}
 
 
 @dataclass(frozen=True)
 class Tools:
-    """Log, models and rerankers of the stages of a build."""
+    """Log, models and rerankers of a build."""
 
     settings: BuildSettings
     start_engine: StartEngine | None = None
-    """Starts a cluster for scoring; None for this process."""
+    """Starts a cluster for rerankers and recall; None for this process."""
 
     @cached_property
     def log(self) -> CallLog:
-        """The answered calls and the scores."""
+        """The log of answered calls and scores."""
         return CallLog(self.settings.work_folder / LOG_FILE)
 
     def models(self, stage: str) -> list[LanguageModel]:
-        """Open the language models that a stage asks."""
+        """Open the language models of a stage."""
         prompts = PROMPT_SETS[self.settings.prompts]
         return [LanguageModel(llm, self.log, prompts) for llm in self.settings.choose_llms(stage)]
 
     @cached_property
     def count_tokens(self) -> Callable[[str], int]:
-        """Counts the tokens of a text."""
+        """Function that counts the tokens of a text."""
         return load_tokenizer(self.settings.tokenizer).count
 
     def rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
-        """Open rerankers; models are loaded when they first score."""
-        # The stage has a bar of its own; that of `datasets` would appear for every batch.
+        """Open rerankers; their models are loaded at the first score."""
+        # `datasets` would show a progress bar for every batch.
         disable_progress_bars()
         language = self.settings.language
         models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
         return [Reranker(model, self.log, self.start_engine) for model in models]
 
     def recall(self, model: str, revision: str | None = None) -> Recall:
-        """Open an embedder that finds the nearest texts."""
+        """Open an embedding model for nearest-neighbor search."""
         return Recall(ModelReference(model, revision), self.settings.language, self.start_engine)
 
 
 def _identify_models(settings: BuildSettings, stage: str) -> object:
-    return [llm.model_dump(mode="json", exclude=NOT_ASKED) for llm in settings.choose_llms(stage)]
+    llms = settings.choose_llms(stage)
+    return [llm.model_dump(mode="json", exclude=TRANSPORT_SETTINGS) for llm in llms]
 
 
-#: What `prompts` asks instead of prompts of posir, by the names of these. posq: PosQ (arXiv
-#: 2505.13950, appendix B; C in its first version): the same inputs, no system message, the same
-#: outputs (a text, a list, a number) and scale of relevance, in words of posir.
+#: Replacements for posir's prompts, by name. posq: the inputs, outputs (a text, a list, a number)
+#: and relevance scale of PosQ (arXiv 2505.13950, appendix B; C in the first version), without a
+#: system message, in posir's wording.
 PROMPT_SETS: Mapping[PromptSet, Mapping[str, PromptTemplate[Any]]] = {
     "posir": {},
     "posq": {
@@ -150,7 +160,7 @@ PROMPT_SETS: Mapping[PromptSet, Mapping[str, PromptTemplate[Any]]] = {
         for prompt in (ask.SUMMARIZE, ask.ASK_CHUNK, verify.RELEVANCE)
     },
 }
-#: The prompts of each stage; those of Ask depend on its method.
+#: Prompts of each stage except Ask, whose prompts depend on the method.
 PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
     "locate": (locate.LOCATE,),
     "verify": (verify.RELEVANCE, verify.ANSWERABLE),
@@ -158,8 +168,8 @@ PROMPTS: Mapping[str, Sequence[PromptTemplate[Any]]] = {
 }
 
 
-def _depends_on(stage: str, settings: BuildSettings) -> object:
-    """List all that the result of a stage depends on, other than the result of the stage before."""
+def _list_inputs(stage: str, settings: BuildSettings) -> object:
+    """List the inputs of a stage, except the result of the previous stage."""
     if stage == "sample":
         fields = {"text_field", "id_field", "language", "seed", "tokenizer", "sample"}
         return [digest_source(settings), settings.model_dump(mode="json", include=fields)]
@@ -168,8 +178,8 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     if stage == "balance":
         return values
     prompts = PROMPTS.get(stage) or ask.PROMPTS.get(settings.ask.method, ())
-    instead = PROMPT_SETS[settings.prompts]
-    names = [instead.get(prompt.name, prompt).id for prompt in prompts]
+    replacements = PROMPT_SETS[settings.prompts]
+    names = [replacements.get(prompt.name, prompt).id for prompt in prompts]
     inputs = [values, _identify_models(settings, stage), *names]
     if stage == "ask":
         is_persona = settings.ask.method == "persona"
@@ -177,55 +187,55 @@ def _depends_on(stage: str, settings: BuildSettings) -> object:
     return inputs
 
 
-def _run_stage(stage: str, tools: Tools, before: StageResult) -> StageResult:
+def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
     settings = tools.settings
     language = settings.language
     seed = settings.seed
     match stage:
         case "sample":
             items = open_source(settings).read_texts()
-            return draw_documents(items, settings.sample, language, seed, tools.count_tokens)
+            return sample_corpus(items, settings.sample, language, seed, tools.count_tokens)
         case "ask" if settings.ask.method == "given":
-            return ask.take_questions(before.documents, settings)
+            return ask.take_questions(previous.documents, settings)
         case "ask":
             embedder = settings.ask.persona_embedder
             recall = tools.recall(embedder) if embedder else None
-            return ask.ask_questions(before.documents, settings, tools.models(stage)[0], recall)
+            return ask.ask_questions(previous.documents, settings, tools.models(stage)[0], recall)
         case "locate":
             model = tools.models(stage)[0]
-            return locate.locate_evidence(before, settings.locate, model, language)
+            return locate.locate_evidence(previous, settings.locate, model, language)
         case "verify":
             rerankers = tools.rerankers(settings.verify.rerankers)
             model = tools.models(stage)[0]
             verifier = verify.Verifier(
-                before.documents, settings.verify, language, model, rerankers, seed
+                previous.documents, settings.verify, language, model, rerankers, seed
             )
-            return verifier.verify(before.questions)
+            return verifier.verify(previous.questions)
         case "false-negatives":
             search = settings.false_negatives
             if search.embedder is None:
                 note = "false negatives were not searched for: false_negatives.embedder is not set"
-                return StageResult(before.documents, before.questions, (), (note,))
+                return StageResult(previous.documents, previous.questions, (), (note,))
             return false_negatives.remove_false_negatives(
-                before,
+                previous,
                 search,
                 tools.recall(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
                 tools.models(stage),
             )
         case _:
-            needed = find_needed_questions(settings.balance, before.questions)
-            return balance_questions(before, settings.balance, seed, needed)
+            min_questions = find_min_questions(settings.balance, previous.questions)
+            return balance_questions(previous, settings.balance, seed, min_questions)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a work folder against another build; raise PosirError if another process builds there,
-    or the folder cannot be written.
+def lock(folder: Path) -> Iterator[None]:
+    """Lock a work folder; raise PosirError if another process builds there, or the folder cannot be
+    written.
     """
     try:
         check_writable(folder)
-        # The lock is emptied when it is taken, so no file of the user may have its name.
+        # FileLock truncates its file, so the name must not be that of a user's file.
         with FileLock(folder / ".posir-build.lock", timeout=0):
             yield
     except Timeout:
@@ -236,33 +246,36 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
-    """Run the stages up to and including one, and return the result of each; None returns what is
-    saved, and runs none.
+    """Run the stages up to and including `last`, and return their results; None only loads saved
+    results.
 
-    A stage whose result is saved, and depends on nothing that has changed, is not run.
+    Stages with a saved result and unchanged inputs are not run again.
     """
     folder = tools.settings.work_folder
     results = {}
-    before = StageResult((), ())
+    previous = StageResult((), ())
     fingerprint = ""
     for number, stage in enumerate(STAGE_NAMES, 1):
-        fingerprint = digest_json([SCHEMA, stage, fingerprint, _depends_on(stage, tools.settings)])
-        result = load_stage(folder, stage, fingerprint, before)
+        fingerprint = digest_json([SCHEMA, stage, fingerprint, _list_inputs(stage, tools.settings)])
+        result = load_stage(folder, stage, fingerprint, previous)
         if result is None:
             if last is None:
                 break
             with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
-                result = _run_stage(stage, tools, before)
+                result = _run_stage(stage, tools, previous)
             if tools.log.faults:
                 result = replace(result, notes=(*result.notes, tools.log.describe_read()))
             tools.log.read.clear()
             tools.log.faults.clear()
-            save_stage(folder, stage, fingerprint, result, before)
+            save_stage(folder, stage, fingerprint, result, previous)
         results[stage] = result
-        before = result
+        previous = result
         if not (result.documents if stage == "sample" else result.questions):
             reasons = "; ".join(f"{key} ({count:,})" for key, count in result.reasons().items())
-            raise PosirError(f"{stage}: nothing is left. Discarded: {reasons or 'nothing'}.")
+            raise PosirError(
+                f"{stage}: nothing is left. Discarded: {reasons or 'nothing'}. Add documents, or "
+                "relax the settings of this stage."
+            )
         if stage == last:
             break
     return results
@@ -271,52 +284,50 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
 def write_results(
     tools: Tools, results: Mapping[str, StageResult]
 ) -> tuple[dict[Path, int], list[StageRow]]:
-    """Write the dataset, its held-out part, and its translations; return the number of questions
-    in each folder, and two rows for each translation.
+    """Write the dataset, its held-out part and its translations; return the number of questions per
+    folder, and the report rows of the translations.
     """
     settings = tools.settings
     rows = build_stage_rows(results)
-    written = {}
-    translations: list[StageRow] = []
+    sizes = {}
+    translation_rows: list[StageRow] = []
     final = results["balance"]
     for part, output in ((PUBLIC, settings.output), (HELD_OUT, settings.held_out_folder)):
-        # The last verdict is that of the split.
+        # The last verdict is from the split.
         questions = [row for row in final.questions if row.verdicts[-1].values["part"] == part]
         if not questions:
             continue
         result = StageResult(final.documents, tuple(questions))
         folder = _write_part(settings, settings.language, output, part, result, rows)
-        written[folder] = len(questions)
+        sizes[folder] = len(questions)
         for language in settings.translate.languages:
-            translated = translate_result(tools, result, language, part)
+            translation = translate_result(tools, result, language, part)
             name = language if part == PUBLIC else f"{language}, {part}"
-            added = build_translation_rows(result, translated, name)
-            folder = _write_part(
-                settings, language, output, f"{part}, translated", translated, [*rows, *added]
-            )
-            written[folder] = len(translated.questions)
-            translations += added
+            language_rows = build_translation_rows(result, translation, name)
+            translation_rows += language_rows
+            title = f"{part}, translated"
+            all_rows = [*rows, *language_rows]
+            folder = _write_part(settings, language, output, title, translation, all_rows)
+            sizes[folder] = len(translation.questions)
         write_card(output)
-    return written, translations
+    return sizes, translation_rows
 
 
 def translate_result(tools: Tools, result: StageResult, language: str, part: str) -> StageResult:
-    """Translate a part of the dataset, or load it from the work folder if it has been translated
-    before.
-    """
+    """Translate a part of the dataset, or load its saved translation from the work folder."""
     settings = tools.settings
-    excluded = {"languages", "llm", "judge"}
+    exclusions = {"languages", "llm", "judge"}
     identity = [
-        settings.translate.model_dump(mode="json", exclude=excluded),
+        settings.translate.model_dump(mode="json", exclude=exclusions),
         _identify_models(settings, "translate"),
         _identify_models(settings, "refusals"),
         *(prompt.id for prompt in translate.PROMPTS),
     ]
     fingerprint = digest_json([SCHEMA, "translate", language, identity, _list_content(result)])
     name = f"translate-{language}-{part}"
-    before = StageResult((), ())
-    translated = load_stage(settings.work_folder, name, fingerprint, before)
-    if translated is None:
+    previous = StageResult((), ())
+    translation = load_stage(settings.work_folder, name, fingerprint, previous)
+    if translation is None:
         translator = translate.Translator(
             settings.translate,
             tools.models("translate")[0],
@@ -325,9 +336,9 @@ def translate_result(tools: Tools, result: StageResult, language: str, part: str
             tools.count_tokens,
             next(iter(tools.models("refusals")), None),
         )
-        translated = translator.translate(result)
-        save_stage(settings.work_folder, name, fingerprint, translated, before)
-    return translated
+        translation = translator.translate(result)
+        save_stage(settings.work_folder, name, fingerprint, translation, previous)
+    return translation
 
 
 def _list_content(result: StageResult) -> list[list[str]]:
@@ -343,7 +354,7 @@ def _write_part(
     result: StageResult,
     rows: Sequence[StageRow],
 ) -> Path:
-    """Write a part of the dataset in a language, unless it is there, and return its folder."""
+    """Write a part of the dataset in a language, unless it is already there; return its folder."""
     construction = {
         "documents": len(result.documents),
         "questions": len(result.questions),
@@ -361,13 +372,13 @@ def _write_part(
 
 
 def settings_record(settings: BuildSettings) -> dict[str, Any]:
-    """Convert the settings that a dataset depends on to JSON values."""
-    models = {"llm": NOT_ASKED, "judge": NOT_ASKED}
-    excluded: Any = {
-        "llm": NOT_ASKED,
+    """Convert the settings that affect the dataset to JSON values."""
+    models = {"llm": TRANSPORT_SETTINGS, "judge": TRANSPORT_SETTINGS}
+    exclusions: Any = {
+        "llm": TRANSPORT_SETTINGS,
         "work": True,
         "output": True,
-        "false_negatives": {"panel": {"__all__": NOT_ASKED}},
+        "false_negatives": {"panel": {"__all__": TRANSPORT_SETTINGS}},
         **dict.fromkeys(("ask", "locate", "verify", "translate"), models),
     }
-    return settings.model_dump(mode="json", exclude=excluded)
+    return settings.model_dump(mode="json", exclude=exclusions)

@@ -1,4 +1,4 @@
-"""`posir build` and the study of translations."""
+"""The commands `posir build` and `posir study rate-translations`."""
 
 from posir_tasks.plugin_api import DATA, Command, declare
 

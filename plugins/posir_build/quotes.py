@@ -1,4 +1,4 @@
-"""The place of a quote in a text, whose numbers and negations it may not change."""
+"""Locate a quote in a text, without changes to numbers and negations."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files
-from itertools import islice, pairwise, takewhile
+from itertools import pairwise, takewhile
 
 from rapidfuzz import fuzz
 
@@ -17,8 +17,7 @@ from posir_tasks.text.locating import align
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import UNSPACED_LETTER
 
-#: A number with its sign, groups of thousands and decimals; or one character that is a number, such
-#: as 三, ½ or Ⅳ.
+#: A number with sign, thousands separators and decimals, or a numeric character such as 三, ½ or Ⅳ.
 NUMBER = re.compile(
     r"(?:(?<![\w)])-)?(?:\d{1,3}(?:[.,٫٬]\d{3}(?!\d))+(?:[.,٫]\d+)?|\d+(?:[.,٫]\d+)?)|[〇零一二两兩三四五六七八九十百千万萬億亿]+|"
     r"[²³¹\u2070-\u2089\u00bc-\u00be\u2150-\u218b\u2460-\u24ff\u2776-\u2793]"
@@ -26,59 +25,58 @@ NUMBER = re.compile(
 
 
 def load_patterns(name: str) -> re.Pattern[str]:
-    """Load a pattern that finds any of those in a file of this package, one a line.
+    """Load the alternatives of a pattern from a file of this package, one per line.
 
-    Lines that begin with `# ` name the language of the lines below.
+    Lines that begin with `# ` name the language of the following lines.
     """
     lines = (files(__package__) / name).read_text(encoding="utf-8").splitlines()
     return re.compile("|".join(line for line in lines if not line.startswith("# ")), re.IGNORECASE)
 
 
-#: Words that negate; a quote must have as many as the text that it is matched with.
+#: Negating words; a quote must have as many as its match.
 NEGATIONS = load_patterns("negations.txt")
-#: What negates as the beginning of a word.
+#: Negating prefixes of words.
 NEGATING_PREFIX = re.compile(r"un|in|im|il|ir|dis|non|не|бес|без|nie")
-#: What negates a word that it is attached to.
-ATTACHED = re.compile(r"n?['’]t\b|not\b", re.IGNORECASE)
-#: Characters that are written in several ways, each replaced by one of them.
-SAME = str.maketrans("‘’‚“”„«»‐‑–—−\u00a0\u3000，。：；？！（）", '\'\'\'"""""-----  ,.:;?!()')
+#: Negations attached to the end of a word.
+NEGATING_SUFFIX = re.compile(r"n?['’]t\b|not\b", re.IGNORECASE)
+#: Replacements of typographic variants by one character.
+VARIANTS = str.maketrans("‘’‚“”„«»‐‑–—−\u00a0\u3000，。：；？！（）", '\'\'\'"""""-----  ,.:;?!()')
 WORD = re.compile(r"\w")
-#: A letter of a word in a script with spaces.
+#: A letter in a script with spaces between words.
 LETTER = re.compile(rf"(?!{UNSPACED_LETTER.pattern})\w")
 #: Maximum number of letters by which a match is extended to a whole word.
 MAX_WORD = 30
-#: Characters by which an end of a similar match may be moved, since the match may have more or
-#: fewer than the quote.
+#: Maximum number of characters by which either end of a fuzzy match is moved.
 ADJUSTMENT = 12
-#: Characters on both sides of a match in which a number or a negation that it cuts begins and ends.
+#: Context on both sides of a match to search for numbers and negations that it cuts, in characters.
 CONTEXT = 50
 
 
 class QuoteError(UnusableAnswerError):
-    """A quote has no certain place; the fault is a `DiscardReason`."""
+    """A quote has no unique match; the fault is a `DiscardReason`."""
 
 
 def find_quote(quote: str, text: str, window: Span, similarity: float) -> Span:
-    """Find the only place of a quote in a part of a text.
+    """Find the unique match of a quote within a window of a text.
 
-    Exact matches come first, then those that differ in case, white space, Unicode form, quotation
-    marks or dashes, then those with a similarity, from 0 to 1: one minus the edits (insertions,
-    deletions) per character of both. Offsets are those of the text as it is. No match changes
-    digits or words that negate, or cuts one of them off.
+    Exact matches take precedence over matches that differ in case, white space, Unicode form,
+    quotation marks or dashes, and these over a fuzzy match with at least the given similarity, in
+    [0, 1]: one minus the edits (insertions, deletions) per character of both texts. Offsets refer
+    to the original text. A match must not change or cut numbers and negations.
 
     Raises:
-        QuoteError: There is no match, or there are several, or the only one changes a number or
+        QuoteError: There is no match, there are several, or the only match changes a number or
             negation.
     """
-    part = window.of(text)
-    bare = quote.strip()
-    spans = _find_all(bare, part) or _find_folded(bare, part, similarity)
-    sound = list(islice((span for span in spans if not _find_change(bare, part, span)), 2))
-    if not sound:
-        raise QuoteError(_find_change(bare, part, spans[0]) or DiscardReason.QUOTE_NOT_FOUND)
-    if len(sound) > 1:
+    passage = window.of(text)
+    quote = quote.strip()
+    spans = _find_all(quote, passage) or _find_folded(quote, passage, similarity)
+    faithful = [span for span in spans if not _find_change(quote, passage, span)]
+    if not faithful:
+        raise QuoteError(_find_change(quote, passage, spans[0]) or DiscardReason.QUOTE_NOT_FOUND)
+    if len(faithful) > 1:
         raise QuoteError(DiscardReason.QUOTE_REPEATED)
-    (span,) = sound
+    (span,) = faithful
     return Span(window.start + span.start, window.start + span.end)
 
 
@@ -88,35 +86,37 @@ def _find_all(needle: str, haystack: str) -> list[Span]:
 
 
 def _find_folded(quote: str, text: str, similarity: float) -> list[Span]:
-    """Find a quote as texts are compared, or else the only passage that is similar enough."""
+    """Find a quote in folded texts, or else the only sufficiently similar passage."""
     needle, _ = fold(quote)
     haystack, origins = fold(text)
-    spans = _find_all(needle, haystack) if needle else []
+    if not needle:
+        raise QuoteError(DiscardReason.QUOTE_NOT_FOUND)
+    spans = _find_all(needle, haystack)
     if not spans:
-        similar = _align(needle, haystack, similarity) if needle else None
-        if similar is None:
+        match = _align(needle, haystack, similarity)
+        if match is None:
             raise QuoteError(DiscardReason.QUOTE_NOT_FOUND)
-        blank = "\0" * (similar.end - similar.start)
-        rest = haystack[: similar.start] + blank + haystack[similar.end :]
-        if _align(needle, rest, similarity) is not None:
+        blank = "\0" * (match.end - match.start)
+        remainder = haystack[: match.start] + blank + haystack[match.end :]
+        if _align(needle, remainder, similarity) is not None:
             raise QuoteError(DiscardReason.QUOTE_AMBIGUOUS)
-        spans = [similar]
+        spans = [match]
     return [Span(origins[span.start].start, origins[span.end - 1].end) for span in spans]
 
 
 def fold(text: str) -> tuple[str, Sequence[Span]]:
-    """Spell a text as it is compared; return also the range of the original of each character.
+    """Normalize a text for comparison; also return the original span of each character.
 
-    It is in Unicode form NFKC and in lower case, with one kind of quotation marks, dashes and
-    digits, and one space for each white space.
+    The folded text is in NFKC and lower case, with unified quotation marks, dashes and digits, and
+    collapsed white space.
     """
     folded: list[str] = []
     origins: list[Span] = []
-    # Each character with the marks, or Hangul vowels and finals, that follow it.
+    # Keep combining marks, and Hangul vowels and finals, with the preceding character.
     starts = [row for row, mark in enumerate(text) if row == 0 or not _is_mark(mark)]
     for start, end in pairwise([*starts, len(text)]):
-        composed = unicodedata.normalize("NFKC", text[start:end].translate(SAME))
-        for character in composed.translate(SAME).casefold():
+        normalized = unicodedata.normalize("NFKC", text[start:end].translate(VARIANTS))
+        for character in normalized.translate(VARIANTS).casefold():
             if unicodedata.category(character) == "Cf":
                 continue
             if character.isspace() and folded and folded[-1] == " ":
@@ -132,25 +132,31 @@ def _is_mark(character: str) -> bool:
 
 
 def _find_change(quote: str, text: str, span: Span) -> DiscardReason | None:
-    """Find how the meaning of a quote differs from that of its match."""
+    """Return how the numbers or negations of a quote differ from its match, or None."""
     first = max(0, span.start - CONTEXT)
-    plain = _unify(text[first : span.end + CONTEXT])
-    place = Span(span.start - first, span.end - first)
+    context = _unify(text[first : span.end + CONTEXT])
+    match_span = Span(span.start - first, span.end - first)
     needle = _unify(quote)
-    matched = place.of(plain)
-    if NUMBER.findall(matched) != NUMBER.findall(needle) or any(_find_cut(NUMBER, plain, place)):
+    match = match_span.of(context)
+    if NUMBER.findall(match) != NUMBER.findall(needle):
         return DiscardReason.CHANGED_NUMBER
-    if len(NEGATIONS.findall(matched)) != len(NEGATIONS.findall(needle)):
+    if any(_find_cut(NUMBER, context, match_span)):
+        return DiscardReason.CHANGED_NUMBER
+    if len(NEGATIONS.findall(match)) != len(NEGATIONS.findall(needle)):
         return DiscardReason.CHANGED_NEGATION
-    words = set(re.findall(r"\w+", needle.lower()))
-    others = set(re.findall(r"\w+", matched.lower()))
-    if _cuts_negation(plain, place) or _negates(words, others) or _negates(others, words):
+    quote_words = set(re.findall(r"\w+", needle.lower()))
+    match_words = set(re.findall(r"\w+", match.lower()))
+    if (
+        _cuts_negation(context, match_span)
+        or _has_negated(quote_words, match_words)
+        or _has_negated(match_words, quote_words)
+    ):
         return DiscardReason.CHANGED_NEGATION
     return None
 
 
 def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
-    """Yield what a span has of each match that it has only a part of."""
+    """Yield the fragments of pattern matches that an end of the span cuts."""
     for match in pattern.finditer(text):
         start, end = match.span()
         if start < span.start < end or start < span.end < end:
@@ -158,59 +164,58 @@ def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
 
 
 def _cuts_negation(text: str, span: Span) -> bool:
-    """Return whether a span cuts a negation off: a word that negates, or what negates its first or
-    last word.
-    """
+    """Return True if an end of the span cuts a negating word, prefix or suffix off."""
     if any(not NEGATIONS.fullmatch(word) for word in _find_cut(NEGATIONS, text, span)):
         return True
     before = re.search(r"\w*\Z", text[max(0, span.start - MAX_WORD) : span.start])
     if before and WORD.match(text[span.start]) and NEGATING_PREFIX.fullmatch(before[0].lower()):
         return True
-    return bool(WORD.match(text[span.end - 1]) and ATTACHED.match(text, span.end))
+    return bool(WORD.match(text[span.end - 1]) and NEGATING_SUFFIX.match(text, span.end))
 
 
-def _negates(words: set[str], others: set[str]) -> bool:
-    """Return whether a word is one of the others after a prefix that negates; a prefix set apart
-    is hyphenation.
+def _has_negated(words: set[str], reference: set[str]) -> bool:
+    """Return True if a word is a reference word with a negating prefix. A prefix that is itself a
+    reference word comes from hyphenation.
     """
-    for word in words - others:
-        for other in others - words:
-            prefix = word.removesuffix(other)
-            if prefix != word and prefix not in others and NEGATING_PREFIX.fullmatch(prefix):
+    for word in words - reference:
+        for stem in reference - words:
+            prefix = word.removesuffix(stem)
+            if prefix != word and prefix not in reference and NEGATING_PREFIX.fullmatch(prefix):
                 return True
     return False
 
 
 def _align(needle: str, haystack: str, similarity: float) -> Span | None:
-    """Find the part of a text that is most similar to a quote, in whole words; None if it is not
-    similar enough.
+    """Find the passage most similar to a quote, in whole words; None if it is not similar
+    enough.
     """
     span = Span(0, len(haystack))
     if len(needle) <= len(haystack):
         alignment = align(needle, haystack, 100 * similarity - 10)
         if alignment is None:
             return None
-        near = Span(alignment.dest_start, alignment.dest_end)
-        span = _extend_to_words(_adjust(needle, haystack, near), haystack)
+        start, end = _adjust(needle, haystack, alignment.dest_start, alignment.dest_end)
+        span = _extend_to_words(Span(start, end), haystack)
     span = span.stripped(haystack)
-    aligned = span.of(haystack)
-    return span if aligned and fuzz.ratio(needle, aligned) >= 100 * similarity else None
+    passage = span.of(haystack)
+    return span if passage and fuzz.ratio(needle, passage) >= 100 * similarity else None
 
 
-def _adjust(needle: str, haystack: str, span: Span) -> Span:
-    """Move the ends of a span, which is as long as the quote, to those of the most similar part."""
-    start, end = span
+def _adjust(needle: str, haystack: str, start: int, end: int) -> tuple[int, int]:
+    """Move the ends of an alignment to maximize the similarity, by as few characters as
+    possible.
+    """
     ends = range(max(start + 1, end - ADJUSTMENT), min(len(haystack), end + ADJUSTMENT) + 1)
-    end = max(ends, key=lambda to: (fuzz.ratio(needle, haystack[start:to]), -abs(to - span.end)))
-    starts = range(max(0, start - ADJUSTMENT), min(end, start + ADJUSTMENT + 1))
-    start = max(
-        starts, key=lambda at: (fuzz.ratio(needle, haystack[at:end]), -abs(at - span.start))
+    new_end = max(ends, key=lambda to: (fuzz.ratio(needle, haystack[start:to]), -abs(to - end)))
+    starts = range(max(0, start - ADJUSTMENT), min(new_end, start + ADJUSTMENT + 1))
+    new_start = max(
+        starts, key=lambda at: (fuzz.ratio(needle, haystack[at:new_end]), -abs(at - start))
     )
-    return Span(start, end)
+    return new_start, new_end
 
 
 def _extend_to_words(span: Span, text: str) -> Span:
-    """Extend a span to whole words; scripts without spaces have none."""
+    """Extend a span to whole words, in scripts with spaces."""
     start, end = span
     before = after = 0
     if LETTER.match(text[start]):
@@ -225,15 +230,15 @@ def _count_letters(characters: Iterable[str]) -> int:
 
 
 def list_numbers(text: str) -> list[str]:
-    """List the numbers in a text in order, with digits of any script as 0 to 9."""
+    """List the numbers in a text in order, with ASCII digits."""
     return NUMBER.findall(_unify(text))
 
 
 def _unify(text: str) -> str:
-    """Spell a text with digits 0 to 9 and one kind of quotation mark and dash, as long as it is."""
-    return "".join(map(unify_digits, text.translate(SAME)))
+    """Unify digits, quotation marks and dashes; the length of the text does not change."""
+    return "".join(map(unify_digits, text.translate(VARIANTS)))
 
 
 def unify_digits(character: str) -> str:
-    """Spell a digit of any script as 0 to 9; other characters are themselves."""
+    """Convert a digit of any script to ASCII; return other characters unchanged."""
     return str(unicodedata.decimal(character, character))

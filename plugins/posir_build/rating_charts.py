@@ -1,4 +1,4 @@
-"""Charts of rated translations, as PosIR (arXiv 2601.08363v1) has them in figures 7 to 9."""
+"""Charts of translation ratings, like figures 7 to 9 of PosIR (arXiv 2601.08363v1)."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ Panels = alt.LayerChart | alt.FacetChart
 def build_rating_figures(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement]
 ) -> list[Figure]:
-    """Draw the overall ratings by system and language, those of each system by scale, and the pairs
-    of ratings of each.
+    """Plot overall ratings by system and language, ratings by scale per system, and pairs of
+    ratings per system.
     """
-    rated = max(sum(score.counts.values()) for score in scores)
-    source = f"Source: up to {rated:,} ratings of a system; scales of arXiv 2601.08363v1."
+    number = max(sum(score.counts.values()) for score in scores)
+    source = f"Source: up to {number:,} ratings of a system; scales of arXiv 2601.08363v1."
 
     def frame(kind: str, system: str | None, chart: Panels, title: str, explanation: str) -> Figure:
         subject = system or "all systems"
@@ -49,7 +49,7 @@ def build_rating_figures(
         for score in scores
         if score.rater == "judge" and score.scale == OVERALL and score.language != ALL
     ]
-    overall = _draw_cells(
+    overall = _plot_cells(
         means, "language", "system", "Mean rating", alt.Scale(scheme="viridis"), ".2f"
     )
     colors = "Colors: the judge's mean over the four scales."
@@ -59,7 +59,7 @@ def build_rating_figures(
     )
     figures = [frame("overall", None, overall, "Overall rating", colors)]
     for system in dict.fromkeys(score.system for score in scores):
-        chart = _draw_scales([score for score in scores if score.system == system])
+        chart = _plot_scales([score for score in scores if score.system == system])
         figures.append(frame("scales", system, chart, "Ratings by scale", marks))
     for row in agreement:
         if row.language == row.scale == ALL:
@@ -68,17 +68,17 @@ def build_rating_figures(
                 for person, counts in zip(RATINGS, row.confusion, strict=True)
                 for judge, number in zip(RATINGS, counts, strict=True)
             ]
-            chart = _draw_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
+            chart = _plot_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"
             explanation = "Pairs of ratings of a translation on a scale."
             figures.append(frame("pairs", row.system, chart, title, explanation))
     return figures
 
 
-def _draw_cells(
+def _plot_cells(
     rows: Sequence[dict[str, Any]], x: str, y: str, title: str, scale: alt.Scale, spec: str
 ) -> Panels:
-    """Draw a cell for each row with its value as color and as text."""
+    """Plot a heat map with its values as text."""
     color = alt.Color("value:Q", title=title, scale=scale)
     base = build_chart(rows).encode(
         x=alt.X("x:O", title=x.capitalize()),
@@ -92,7 +92,7 @@ def _draw_cells(
     return panels
 
 
-def _draw_scales(scores: Sequence[ScaleScore]) -> Panels:
+def _plot_scales(scores: Sequence[ScaleScore]) -> Panels:
     rows = [
         {
             "rater": row.rater,

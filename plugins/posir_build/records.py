@@ -1,5 +1,5 @@
-"""Records that the stages pass on: documents, questions with their verdicts, and what was discarded
-and why.
+"""Records that the stages exchange: documents, questions with verdicts, and discarded items with
+reasons.
 """
 
 from __future__ import annotations
@@ -9,18 +9,29 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from posir_tasks.text.spans import Span
 
-#: The log of calls in a work folder.
+#: Name of the call log in a work folder.
 LOG_FILE = "calls.sqlite"
-#: Values of the placeholders of a prompt.
+#: Values of a prompt's placeholders.
 PromptValues = dict[str, str]
 
 
+class Identified(Protocol):
+    """An item with an id."""
+
+    @property
+    def id(self) -> str:
+        """Id of the item."""
+
+
+ItemT = TypeVar("ItemT", bound=Identified)
+
+
 class Check(StrEnum):
-    """A check of a question; its outcome is a verdict."""
+    """A check of a question."""
 
     LOCATED = "located"
     LABELED_SPAN = "labeled span"
@@ -35,7 +46,7 @@ class Check(StrEnum):
 
 
 class DiscardReason(StrEnum):
-    """Why a stage of this package discards an item."""
+    """A reason to discard an item."""
 
     OTHER_LANGUAGE = "another language"
     NEAR_DUPLICATE = "near-duplicate"
@@ -94,9 +105,9 @@ class Document:
     id: str
     text: str
     tokens: int
-    """Its length; of a translation, that of the original."""
+    """Length in tokens; a translation has the length of its original."""
     source: str
-    """File and row."""
+    """Source file and row."""
 
 
 @dataclass(frozen=True)
@@ -106,92 +117,92 @@ class QuestionVerdict:
     check: Check
     passed: bool
     judge: str
-    """The model, or several, separated by commas."""
+    """Name of the model, or names separated by commas."""
     values: dict[str, Any]
     """Scores, grades or answers."""
     rule: str = ""
-    """The rule of the settings, if the check has several."""
+    """The rule in the settings; empty if the check has only one."""
     prompt: str = ""
     """Name and version of the prompt of a language model."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A question about a document, on its way through the stages."""
+    """A question about a document, with its evidence and verdicts so far."""
 
     id: str
     document: str
     text: str
     answer: str
     position: str
-    """The requested position, one of `POSITIONS`; that of the evidence follows from `span`."""
+    """The requested position, one of `POSITIONS`; `span` gives the actual position."""
     model: str
-    """The name that the server gives it."""
+    """Name of the generating model, as reported by its server."""
     prompt: str
-    """Name and version of the prompt that asked for it."""
+    """Name and version of the generating prompt."""
     details: dict[str, str] = field(default_factory=dict)
     """Details of the request, such as a persona."""
     span: Span | None = None
-    """Its evidence; None before it is located."""
+    """Evidence span; None before the Locate stage."""
     quote: str = ""
     verdicts: tuple[QuestionVerdict, ...] = ()
 
     def with_verdict(self, verdict: QuestionVerdict) -> Question:
-        """Add a verdict."""
+        """Return a copy with one more verdict."""
         return replace(self, verdicts=(*self.verdicts, verdict))
 
     def discard(self, reason: str, detail: str = "") -> Discarded:
-        """Discard the question."""
+        """Build the record of the discarded question."""
         return Discarded(reason, self.id, detail, self)
 
     @property
     def evidence(self) -> Span:
-        """Its span, which every stage after Locate relies on."""
+        """The evidence span, for the stages after Locate."""
         assert self.span is not None
         return self.span
 
 
 @dataclass(frozen=True)
 class Discarded:
-    """A document, answer or question that a stage does not pass on."""
+    """A document, answer or question that a stage discards."""
 
     reason: str
-    """A `DiscardReason`, an `AnswerFault`, or the reason why a reader skips a text."""
+    """A `DiscardReason`, an `AnswerFault`, or a reader's reason to skip a text."""
     item: str
-    """Id of a question, or else of a document."""
+    """Id of the question, or of the document if there is no question."""
     detail: str = ""
     question: Question | None = None
 
 
 @dataclass(frozen=True)
 class StageResult:
-    """The documents and questions that a stage passes on, and those that it discards."""
+    """The documents and questions after a stage, and the items that the stage discards."""
 
     documents: tuple[Document, ...]
     questions: tuple[Question, ...]
     discarded: tuple[Discarded, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes for the user, such as on a length bucket that is short."""
+    """Notes for the user, such as on a length bucket with too few documents."""
     counts: dict[str, int] = field(default_factory=dict)
     """Numbers for the report, such as documents read."""
 
     def reasons(self) -> dict[str, int]:
-        """Count discarded items by reason, the most frequent first."""
+        """Count discarded items by reason, most frequent first."""
         return count_reasons(self.discarded)
 
     def checked_questions(self) -> list[Question]:
-        """List the questions of the stage, kept or discarded."""
+        """List all questions of the stage, kept or discarded."""
         discarded = [item.question for item in self.discarded if item.question is not None]
         return [*self.questions, *discarded]
 
 
 def count_reasons(discarded: Iterable[Discarded]) -> dict[str, int]:
-    """Count items by reason, the most frequent first."""
+    """Count items by reason, most frequent first."""
     return dict(Counter(str(item.reason) for item in discarded).most_common())
 
 
 def question_id(document: str, text: str) -> str:
-    """Compute the id of a question: 32 hexadecimal digits."""
+    """Compute a question's id, 32 hexadecimal digits."""
     return hashlib.blake2b(f"{document}\0{text}".encode(), digest_size=16).hexdigest()
 
 
@@ -200,6 +211,11 @@ def by_id(documents: Iterable[Document]) -> dict[str, Document]:
     return {document.id: document for document in documents}
 
 
+def shuffle(items: Iterable[ItemT], seed: int, *names: str) -> list[ItemT]:
+    """Order items randomly; the order of two items does not depend on other items."""
+    return sorted(items, key=lambda item: seeded_order(seed, *names, item.id))
+
+
 def seeded_order(seed: int, *names: str) -> bytes:
-    """Compute a sort key that is random for a seed and does not depend on other items."""
+    """Compute a sort key for a random order that depends only on the seed and the item's names."""
     return hashlib.sha256("\0".join((str(seed), *names)).encode("utf-8", "replace")).digest()

@@ -1,9 +1,10 @@
-"""Stage 1, Sample: documents in given proportions of length, in one language, without
+"""Stage 1, Sample: documents in one language with a given distribution of lengths, without
 near-duplicates.
 
-PosIR, section 2.1 draws about 70,000 documents a domain from eight length buckets; Built-in or
-Learned, arXiv 2605.26578, section 3.1.1 from five. Neither states how duplicates, other languages,
-or buckets that run short are handled. Here all are discarded or named.
+PosIR (arXiv 2601.08363, section 2.1) samples about 70,000 documents per domain from eight length
+buckets, Built-in or Learned (arXiv 2605.26578, section 3.1.1) from five. Neither paper states how
+it handles duplicates, other languages, or buckets with too few documents. Here duplicates and other
+languages are discarded, and notes name the buckets.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from posir_build.records import Discarded, DiscardReason, Document, StageResult, seeded_order
+from posir_build.records import Discarded, DiscardReason, Document, StageResult, shuffle
 from posir_build.settings import BuildSettings, SampleSettings
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
@@ -28,7 +29,7 @@ from posir_tasks.text.words import count_words
 
 
 def open_source(settings: BuildSettings) -> Dataset:
-    """Open the documents of a build; raise PosirError if there are none of that name."""
+    """Open the documents of a build; raise PosirError if they do not exist."""
     return open_data(
         settings.documents,
         column=settings.text_field,
@@ -38,41 +39,39 @@ def open_source(settings: BuildSettings) -> Dataset:
 
 
 def check_source(settings: BuildSettings) -> None:
-    """Raise DataError if a local source does not exist or has no text that can be read."""
+    """Raise DataError if a local source does not exist or contains no readable text."""
     is_local = Path(settings.documents).expanduser().exists()
     if not is_local and is_hub_name(settings.documents):
         return
-    skipped = []
+    skipped_texts = []
     for item in open_source(settings).read_texts():
         if isinstance(item, Passage):
             return
-        skipped.append(item)
+        skipped_texts.append(item)
     raise DataError(
-        f"documents: {settings.documents}: has no text that can be read. "
-        f"{describe_skipped(skipped)}".rstrip()
+        f"documents: {settings.documents}: contains no readable text. "
+        f"{describe_skipped(skipped_texts)}".rstrip()
     )
 
 
 def digest_source(settings: BuildSettings) -> str:
-    """Compute a digest of the content of local files, or of the name and revision of a dataset on
-    the Hub.
-    """
+    """Hash the content of local files, or the name and revision of a dataset on the Hub."""
     is_local = Path(settings.documents).expanduser().exists()
     revision = open_source(settings).find_revision() if is_local else ""
     return digest(settings.documents, settings.revision or "", revision).hex()
 
 
-#: Permutations of a MinHash.
+#: Permutations per MinHash signature.
 PERMUTATIONS = 128
-#: Words or characters of a shingle.
+#: Words or characters per shingle.
 SHINGLE = 5
-#: Mean length of a word from which a text counts as written without spaces, and its shingles are of
+#: Texts with a greater mean word length count as written without spaces; their shingles consist of
 #: characters.
 LONG_WORD = 15
 
 
 class NearDuplicates:
-    """The texts accepted so far, by MinHash signature."""
+    """An index of the documents so far, by MinHash signature."""
 
     def __init__(self, threshold: float) -> None:
         from rensa import RMinHashLSH
@@ -84,14 +83,14 @@ class NearDuplicates:
         self._signatures: dict[int, tuple[str, Any]] = {}
 
     def add(self, document: Document) -> str | None:
-        """Accept a text, or return the id of an accepted one that is nearly the same."""
+        """Add a document, or return the id of an earlier near-duplicate."""
         from rensa import RMinHash
 
         signature = RMinHash(num_perm=PERMUTATIONS, seed=1)
         signature.update(split_shingles(document.text))
         for row in sorted(self._index.query(signature)):
-            original, other = self._signatures[row]
-            if signature.jaccard(other) >= self._threshold:
+            original, original_signature = self._signatures[row]
+            if signature.jaccard(original_signature) >= self._threshold:
                 return original
         row = len(self._signatures)
         self._index.insert(row, signature)
@@ -100,7 +99,7 @@ class NearDuplicates:
 
 
 def split_shingles(text: str) -> list[str]:
-    """List all runs of five words, or of five characters without spaces between words."""
+    """List the distinct 5-grams of words, or of characters for texts without spaces."""
     units: Sequence[str] = text.lower().split()
     separator = " "
     if len(text) > LONG_WORD * max(1, len(units)):
@@ -110,67 +109,70 @@ def split_shingles(text: str) -> list[str]:
     return sorted({separator.join(units[start : start + SHINGLE]) for start in starts})
 
 
-def draw_documents(
+def sample_corpus(
     items: Iterable[Item],
     settings: SampleSettings,
     language: str,
     seed: int,
     count_tokens: Callable[[str], int],
 ) -> StageResult:
-    """Sample documents in a language, in order of their ids.
+    """Sample documents in a language, sorted by id.
 
-    The sample depends on seed and ids, not on the source's order. Documents that were not drawn are
-    only counted.
+    The sample depends on the seed and the ids, not on the order of the source. Documents outside
+    the sample are only counted.
     """
     buckets = settings.buckets()
-    quotas = share_out(settings.documents, [bucket.share for bucket in buckets])
+    quotas = allocate(settings.documents, [bucket.share for bucket in buckets])
     duplicates = NearDuplicates(settings.near_duplicate) if settings.near_duplicate else None
-    grouped, discarded, notes = _group_by_length(items, settings, count_tokens)
-    read = sum(map(len, grouped)) + len(discarded)
-    kept = []
-    with track("Filter documents", sum(map(min, quotas, map(len, grouped)))) as advance:
-        for bucket, quota, group in zip(buckets, quotas, grouped, strict=True):
+    groups, discarded, notes = _group_by_length(items, settings, count_tokens)
+    total = sum(map(len, groups)) + len(discarded)
+    sample = []
+    with track("Filter documents", sum(map(min, quotas, map(len, groups)))) as advance:
+        for bucket, quota, group in zip(buckets, quotas, groups, strict=True):
             missing = quota
-            for document in sorted(group, key=lambda document: seeded_order(seed, document.id)):
+            for document in shuffle(group, seed):
                 if not missing:
                     break
-                other = None
+                other_language = None
                 if settings.check_language:
-                    other = detect_other_language(document.text, language)
-                if other:
-                    discarded.append(Discarded(DiscardReason.OTHER_LANGUAGE, document.id, other))
+                    other_language = detect_other_language(document.text, language)
+                if other_language:
+                    reason = DiscardReason.OTHER_LANGUAGE
+                    discarded.append(Discarded(reason, document.id, other_language))
                     continue
                 original = duplicates.add(document) if duplicates else None
                 if original:
                     reason = DiscardReason.NEAR_DUPLICATE
                     discarded.append(Discarded(reason, document.id, f"of {original}"))
                     continue
-                kept.append(document)
+                sample.append(document)
                 missing -= 1
                 advance()
             if missing:
                 note = (
                     f"{quota - missing:,} of {pluralize(len(group), 'document')}; {quota:,} wanted"
                 )
-                notes.append(f"{bucket} {settings.measured}: {note}" if len(buckets) > 1 else note)
-    kept.sort(key=lambda document: document.id)
-    return StageResult(tuple(kept), (), tuple(discarded), tuple(notes), {"documents read": read})
+                if len(buckets) > 1:
+                    note = f"{bucket} {settings.bucket_unit}: {note}"
+                notes.append(note)
+    sample.sort(key=lambda document: document.id)
+    return StageResult(tuple(sample), (), tuple(discarded), tuple(notes), {"documents read": total})
 
 
 def _group_by_length(
     items: Iterable[Item], settings: SampleSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
-    """Group documents by bucket; return also those of no bucket, and a note on ids made unique.
+    """Group documents by bucket; also return discarded texts, and a note on renamed documents.
 
-    An id that an earlier file has as well gets the name of its file in front: `b.jsonl:3`. Two
-    texts of one file with one id are a DataError.
+    A document whose id occurs in an earlier file is renamed `FILE:ID`, such as `b.jsonl:3`. Two
+    texts with the same id in one file raise DataError.
     """
     measures = {"tokens": count_tokens, "words": count_words, "characters": len}
-    measure = measures[settings.measured]
+    measure = measures[settings.bucket_unit]
     buckets = settings.buckets()
-    grouped: list[list[Document]] = [[] for _ in buckets]
+    groups: list[list[Document]] = [[] for _ in buckets]
     discarded = []
-    renamed = []
+    new_names = []
     files: dict[str, str] = {}
     for number, item in enumerate(items):
         if isinstance(item, SkippedText):
@@ -179,37 +181,39 @@ def _group_by_length(
         name = item.id or str(number)
         if files.get(name, item.file) != item.file:
             name = f"{item.file}:{name}"
-            renamed.append(name)
+            new_names.append(name)
         if name in files:
-            raise DataError(f"{item.where}: another text of this file has the id {name!r}, too.")
+            raise DataError(
+                f"{item.where}: another text in this file has the same id, {name!r}. Give each "
+                "text its own id."
+            )
         files[name] = item.file
         length = measure(item.text)
-        fitting = [row.minimum <= length <= row.maximum for row in buckets]
-        if any(fitting):
-            document = Document(name, item.text, count_tokens(item.text), item.where)
-            grouped[fitting.index(True)].append(document)
+        for bucket, group in zip(buckets, groups, strict=True):
+            if bucket.minimum <= length <= bucket.maximum:
+                group.append(Document(name, item.text, count_tokens(item.text), item.where))
+                break
         else:
-            detail = f"{length:,} {settings.measured}"
+            detail = f"{length:,} {settings.bucket_unit}"
             discarded.append(Discarded(DiscardReason.OTHER_LENGTH, name, detail))
     notes = []
-    if renamed:
-        repeated = pluralize(len(renamed), "document")
+    if new_names:
         notes.append(
-            f"{repeated} with the id of a document of an earlier file: named FILE:ID, such as "
-            f"{renamed[0]}"
+            f"{pluralize(len(new_names), 'document')} with the id of a document in an earlier "
+            f"file: renamed FILE:ID, such as {new_names[0]}"
         )
-    return grouped, discarded, notes
+    return groups, discarded, notes
 
 
-def share_out(total: int, shares: Sequence[float]) -> list[int]:
+def allocate(total: int, shares: Sequence[float]) -> list[int]:
     """Divide a total into integers in proportion to shares, by largest remainders; ties go to the
-    earlier one.
+    earlier share.
     """
-    # Fractions of the decimals as they are written, or rounding errors would decide ties.
-    decimals = [Fraction(str(share)) for share in shares]
-    exact = [total * share / sum(decimals) for share in decimals]
-    parts = list(map(int, exact))
-    order = sorted(range(len(parts)), key=lambda row: parts[row] - exact[row])
-    for row in order[: total - sum(parts)]:
-        parts[row] += 1
-    return parts
+    # Exact fractions: floating-point rounding must not decide ties.
+    fractions = [Fraction(str(share)) for share in shares]
+    exact = [total * share / sum(fractions) for share in fractions]
+    counts = list(map(int, exact))
+    order = sorted(range(len(counts)), key=lambda row: counts[row] - exact[row])
+    for row in order[: total - sum(counts)]:
+        counts[row] += 1
+    return counts

@@ -18,10 +18,10 @@ from posir_tasks.text.languages import check_code
 
 Share = Annotated[float, Field(ge=0, le=1)]
 NonNegative = Annotated[float, Field(ge=0)]
-#: A grade of relevance, or a difference of grades.
+#: A relevance grade, or a difference of two grades.
 Grade = Annotated[int, Field(ge=0, le=4)]
 Name = Annotated[str, Field(min_length=1)]
-#: The license of documents where the settings name none.
+#: Default license of the documents.
 NO_LICENSE = "not specified"
 #: The stages in order.
 STAGE_NAMES = ("sample", "ask", "locate", "verify", "false-negatives", "balance")
@@ -39,16 +39,16 @@ LanguageCode = Annotated[str, AfterValidator(_check_code)]
 
 
 class LengthBucket(Section):
-    """A range of document lengths in tokens, and its share of the sample."""
+    """A range of document lengths and its share of the sample."""
 
     minimum: Annotated[int, Field(ge=0)]
     maximum: Count
-    """Included."""
+    """Longest length, inclusive."""
     share: Annotated[float, Field(gt=0)]
-    """Relative to those of the other buckets."""
+    """Weight relative to the other buckets."""
 
     @model_validator(mode="after")
-    def _ordered(self) -> Self:
+    def _check_order(self) -> Self:
         if self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum} is greater than maximum {self.maximum}")
         return self
@@ -57,20 +57,19 @@ class LengthBucket(Section):
         return f"{self.minimum:,} to {self.maximum:,}"
 
 
-#: PosIR (PosIR, section 2.1): eight buckets of 256 tokens, 3:3:3:3:2:2:2:2. The paper states no
-#: edges.
+#: PosIR (arXiv 2601.08363, section 2.1): eight buckets, 3:3:3:3:2:2:2:2. The paper does not state
+#: their edges.
 POSIR_LENGTHS = tuple(
     LengthBucket(minimum=256 * row + 1, maximum=256 * (row + 1), share=3 if row < 4 else 2)
     for row in range(8)
 )
-#: Built-in or Learned (arXiv 2605.26578, section 3.1.1): five buckets from 256 to 8,192 characters,
-#: equal in number.
+#: Built-in or Learned (arXiv 2605.26578, section 3.1.1): five buckets of 256 to 8,192 characters
+#: with the same number of documents.
 FIVE_LENGTHS = tuple(
     LengthBucket(minimum=2**row + (row > 8), maximum=2 ** (row + 1), share=1)
     for row in range(8, 13)
 )
 
-#: Buckets by name.
 LENGTHS = {
     "posir": POSIR_LENGTHS,
     "five": FIVE_LENGTHS,
@@ -82,24 +81,24 @@ LengthUnit = Literal["tokens", "words", "characters"]
 
 
 class SampleSettings(Section):
-    """Settings of the sample: which documents are the corpus."""
+    """Settings of the corpus sample."""
 
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
-    """posir: eight buckets of tokens; five: those of arXiv 2605.26578, in characters; any; or a
-    list of buckets.
+    """posir: eight buckets of tokens; five: five buckets of characters (arXiv 2605.26578); any:
+    no limit; or a list of buckets.
     """
     unit: LengthUnit = "tokens"
     """Unit of a list of buckets; FineWeb-PosQ (arXiv 2505.13950) has 500 to 1,024 words."""
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
-    """Jaccard similarity of word 5-grams from which the later of two documents is dropped; null to
-    keep all.
+    """Minimum Jaccard similarity of word 5-grams to drop the later of two documents; null to keep
+    all documents.
     """
     check_language: bool = True
 
     @field_validator("lengths", mode="before")
     @classmethod
-    def _named_or_list(cls, value: Any) -> Any:
+    def _check_form(cls, value: Any) -> Any:
         if not (isinstance(value, Sequence) and (not isinstance(value, str) or value in LENGTHS)):
             raise ValueError(
                 "Input should be posir, five, any, or a list of [{minimum: 1, maximum: 512, share: "
@@ -108,21 +107,21 @@ class SampleSettings(Section):
         return value
 
     @model_validator(mode="after")
-    def _disjoint(self) -> Self:
+    def _check_overlap(self) -> Self:
         buckets = sorted(self.buckets(), key=lambda bucket: bucket.minimum)
         if not buckets:
             raise ValueError("lengths: at least one bucket is needed")
-        for bucket, other in pairwise(buckets):
-            if other.minimum <= bucket.maximum:
+        for bucket, following in pairwise(buckets):
+            if following.minimum <= bucket.maximum:
                 raise ValueError(
-                    f"lengths: {bucket} and {other} {self.measured} overlap; the maximum is "
-                    "included"
+                    f"lengths: {bucket} and {following} {self.bucket_unit} overlap; the maximum "
+                    "is inclusive"
                 )
         return self
 
     @property
-    def measured(self) -> LengthUnit:
-        """The unit of the buckets."""
+    def bucket_unit(self) -> LengthUnit:
+        """Unit of the buckets' edges."""
         if isinstance(self.lengths, str):
             return "characters" if self.lengths == "five" else "tokens"
         return self.unit
@@ -133,81 +132,81 @@ class SampleSettings(Section):
 
 
 class AskingSection(Section):
-    """A stage that asks a language model."""
+    """Settings of a stage that asks a language model."""
 
     llm: LanguageModelSettings | None = None
-    """The model of this stage; None for the language model of the build. PosQ (arXiv 2505.13950)
-    generates with gpt-4o-mini and judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with
+    """Language model of this stage; null for the build's `llm`. PosQ (arXiv 2505.13950) generates
+    with gpt-4o-mini and judges with DeepSeek-V3; PosIR (arXiv 2601.08363) generates with
     DeepSeek-V3.1 and translates with Qwen3-30B-A3B.
     """
 
 
-#: The way in which questions are asked for. positional: PosIR (arXiv 2601.08363): the whole
-#: document, and the third that the question should be about; chunk: PosQ (arXiv 2505.13950): a
-#: summary of the document, and one chunk; persona: Built-in or Learned (arXiv 2605.26578): a
-#: persona is chosen first; then one query per segment; given: no model is asked.
+#: How questions are generated. positional (PosIR, arXiv 2601.08363): the prompt has the whole
+#: document and the third to ask about. chunk (PosQ, arXiv 2505.13950): the prompt has a summary of
+#: the document and one chunk. persona (Built-in or Learned, arXiv 2605.26578): the model chooses a
+#: persona, then writes one query per segment. given: the data has questions; no model is asked.
 AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
-#: posir: prompts of posir, for every method. posq: those of PosQ (arXiv 2505.13950), for `chunk`.
+#: posir: posir's prompts, for every method. posq: PosQ's prompts (arXiv 2505.13950), for `chunk`.
 PromptSet = Literal["posir", "posq"]
 
 
 class AskSettings(AskingSection):
-    """Settings of the generation of questions."""
+    """Settings of question generation."""
 
     method: AskMethod = "positional"
-    """given: the questions that the data of the documents has, with their spans, which `locate`
-    checks. A translation with the spans of its original has them at the same share of its text.
+    """How questions are generated. `given` takes the questions and spans of the data, and `locate`
+    checks the spans. In a translation with the spans of its original, spans are scaled to the
+    length of the text.
     """
     documents: Count | None = None
-    """Number of documents that questions are asked about; null for all."""
+    """Number of documents to ask about; null for all."""
     draws: Annotated[int, Field(ge=1, le=3)] = 3
-    """Thirds of each document that are asked about, drawn without replacement, for `positional`.
-    PosIR draws one; with all three, every position has as many calls, and a document as many
-    chances.
+    """Thirds to ask about per document, sampled without replacement, for `positional`. PosIR
+    samples one third; 3 gives every position and document the same number of calls.
     """
     questions: Count = 3
-    """Questions per call; the prompts of PosQ have no limit."""
+    """Questions per call; PosQ's prompts have no limit."""
     chunk_words: Count = 256
-    """Words of a chunk, for `chunk`."""
+    """Maximum number of words per chunk, for `chunk`."""
     personas: Path | None = None
-    """Personas, for `persona`: a text file with one a line, or rows with a field `persona`, such as
-    those of PersonaHub; null for a short list that comes with posir.
+    """Persona file, for `persona`: a text file with one persona per line, or rows with a field
+    `persona` as in PersonaHub; null for posir's short list.
     """
     personas_offered: Count = 20
-    """Personas that the model chooses from, for each document."""
+    """Number of personas that the model chooses from, per document."""
     persona_embedder: str | None = None
-    """Model that finds the personas nearest to a document: name, folder, endpoint (arXiv
-    2605.26578: BAAI/bge-m3); null to draw them at random.
+    """Embedding model that finds the nearest personas of a document: name, folder or endpoint
+    (arXiv 2605.26578: BAAI/bge-m3); null for a random sample.
     """
     similar: Share = 0.95
-    """Similarity from which two questions about a document are the same."""
+    """Minimum similarity of two questions about a document to count as the same."""
 
 
 class LocateSettings(AskingSection):
-    """Settings of the search for an answer's evidence in its document."""
+    """Settings of the search for evidence spans."""
 
     similarity: Share = 0.85
-    """Least similarity of a quote and the text that it is matched with, if it does not occur
-    exactly.
-    """
+    """Minimum similarity between a quote and its match, for quotes without an exact match."""
     max_share: Share = 0.5
-    """Longest span, as a share of its document."""
+    """Maximum length of a span, as a share of its document."""
     keep_labels: bool = False
-    """Whether questions that are `given` keep the spans of their data, not those that the model
-    finds.
+    """If true, `given` questions keep the spans of their data; the model's spans only check
+    them.
     """
 
 
 class RerankerSettings(Section):
-    """A cross-encoder or an encoder that mteb loads."""
+    """A cross-encoder or embedding model used as a reranker."""
 
     model: Name
-    """Name, folder, or endpoint."""
+    """Name, folder or endpoint."""
     revision: str | None = None
-    # Probabilities are in [0, 1]; logits are passed through the logistic function.
     scale: Literal["probability", "logit"] = "probability"
+    """Scale of the scores: probabilities in [0, 1], or logits, which the logistic function maps to
+    probabilities.
+    """
 
     @property
     def reference(self) -> ModelReference:
@@ -216,7 +215,7 @@ class RerankerSettings(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _named(cls, value: Any) -> Any:
+    def _accept_name(cls, value: Any) -> Any:
         return {"model": value} if isinstance(value, str) else value
 
 
@@ -224,133 +223,141 @@ class VerifySettings(AskingSection):
     """Settings of the checks of a question and its span."""
 
     rerankers: tuple[RerankerSettings, ...] = ()
-    # PosQ: every reranker ranks the segment of the evidence first among the document's thirds;
-    # Built-in or Learned: so does every reranker, by a margin; PosIR: every reranker scores the
-    # document above the document without the span.
     rerank_rule: Literal["segments", "margin", "span"] = "span"
-    margin: NonNegative = 0.3
-    """Least difference of scores, for `margin`."""
-    balance: bool = False
-    """Whether each third keeps as many questions as the smallest, after the rerankers and before
-    the judge (PosQ).
+    """segments (PosQ): every reranker ranks the evidence's segment first among the document's
+    thirds; margin (Built-in or Learned): the same, by a margin; span (PosIR): every reranker scores
+    the document above the document without the span.
     """
-    # Grades of the segment with the evidence and the others (PosQ), or of the document with and
-    # without the span (PosIR).
+    margin: NonNegative = 0.3
+    """Minimum score difference, for `margin`."""
+    balance: bool = False
+    """If true, every third keeps as many questions as the smallest third, after the rerankers and
+    before the judge (PosQ).
+    """
     relevance: Literal["segments", "span", "none"] = "span"
+    """Texts to grade. segments (PosQ): the three segments; span (PosIR): the document with and
+    without the span.
+    """
     level: Grade = 3
-    """Least relevance of the text with the evidence."""
+    """Minimum relevance grade of the text with the evidence."""
     gap: Grade = 1
-    """Least difference in relevance to the text without it."""
+    """Minimum difference between the grades with and without the evidence."""
     leave_out: bool = True
-    """Whether a judge who reads the document without the span must find no answer."""
+    """If true, questions are discarded if a judge can answer them from the document without the
+    span.
+    """
     audit: bool = False
-    """Whether a judge reads each third by itself, for the report; no question is dropped. Where
-    rerankers compare segments, questions that they discarded are audited, too.
+    """If true, a judge reads each third separately, for the report only. Questions that rerankers
+    discarded for their segments are audited as well.
     """
     audit_sample: Count | None = None
-    """Questions that are audited, in each range of margins; null for all."""
+    """Number of audited questions per range of margins; null for all."""
     margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
-    """Margins at which the report counts questions, and between which it shows the audit (arXiv
-    2605.26578).
-    """
+    """Margin thresholds for the counts and the audit in the report (arXiv 2605.26578)."""
 
     @field_validator("margins")
     @classmethod
-    def _ascending(cls, value: tuple[float, ...]) -> tuple[float, ...]:
+    def _check_order(cls, value: tuple[float, ...]) -> tuple[float, ...]:
         if list(value) != sorted(set(value)):
             raise ValueError("each threshold must be greater than the one before")
         return value
 
 
 class FalseNegativeSettings(Section):
-    """Settings of the search for documents that answer a question and are not its own."""
+    """Settings of the search for other documents that answer a question."""
 
     embedder: str | None = None
-    """Model that recalls documents: name, folder, endpoint; null to skip the stage."""
+    """Embedding model that recalls documents: name, folder or endpoint; null to skip the stage."""
     revision: str | None = None
     recall: Count = 1000
     rerankers: tuple[RerankerSettings, ...] = ()
-    # PosQ removes the question, PosIR the document, and every question about it.
     rule: Literal["question", "document"] = "question"
+    """Items to remove for a false negative. question (PosQ): the question; document (PosIR): the
+    document with all of its questions.
+    """
     threshold: Share = 0.2
-    """Score from which a reranker suspects a document, for `question`. PosQ has 0.5; a lower one
-    leaves more to the judges, and similarities of embeddings are lower than probabilities.
+    """Minimum reranker score of a suspected document, for `question`. PosQ uses 0.5; a lower
+    threshold leaves more decisions to the judges, and embedding similarities are lower than
+    probabilities.
     """
     votes: Count = 2
-    """Rerankers that must suspect it (at most all), and judges that must confirm it, for
-    `question`.
+    """Minimum number of rerankers that suspect a document (at most all of them), and of judges
+    that confirm it, for `question`.
     """
     panel: tuple[LanguageModelSettings, ...] = ()
-    """Judges; empty for the language model of Verify alone."""
+    """Judges; empty for the language model of Verify."""
     level: Grade = 3
-    """Relevance from which a judge confirms."""
+    """Minimum relevance grade to confirm a document."""
 
     @model_validator(mode="after")
-    def _complete(self) -> Self:
+    def _require_reranker(self) -> Self:
         if self.embedder and not self.rerankers:
             raise ValueError("the documents that the embedder recalls need at least one reranker")
         return self
 
 
-#: The length buckets of cells. posir: Those of every report, in tokens; five: Those of arXiv
+#: Length buckets of the cells. posir: buckets of the reports, in tokens; five: buckets of arXiv
 #: 2605.26578, in characters.
 CellLengths = Literal["posir", "five"]
 
 
 class BalanceSettings(Section):
-    """Settings of the number of questions in each cell of length and position, and of their
+    """Settings of the number of questions per cell of length and position, and of the held-out
     split.
     """
 
     cells: CellLengths = "posir"
-    """Lengths of the cells: posir, those of every report, in tokens; five, those of arXiv
-    2605.26578, in characters.
+    """Length buckets of the cells. posir: buckets of the reports, in tokens; five: buckets of
+    arXiv 2605.26578, in characters.
     """
     per_cell: Count | Literal["smallest"] | None = None
-    """Most questions in a cell; smallest, as many in every cell as in the smallest one, without the
-    lengths that have no question at some position (arXiv 2605.26578); null for no limit.
+    """Maximum number of questions per cell. smallest: every cell gets the size of the smallest
+    cell, after dropping lengths without questions at some position (arXiv 2605.26578); null for
+    no limit.
     """
     position_effect: Annotated[float, Field(gt=0, lt=100)] | None = 10.0
-    """The position effect, in points, that the dataset should show."""
+    """Position effect, in points, that the dataset should be able to detect; null for no
+    estimate.
+    """
     held_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of the questions in the held-out part, by document."""
+    """Share of questions in the held-out part, split by document."""
     held_out_output: Path | None = None
-    """Folder of the held-out part; null for that of the dataset with `-held-out`."""
+    """Folder of the held-out part; null for the dataset's folder name with `-held-out`."""
 
 
 class TranslateSettings(AskingSection):
-    """Languages into which corpus and questions are translated."""
+    """Settings of the translation of corpus and questions."""
 
     languages: tuple[LanguageCode, ...] = ()
     sentences: Count = 20
     """Sentences per call."""
     lower: NonNegative = 3.0
-    """Interquartile ranges below the first quartile of token lengths from which a translation is an
-    outlier.
+    """A translation is an outlier if its token length is more than this many interquartile ranges
+    below the first quartile.
     """
     upper: NonNegative = 1.5
-    """Interquartile ranges above the third quartile."""
+    """The same limit above the third quartile."""
     judge: LanguageModelSettings | None = None
-    """Model that decides about texts which begin as a refusal does, or are in another language, by
-    their first 1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard
-    all of these.
+    """Model that checks texts that look like refusals or are in another language, from their first
+    1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard these texts
+    unchecked.
     """
 
 
 class BuildSettings(Section):
-    """Everything that a build is asked for."""
+    """All settings of a build."""
 
     documents: Name
     """Folder of text files, .jsonl or .parquet file, or dataset on the Hub (`owner/name` or
     `owner/name:configuration`).
     """
     revision: str | None = None
-    """Branch, tag or commit of a dataset on the Hub; null for the newest. The provenance of every
-    question has the commit.
+    """Branch, tag or commit of a dataset on the Hub; null for the newest commit. The provenance of
+    every question records the commit.
     """
     text_field: str | None = None
     id_field: str | None = None
-    """null for `id` or `_id` if there is one, or else the row number."""
+    """Field with the document id; null for `id` or `_id` if present, else the row number."""
     license: str = NO_LICENSE
     """License of the documents, for the dataset card."""
     language: LanguageCode
@@ -358,15 +365,13 @@ class BuildSettings(Section):
     output: Path
     """Folder in the PosIR layout, such as data/PosIR-Benchmark-v1."""
     work: Path | None = None
-    """Folder of the calls, intermediate results and reports; null for a folder named after the
-    domain, with `-build`.
-    """
+    """Folder for calls, intermediate results and reports; null for `DOMAIN-build`."""
     seed: int = 42
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     llm: LanguageModelSettings
     prompts: PromptSet = "posir"
-    """posq: prompts with the inputs, outputs and scale of relevance of PosQ (arXiv 2505.13950)."""
+    """posq: prompts with the inputs, outputs and relevance scale of PosQ (arXiv 2505.13950)."""
     sample: SampleSettings = SampleSettings()
     ask: AskSettings = AskSettings()
     locate: LocateSettings = LocateSettings()
@@ -377,13 +382,13 @@ class BuildSettings(Section):
 
     @field_validator("domain")
     @classmethod
-    def _folder_name(cls, value: str) -> str:
+    def _check_folder_name(cls, value: str) -> str:
         if not DOMAIN_NAME.fullmatch(value):
             raise ValueError(f"{value!r} is not {DOMAIN_RULE}")
         return value
 
     @model_validator(mode="after")
-    def _consistent(self) -> Self:
+    def _check_consistency(self) -> Self:
         languages = [self.language, *self.translate.languages]
         for code in languages:
             if languages.count(code) > 1:
@@ -393,26 +398,26 @@ class BuildSettings(Section):
                 )
         if self.held_out_folder.resolve() == self.output.resolve():
             raise ValueError(
-                f"balance.held_out_output: {self.output} is the output too; the parts need a "
-                "folder each"
+                f"balance.held_out_output: {self.output} is also the output; each part needs its "
+                "own folder"
             )
         if self.prompts == "posq" and self.ask.method not in ("chunk", "given"):
             raise ValueError(
                 f"prompts: posq has no prompt for ask.method {self.ask.method}; set ask.method to "
-                "chunk, or to given"
+                "chunk or given"
             )
         prices = [model.prices for model in self.list_llms()]
         currencies = sorted({price.currency for price in prices if price.given})
         if len(currencies) > 1:
             raise ValueError(
-                f"prices in {' and '.join(currencies)} cannot be added up; give all of them in "
-                "one currency"
+                f"prices in {' and '.join(currencies)} cannot be added up; give all prices in one "
+                "currency"
             )
         return self
 
     @property
     def work_folder(self) -> Path:
-        """Folder of the calls, intermediate results and reports."""
+        """Folder for calls, intermediate results and reports."""
         return self.work or Path(f"{self.domain}-build")
 
     @property
@@ -421,8 +426,8 @@ class BuildSettings(Section):
         return self.balance.held_out_output or self.output.with_name(f"{self.output.name}-held-out")
 
     def choose_llms(self, stage: str) -> tuple[LanguageModelSettings, ...]:
-        """List the language models of a stage: for false negatives several, for refusals one or
-        none, else one.
+        """List the language models of a stage: any number for false negatives, at most one for
+        refusals, exactly one for other stages.
         """
         if stage == "refusals":
             return (self.translate.judge,) if self.translate.judge else ()
@@ -436,6 +441,6 @@ class BuildSettings(Section):
         return (sections.get(stage, self.verify).llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
-        """List every language model that the build may ask, once."""
+        """List the distinct language models that the build may ask."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
         return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))

@@ -1,4 +1,4 @@
-"""Counts of what each stage took, kept and discarded, beside the rates that the papers report."""
+"""Counts of the items that each stage takes, keeps and discards, next to published rates."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from posir_tasks.values.means import estimate_mean
 
 @dataclass(frozen=True)
 class StageRow:
-    """One stage, or one check of a stage."""
+    """Counts of a stage, or of one of its checks."""
 
     stage: str
     unit: str
@@ -37,10 +37,11 @@ class StageRow:
     reasons: Mapping[str, int] = field(default_factory=dict)
     """Number of discarded items by reason."""
     published_rate: float | None = None
-    """Share kept in a paper, in [0, 1]; None if no paper reports one."""
+    """Share kept in a paper, in [0, 1], or None."""
     published_in: str = ""
+    """Name of the paper."""
     rate_interval: Sequence[float] | None = None
-    """95% interval of the share for new documents, of the check of labeled spans."""
+    """95% interval of the share for new documents; only for the check of labeled spans."""
 
     @property
     def rate(self) -> float | None:
@@ -52,17 +53,18 @@ class StageRow:
         return asdict(self) | {"rate": self.rate}
 
 
-#: The papers, as a report names them: PosQ (arXiv 2505.13950), Built-in or Learned (arXiv
-#: 2605.26578) and PosIR (arXiv 2601.08363).
+#: Names of the papers in reports: PosQ (arXiv 2505.13950), Built-in or Learned (arXiv 2605.26578)
+#: and PosIR (arXiv 2601.08363).
 POSQ = "FineWeb-PosQ"
-MOVING = "arXiv 2605.26578"
+BUILT_IN = "arXiv 2605.26578"
 POSIR = "PosIR"
-#: Shares kept by stage and rule. PosQ: table of appendix A.2; Built-in or Learned: section 3.1.3 at
-#: a margin of 0.3; PosIR: English documents if 70,000 had been drawn per domain (derived), section
-#: 2.4: 17,864 of 8 x 1,719,701 documents, and 358 of 8 x 42,015 questions discarded (derived).
+#: Shares kept by stage and rule. PosQ: table in appendix A.2. Built-in or Learned: section 3.1.3,
+#: at a margin of 0.3. PosIR: English documents, derived for 70,000 sampled documents per domain;
+#: translations derived from section 2.4: 17,864 of 8 x 1,719,701 documents and 358 of 8 x 42,015
+#: questions were discarded.
 PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("verify: rerankers", "segments"): (0.440, POSQ),
-    ("verify: rerankers", "margin"): (0.1632, MOVING),
+    ("verify: rerankers", "margin"): (0.1632, BUILT_IN),
     ("verify: relevance", "segments"): (0.673, POSQ),
     ("false-negatives", "question"): (0.978, POSQ),
     ("false-negatives: documents", "document"): (0.792, POSIR),
@@ -77,8 +79,8 @@ AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
     (0.2, 0.3): (0.947, 0.944, 0.853),
     (0.3, None): (0.954, 0.970, 0.904),
 }
-#: Built-in or Learned, table 6: questions at the beginning, in the middle and at the end by the
-#: least margin, of 2,948,006.
+#: Built-in or Learned, table 6: questions at the beginning, in the middle and at the end, by
+#: minimum margin; and the number of all questions.
 MARGIN_POOLS: Mapping[float | None, tuple[int, ...]] = {
     0.0: (925_013, 523_440, 553_708),
     0.1: (754_366, 295_120, 335_836),
@@ -93,7 +95,7 @@ MAX_NAMED = 20
 
 
 def build_stage_rows(results: Mapping[str, StageResult]) -> list[StageRow]:
-    """Build a row for each stage that was run, and for each check of Verify."""
+    """Build a row for each completed stage and for each check of Verify."""
     rows = []
     taken = 0
     for stage, result in results.items():
@@ -125,10 +127,10 @@ def _find_published(stage: str, rule: str) -> tuple[float | None, str]:
     return PUBLISHED_RATES.get((stage, rule), (None, ""))
 
 
-def _count_checks(verified: StageResult) -> Iterator[StageRow]:
-    """Yield a row for each check that questions passed or failed."""
+def _count_checks(result: StageResult) -> Iterator[StageRow]:
+    """Yield a row for each check with verdicts."""
     for check in (Check.RERANKERS, Check.RELEVANCE, Check.LEAVE_SPAN_OUT):
-        verdicts = [verdict for _, verdict in list_verdicts(verified, check)]
+        verdicts = [verdict for _, verdict in list_verdicts(result, check)]
         if verdicts:
             passed = sum(verdict.passed for verdict in verdicts)
             name = f"verify: {check}"
@@ -137,7 +139,7 @@ def _count_checks(verified: StageResult) -> Iterator[StageRow]:
 
 
 def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, QuestionVerdict]]:
-    """List the verdicts of a check with their questions, kept or discarded."""
+    """List the verdicts of a check with their questions, kept and discarded."""
     return [
         (question, verdict)
         for question in result.checked_questions()
@@ -146,11 +148,11 @@ def list_verdicts(result: StageResult, check: Check) -> list[tuple[Question, Que
     ]
 
 
-def _count_labels(located: StageResult) -> Iterator[StageRow]:
-    """Yield how often the span that the data of a question states is the only evidence; nothing
-    without such spans.
+def _count_labels(result: StageResult) -> Iterator[StageRow]:
+    """Yield the row that counts how often the labeled span is the only evidence, if the data has
+    labels.
     """
-    verdicts = list_verdicts(located, Check.LABELED_SPAN)
+    verdicts = list_verdicts(result, Check.LABELED_SPAN)
     if not verdicts:
         return
     passed = np.array([verdict.passed for _, verdict in verdicts], np.float64)
@@ -173,50 +175,50 @@ def _count_labels(located: StageResult) -> Iterator[StageRow]:
     )
 
 
-def describe_lost_documents(verified: StageResult) -> list[str]:
-    """Describe documents of which the judge discarded every question for one reason, as it would
-    if a document commanded it.
+def describe_lost_documents(result: StageResult) -> list[str]:
+    """Describe documents whose questions were all discarded for the same reason: such a document
+    may contain instructions to the judge.
 
-    Documents with a single question do not count, nor do questions discarded by rerankers, which
-    follow no commands.
+    Documents with one question are left out, as are questions discarded by rerankers, which do not
+    follow instructions.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)
-    for question in verified.questions:
+    for question in result.questions:
         groups[question.document].append("")
-    for item in verified.discarded:
+    for item in result.discarded:
         if item.question and item.reason not in RERANK_REASONS.values():
             groups[item.question.document].append(item.reason)
-    counts = Counter(reason for group in groups.values() for reason in group)
-    judged = counts.total()
+    counts = Counter(reason for reasons in groups.values() for reason in reasons)
+    total = counts.total()
     del counts[""]
-    sources = {document.id: document.source for document in verified.documents}
-    expected = 0.0
-    lost = []
-    for name, (reason, *others) in groups.items():
-        if not others:
+    sources = {document.id: document.source for document in result.documents}
+    by_chance = 0.0
+    suspects = []
+    for name, reasons in groups.items():
+        number = len(reasons)
+        if number == 1:
             continue
-        number = len(others) + 1
-        expected += sum((count / judged) ** number for count in counts.values())
-        if reason and others.count(reason) == len(others):
-            lost.append(f"{name} ({sources[name]}): {reason}, {number} of {number}")
-    if not lost:
+        by_chance += sum((count / total) ** number for count in counts.values())
+        if reasons[0] and len(set(reasons)) == 1:
+            suspects.append(f"{name} ({sources[name]}): {reasons[0]}, {number} of {number}")
+    if not suspects:
         return []
     return [
-        f"verify: {pluralize(len(lost), 'document')} lost all questions for one and the same "
-        f"reason ({expected:.1f} expected by chance). Read them: such a text may command the "
-        f"judge. {'; '.join(lost[:MAX_NAMED])}"
+        f"verify: {pluralize(len(suspects), 'document')} lost all questions for the same reason "
+        f"({by_chance:.1f} expected by chance). Read them: such a text may contain instructions to "
+        f"the judge. {'; '.join(suspects[:MAX_NAMED])}"
     ]
 
 
 def build_translation_rows(
-    before: StageResult, translated: StageResult, name: str
+    original: StageResult, translation: StageResult, name: str
 ) -> list[StageRow]:
-    """Build a row for the documents and one for the questions of a translation."""
+    """Build the rows of the documents and questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
-        counts = (len(getattr(before, unit)), len(getattr(translated, unit)))
+        counts = (len(getattr(original, unit)), len(getattr(translation, unit)))
         reasons = count_reasons(
-            item for item in translated.discarded if bool(item.question) == (unit == "questions")
+            item for item in translation.discarded if bool(item.question) == (unit == "questions")
         )
         published = _find_published("translate", unit)
         rows.append(StageRow(f"translate: {name}, {unit}", unit, *counts, reasons, *published))
@@ -224,10 +226,8 @@ def build_translation_rows(
 
 
 def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
-    """Build the table of the reasons for which stages discarded something, and that of what they
-    kept.
-    """
-    kept = []
+    """Build the tables of discard reasons, if there are any, and of the counts of each stage."""
+    stage_rows = []
     reasons: list[tuple[str, ...]] = []
     for row in rows:
         published = format_percent(row.published_rate)
@@ -236,23 +236,32 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
         rate = format_percent(row.rate)
         if row.rate_interval:
             rate += f" [{', '.join(map(format_percent, row.rate_interval))}]"
-        kept.append((row.stage, format_count(row.taken), format_count(row.kept), rate, published))
+        counts = (format_count(row.taken), format_count(row.kept))
+        stage_rows.append((row.stage, *counts, rate, published))
         reasons += [
             (row.stage, reason, format_count(count)) for reason, count in row.reasons.items()
         ]
     headings = ("Stage", "In", "Kept", "Kept %", "Published %")
-    tables = [_build_table("What each stage kept", headings, kept)]
+    tables = [_build_table("What each stage kept", headings, stage_rows)]
     if reasons:
         columns = build_columns(("Stage", "Reason", "Number"), ("Number",))
-        tables.insert(0, Table(columns, tuple(reasons), title="Why the rest was discarded"))
+        tables.insert(0, Table(columns, tuple(reasons), title="Reasons for discarding"))
     return tables
 
 
 def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
-    """Build the tables of the pools by margin and of the audit by range of margins, each if there
-    is any.
+    """Build the nonempty tables among those of the pools by margin and of the audit by range of
+    margins.
     """
     tables = []
+    if pools:
+        tables.append(_build_pool_table(pools))
+    if ranges:
+        tables.append(_build_audit_table(ranges))
+    return tables
+
+
+def _build_pool_table(pools: Sequence[MarginPool]) -> Table:
     rows = []
     for pool in pools:
         questions = sum(pool.positions)
@@ -272,36 +281,32 @@ def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRang
                 _join_percent(count / total for count in published),
             )
         )
-    if rows:
-        places = f"Published {' / '.join(POSITIONS)} %"
-        headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", places)
-        title = "Questions with at least this margin, and the third of their evidence"
-        note = f"Published: {MOVING}, table 6. Questions that a check discarded are included."
-        tables.append(_build_table(title, headings, rows, note))
-    cells = []
+    thirds = f"Published {' / '.join(POSITIONS)} %"
+    headings = ("Margin", "Questions", "Kept %", *POSITIONS, "Published %", thirds)
+    title = "Questions with at least this margin, and the third of their evidence"
+    note = f"Published: {BUILT_IN}, table 6. Questions that a check discarded are included."
+    return _build_table(title, headings, rows, note)
+
+
+def _build_audit_table(ranges: Sequence[MarginRange]) -> Table:
+    rows = []
     for row in ranges:
         name = f"from {row.low:g}" if row.low is not None else "kept"
         if row.high is not None:
             name = f"below {row.high:g}" if row.low is None else f"[{row.low:g}, {row.high:g})"
         rates = [format_percent(row.rates.get(rate)) for rate in AUDIT_NAMES]
         published_rates = _join_percent(AUDIT_RATES.get((row.low, row.high), ()))
-        cells.append((name, format_count(row.audited), *rates, published_rates))
-    if cells:
-        audit_headings = (
-            "Margin",
-            "Audited",
-            *(f"{name} %" for name in AUDIT_NAMES),
-            "Published %",
-        )
-        note = f"Published: {MOVING}, table 7, for its ranges of margins."
-        tables.append(_build_table("Audit by margin", audit_headings, cells, note))
-    return tables
+        rows.append((name, format_count(row.audited), *rates, published_rates))
+    rate_headings = [f"{name} %" for name in AUDIT_NAMES]
+    headings = ("Margin", "Audited", *rate_headings, "Published %")
+    note = f"Published: {BUILT_IN}, table 7, for its ranges of margins."
+    return _build_table("Audit by margin", headings, rows, note)
 
 
 def _build_table(
     title: str, headings: Sequence[str], rows: Iterable[tuple[str, ...]], *notes: str
 ) -> Table:
-    """Build a table whose columns after the first are numbers."""
+    """Build a table with right-aligned columns after the first."""
     columns = build_columns(headings, headings[1:])
     return Table(columns, tuple(rows), title=title, notes=notes)
 

@@ -1,11 +1,11 @@
-"""Stage 7, Translate: corpus and questions in other languages, with the spans carried over.
+"""Stage 7, Translate: translate corpus and questions, and map the evidence spans.
 
-PosIR (arXiv 2601.08363, section 2.4, appendix B) translates English corpora and queries, and
-filters prefixes, refusals and outliers of length; its prompt, how documents were split, and how
-spans were carried over are not stated. Here documents are translated in numbered sentences, so the
-span of a translation is the translation of the sentences with the evidence. In PosIR a text in
-another language is only suspected of being a refusal, and Qwen3-Max decides; without a judge, it is
-discarded.
+PosIR (arXiv 2601.08363, section 2.4, appendix B) translates English corpora and queries, removes
+prefixes, and filters refusals and length outliers. The paper does not state the prompt, how
+documents are split, or how spans are mapped. Here documents are translated as numbered sentences:
+the translated span consists of the translations of the evidence's sentences. PosIR suspects texts
+in another language of being refusals and lets Qwen3-Max decide; without a judge, these texts are
+discarded here.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import compress
 from typing import Any, Literal
 
 import numpy as np
@@ -27,8 +28,10 @@ from posir_build.records import (
     Question,
     QuestionVerdict,
     StageResult,
+    by_id,
 )
 from posir_build.settings import TranslateSettings
+from posir_tasks.base.batches import split_batches
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import (
     REFUSAL,
@@ -43,30 +46,30 @@ from posir_tasks.text.spans import Span
 
 
 class TranslatedSentence(ModelAnswer):
-    """A sentence in the other language."""
+    """A translated sentence with its number."""
 
     number: int
     text: str
 
 
 class TranslatedSentences(ModelAnswer):
-    """Sentences of a document in the other language."""
+    """Translated sentences of a document."""
 
     sentences: list[TranslatedSentence]
 
     def by_number(self) -> list[tuple[int, str]]:
-        """Order numbers and texts by number."""
+        """List numbers and texts, sorted by number."""
         return sorted((sentence.number, sentence.text) for sentence in self.sentences)
 
 
 class TranslatedText(ModelAnswer):
-    """A text in the other language."""
+    """A translated text."""
 
     text: str
 
 
 class TranslationVerdict(ModelAnswer):
-    """A judgment on a text that should be a translation (PosIR, appendix B)."""
+    """A judge's verdict on a suspected refusal (PosIR, appendix B)."""
 
     reasoning: str
     verdict: Literal["translation", "refusal", "other"]
@@ -80,35 +83,35 @@ PROMPTS: Sequence[PromptTemplate[Any]] = (
     TRANSLATE_QUESTION,
     JUDGE_TRANSLATION,
 )
-#: Characters of a text that the judge of refusals reads (PosIR, appendix B).
+#: Maximum number of characters that the judge reads (PosIR, appendix B).
 JUDGED_CHARACTERS = 1500
 
-#: The word in PosIR's languages, and how a sentence begins that announces a translation.
+#: The word "translation" in PosIR's languages, and openings of sentences that announce one.
 TRANSLATION = (
     r"(?:translat\w+|übersetz\w+|tradu[cçzt]\w+|перевод\w*|перевед\w+|翻译|翻譯|翻訳|번역\w*|"
     r"(?:ال)?ترجمة|अनुवाद|tłumaczeni\w+|অনুবাদ)"
 )
-ANNOUNCED = (
+ANNOUNCEMENT = (
     r"(?:here is|here['’]s|sure|certainly|of course|the following|below|hier "
     r"ist|nachfolgend|voici|aquí está|ecco|aqui está|"
     r"вот|以下|这是|다음은|فيما يلي|إليك|यहाँ|oto)"
 )
-#: What models put before a translation: a line about it, or up to a colon a label or an
-#: announcement. A sentence of the text itself, such as `Luther translated the Bible: ...`, is none
-#: of these.
+#: Prefix that a model adds to a translation: a line about the translation, or a label or
+#: announcement that ends with a colon. Sentences such as `Luther translated the Bible: ...` do not
+#: match.
 PREFIX = re.compile(
     rf"\s*(?:[^\n:：]{{0,60}}?{TRANSLATION}[^\n:：]{{0,60}}[:：]?[*_]*\s*\n\s*"
-    rf"|{ANNOUNCED}[^\n:：]{{0,120}}?{TRANSLATION}[^\n:：]{{0,120}}[:：][*_]*\s*"
+    rf"|{ANNOUNCEMENT}[^\n:：]{{0,120}}?{TRANSLATION}[^\n:：]{{0,120}}[:：][*_]*\s*"
     rf"|[^\w\s]*(?:\w+ )?{TRANSLATION}"
     r"(?: text| version| (?:into|to|ins?|nach|en|au|al|em|para|на)(?: "
     rf"\w+){{1,2}})?[^\w\s]{{0,3}}\s?[:：][*_]*\s*)",
     re.IGNORECASE,
 )
 
-#: Faults that are suspected by rules, and decided by the judge if there is one.
-SUSPECTED = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
-#: The fault by the judge's verdict.
-JUDGED_FAULTS = {
+#: Faults that rules only suspect, if there is a judge to decide.
+UNCERTAIN_FAULTS = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
+#: Faults by the judge's verdict.
+VERDICT_FAULTS = {
     "translation": None,
     "refusal": DiscardReason.REFUSAL,
     "other": DiscardReason.OTHER_LANGUAGE,
@@ -116,28 +119,28 @@ JUDGED_FAULTS = {
 
 
 @dataclass(frozen=True)
-class DocumentPart:
-    """Consecutive sentences of a document."""
+class SentenceBlock:
+    """Consecutive sentences of a document, translated in one call."""
 
     document: Document
     sentences: Sequence[Span]
 
     @property
     def texts(self) -> list[str]:
-        """The sentences."""
+        """Texts of the sentences."""
         return [sentence.of(self.document.text) for sentence in self.sentences]
 
 
 @dataclass(frozen=True)
 class TranslatedDocument:
-    """A document in the other language."""
+    """A translated document with its sentence alignment."""
 
     document: Document
-    """Its `tokens` are the original's, so that length buckets agree across languages (PosIR,
-    2.4).
+    """The translation; `tokens` is the length of the original, so that length buckets agree across
+    languages (PosIR, 2.4).
     """
     sentences: Sequence[tuple[Span, Span]]
-    """The span of each sentence in the original and here."""
+    """Spans of each sentence in the original and in the translation."""
 
 
 @dataclass(frozen=True)
@@ -147,20 +150,21 @@ class Translator:
     settings: TranslateSettings
     model: LanguageModel
     source: str
+    """Language code of the originals, such as `eng-Latn`."""
     target: str
-    """Codes such as `deu-Latn`."""
+    """Language code of the translations, such as `deu-Latn`."""
     count_tokens: Callable[[str], int]
     judge: LanguageModel | None = None
-    """Decides about suspected refusals; None to discard them."""
+    """Decides on suspected refusals; None to discard them."""
 
-    def translate(self, built: StageResult) -> StageResult:
-        """Translate corpus and questions, and discard what fails a filter, a document with its
-        questions; ids stay the same.
+    def translate(self, result: StageResult) -> StageResult:
+        """Translate corpus and questions; discard documents with their questions, or single
+        questions, that fail a filter. Ids do not change.
         """
-        translated, discarded = self._translate_documents(built.documents)
-        questions, failed = self._translate_questions(built.questions, translated)
-        documents = tuple(row.document for row in translated.values())
-        return StageResult(documents, tuple(questions), (*discarded, *failed))
+        translations, discarded = self._translate_documents(result.documents)
+        questions, discarded_questions = self._translate_questions(result.questions, translations)
+        documents = tuple(row.document for row in translations.values())
+        return StageResult(documents, tuple(questions), (*discarded, *discarded_questions))
 
     @property
     def _languages(self) -> PromptValues:
@@ -170,63 +174,69 @@ class Translator:
         self, documents: Sequence[Document]
     ) -> tuple[dict[str, TranslatedDocument], list[Discarded]]:
         sentences = {row.id: find_sentences(row.text, self.source) for row in documents}
-        size = self.settings.sentences
-        parts = [
-            DocumentPart(document, sentences[document.id][start : start + size])
+        texts, faults = self._translate_sentences(documents, sentences)
+        translations = {
+            row.id: join_sentences(row, sentences[row.id], texts[row.id])
+            for row in documents
+            if row.id not in faults
+        }
+        originals = by_id(documents)
+        pairs = {
+            name: (originals[name].text, row.document.text) for name, row in translations.items()
+        }
+        faults |= self._find_faults(pairs)
+        usable = {name: row for name, row in translations.items() if name not in faults}
+        lengths = [self.count_tokens(row.document.text) for row in usable.values()]
+        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
+        for name in compress(list(usable), outliers):
+            faults[name] = DiscardReason.LENGTH_OUTLIER
+            del usable[name]
+        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
+        return usable, discarded
+
+    def _translate_sentences(
+        self, documents: Sequence[Document], sentences: Mapping[str, Sequence[Span]]
+    ) -> tuple[dict[str, list[str]], dict[str, str]]:
+        """Translate sentences in blocks; return the translations and the faults by document id."""
+        blocks = [
+            SentenceBlock(document, spans)
             for document in documents
-            for start in range(0, len(sentences[document.id]), size)
+            for spans in split_batches(sentences[document.id], self.settings.sentences)
         ]
 
-        def build(part: DocumentPart) -> PromptValues:
-            numbered = number_sentences(part.document.text, part.sentences)
-            return {"sentences": numbered, **self._languages}
+        def build(block: SentenceBlock) -> PromptValues:
+            numbered_text = number_sentences(block.document.text, block.sentences)
+            return {"sentences": numbered_text, **self._languages}
 
-        def check(part: DocumentPart, answer: TranslatedSentences) -> None:
+        def check(block: SentenceBlock, answer: TranslatedSentences) -> None:
             rows = answer.by_number()
-            if [number for number, _ in rows] != list(range(1, len(part.sentences) + 1)):
+            if [number for number, _ in rows] != list(range(1, len(block.sentences) + 1)):
                 raise UnusableAnswerError(DiscardReason.SENTENCES_CHANGED)
             text = " ".join(text for _, text in rows)
-            # A few sentences may be names alone, which are the same in both languages.
-            is_same = is_same_text(text, " ".join(part.texts))
+            # Sentences that consist of names are the same in both languages.
+            is_same = is_same_text(text, " ".join(block.texts))
             if is_same and detect_other_language(text, self.target):
                 raise UnusableAnswerError(DiscardReason.UNTRANSLATED)
 
         title = f"Translate into {self.target}"
-        replies = self.model.ask(TRANSLATE_SENTENCES, parts, build, title, check)
+        replies = self.model.ask(TRANSLATE_SENTENCES, blocks, build, title, check)
         texts: dict[str, list[str]] = {document.id: [] for document in documents}
         faults: dict[str, str] = {}
-        for part, reply in zip(parts, replies, strict=True):
-            name = part.document.id
+        for block, reply in zip(blocks, replies, strict=True):
+            name = block.document.id
             if reply.answer is None:
                 faults.setdefault(name, reply.fault)
                 continue
-            (_, first), *rest = reply.answer.by_number()
+            (_, first), *following = reply.answer.by_number()
             # Only the first sentence may have a prefix.
-            texts[name].append(clean(first, part.texts[0]))
-            texts[name] += [" ".join(text.split()) for _, text in rest]
+            texts[name].append(remove_prefix(first, block.texts[0]))
+            texts[name] += [" ".join(text.split()) for _, text in following]
             if not all(texts[name]):
                 faults.setdefault(name, DiscardReason.BLANK_SENTENCE)
-        originals = {row.id: row for row in documents if row.id not in faults}
-        translated = {
-            name: join_sentences(row, sentences[name], texts[name])
-            for name, row in originals.items()
-        }
-        pairs = {
-            name: (row.text, translated[name].document.text) for name, row in originals.items()
-        }
-        faults |= self._find_faults(pairs)
-        sound = [name for name in translated if name not in faults]
-        lengths = [self.count_tokens(pairs[name][1]) for name in sound]
-        outliers = find_outliers(lengths, self.settings.lower, self.settings.upper)
-        for name, is_outlier in zip(sound, outliers, strict=True):
-            if is_outlier:
-                faults[name] = DiscardReason.LENGTH_OUTLIER
-        discarded = [Discarded(faults[row.id], row.id) for row in documents if row.id in faults]
-        kept = {name: row for name, row in translated.items() if name not in faults}
-        return kept, discarded
+        return texts, faults
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
-        """Find why a translation is discarded."""
+        """Return the first fault of a translation by the rules, or None."""
         if not text:
             return DiscardReason.BLANK_QUESTION
         if REFUSAL.match(text) and not REFUSAL.match(original):
@@ -236,12 +246,14 @@ class Translator:
         return DiscardReason.OTHER_LANGUAGE if detect_other_language(text, self.target) else None
 
     def _find_faults(self, pairs: Mapping[str, tuple[str, str]]) -> dict[str, str]:
-        """Find why translations are discarded, by id, from their originals and texts; a judge
-        decides about those that rules suspect.
+        """Return the faults of translations by id, given pairs of original and translation; the
+        judge decides on uncertain faults.
         """
-        found = {name: self._find_fault(text, original) for name, (original, text) in pairs.items()}
+        faults = {
+            name: self._find_fault(text, original) for name, (original, text) in pairs.items()
+        }
         if self.judge is not None:
-            suspects = [name for name, fault in found.items() if fault in SUSPECTED]
+            suspects = [name for name, fault in faults.items() if fault in UNCERTAIN_FAULTS]
 
             def build(name: str) -> PromptValues:
                 return {"text": pairs[name][1][:JUDGED_CHARACTERS], **self._languages}
@@ -250,53 +262,56 @@ class Translator:
             replies = self.judge.ask(JUDGE_TRANSLATION, suspects, build, title)
             for name, reply in zip(suspects, replies, strict=True):
                 if reply.answer:
-                    found[name] = JUDGED_FAULTS[reply.answer.verdict]
-        return {name: fault for name, fault in found.items() if fault}
+                    faults[name] = VERDICT_FAULTS[reply.answer.verdict]
+        return {name: fault for name, fault in faults.items() if fault}
 
     def _translate_questions(
         self, questions: Sequence[Question], documents: Mapping[str, TranslatedDocument]
     ) -> tuple[list[Question], list[Discarded]]:
-        about = [question for question in questions if question.document in documents]
+        faults: dict[str, str] = {}
+        eligible = []
+        for question in questions:
+            if question.document in documents:
+                eligible.append(question)
+            else:
+                faults[question.id] = DiscardReason.DOCUMENT_DISCARDED
 
         def build(question: Question) -> PromptValues:
             return {"question": question.text, **self._languages}
 
         def check(question: Question, answer: TranslatedText) -> None:
-            fault = self._find_fault(clean(answer.text, question.text), question.text)
-            # A judge needs what was written; asked again, the model may write something else.
-            if fault and not (self.judge and fault in SUSPECTED):
+            fault = self._find_fault(remove_prefix(answer.text, question.text), question.text)
+            # Leave uncertain faults to the judge instead of asking the model again.
+            if fault and not (self.judge and fault in UNCERTAIN_FAULTS):
                 raise UnusableAnswerError(fault)
 
         title = f"Translate questions into {self.target}"
-        replies = self.model.ask(TRANSLATE_QUESTION, about, build, title, check)
-        faults: dict[str, str] = {
-            question.id: DiscardReason.DOCUMENT_DISCARDED
-            for question in questions
-            if question.document not in documents
-        }
-        translated = {}
+        replies = self.model.ask(TRANSLATE_QUESTION, eligible, build, title, check)
+        translations = {}
         pairs = {}
-        for question, reply in zip(about, replies, strict=True):
+        for question, reply in zip(eligible, replies, strict=True):
             if reply.answer is None:
                 faults[question.id] = reply.fault
                 continue
-            text = clean(reply.answer.text, question.text)
+            text = remove_prefix(reply.answer.text, question.text)
             pairs[question.id] = (question.text, text)
-            span = carry_over(question.evidence, documents[question.document])
+            span = map_span(question.evidence, documents[question.document])
             values = {"original": question.text}
             verdict = QuestionVerdict(
                 Check.TRANSLATED, True, reply.model, values, prompt=reply.prompt
             )
-            translated[question.id] = replace(question, text=text, span=span).with_verdict(verdict)
+            translations[question.id] = replace(question, text=text, span=span).with_verdict(
+                verdict
+            )
         faults |= self._find_faults(pairs)
-        kept = [row for name, row in translated.items() if name not in faults]
-        return kept, [row.discard(faults[row.id]) for row in questions if row.id in faults]
+        usable = [row for name, row in translations.items() if name not in faults]
+        return usable, [row.discard(faults[row.id]) for row in questions if row.id in faults]
 
 
 def join_sentences(
     document: Document, original: Sequence[Span], texts: Sequence[str]
 ) -> TranslatedDocument:
-    """Put translated sentences together with the white space between the original ones."""
+    """Join translated sentences with the white space of the original."""
     text = ""
     spans = []
     ends = [*(sentence.start for sentence in original[1:]), original[-1].end]
@@ -308,25 +323,25 @@ def join_sentences(
     return TranslatedDocument(replace(document, text=text), spans)
 
 
-def carry_over(span: Span, document: TranslatedDocument) -> Span:
-    """Find the translations of all sentences that a span of the original overlaps."""
-    carried = [
+def map_span(span: Span, document: TranslatedDocument) -> Span:
+    """Return the span of the translations of all sentences that overlap the original span."""
+    translations = [
         translation
         for original, translation in document.sentences
         if original.start < span.end and span.start < original.end
     ]
-    return Span(carried[0].start, carried[-1].end)
+    return Span(translations[0].start, translations[-1].end)
 
 
 def is_same_text(text: str, original: str) -> bool:
-    """Return whether a translation is the original; without letters it may be."""
+    """Return True if a translation equals its original; texts without letters may be equal."""
     return text.split() == original.split() and any(map(str.isalpha, text))
 
 
-def clean(translation: str, original: str) -> str:
-    """Remove further white space, and what a model put before a translation.
+def remove_prefix(translation: str, original: str) -> str:
+    """Remove a model's prefix from a translation and collapse white space.
 
-    That stays if the original begins likewise, or has as many colons.
+    A prefix is kept if the original starts with one, or has as many colons as the translation.
     """
     prefix = PREFIX.match(translation)
     if prefix and not PREFIX.match(original):
@@ -337,8 +352,8 @@ def clean(translation: str, original: str) -> str:
 
 
 def find_outliers(lengths: Sequence[int], lower: float, upper: float) -> list[bool]:
-    """Find which lengths are below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B;
-    a and b are lost there).
+    """Flag lengths below Q1 - lower x IQR or above Q3 + upper x IQR (PosIR, appendix B, which omits
+    the two factors).
     """
     if not lengths:
         return []

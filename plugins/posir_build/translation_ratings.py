@@ -1,14 +1,13 @@
-"""Translations rated by a judge and by people: a stratified sample, the judge's answers, and sheets
-for people.
+"""Ratings of translations by a judge and by people: a stratified sample, the judge's answers, and
+sheets for people.
 
-PosIR (arXiv 2601.08363, appendix B) chooses its translator so: 12 English documents of each of 31
-domains, over four length buckets, are translated by each system into eight languages; GPT-4o rates
-each translation without a reference, and people rate one system's in three languages. The body of
-its prompt (appendix C.5) is lost; ours has the same four scales.
+PosIR (arXiv 2601.08363, appendix B) chooses its translator this way. Each system translates 12
+English documents per domain (31 domains, four length buckets) into eight languages. GPT-4o rates
+each translation without a reference; people rate one system in three languages. The paper does not
+print the body of the prompt (appendix C.5); our prompt has the same four scales.
 
-Counts of ratings add over samples of different documents. Intervals are for new documents: the
-ratings of a document's translations, by several people or into several languages, are not
-independent, and count as one cluster.
+Rating counts of disjoint document samples can be added. Intervals generalize to new documents: all
+ratings of a document's translations form one cluster.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ import polars as pl
 from pydantic import Field, field_validator
 
 from posir_build.dataset_files import read_sheet, refuse_overwrite, write_sheet_rows
-from posir_build.records import PromptValues, seeded_order
+from posir_build.records import PromptValues, seeded_order, shuffle
 from posir_build.settings import Name
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError, PosirError
@@ -68,97 +67,99 @@ RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
 RATINGS = (1, 2, 3, 4, 5)
-#: What a sample is drawn with, next to the seed.
+#: Name of the random order of documents and sheet rows, hashed with the seed.
 PURPOSE = "rate translations"
-#: The mean of the four scales of a translation.
+#: Name of the mean over the four scales.
 OVERALL = "overall"
-#: All languages, or all scales, together.
+#: Name of the pool of all languages or all scales.
 ALL = "all"
 
 
 class RatingSettings(Section):
-    """Everything that a rating of translations is asked for."""
+    """Settings of `posir study rate-translations`."""
 
     source: Name
-    """Data with the originals: folder in the PosIR layout, or dataset on the Hub."""
+    """Data with the originals: a folder in the PosIR layout, or a dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
-    """The data of each translation system by its name, such as {Qwen3-30B-A3B:
-    data/PosIR-Benchmark-v1}: documents with the ids of their originals. It may be the data of the
-    originals, in other languages.
+    """Data of each translation system by its name, such as {Qwen3-30B-A3B:
+    data/PosIR-Benchmark-v1}. Documents have the ids of their originals. Originals and translations
+    may be in the same folder.
     """
     language: str = "eng-Latn"
     """Language of the originals."""
     languages: tuple[str, ...] = ()
-    """Languages of the translations; empty for all that every system has."""
+    """Languages of the translations; empty for all languages that every system has."""
     domains: tuple[str, ...] = ()
-    """Empty for all that the originals and every system have."""
+    """Domains; empty for all domains that the originals and every system have."""
     edges: tuple[int, ...] = (0, 512, 1024, 1536, 2048)
-    """Edges of the length buckets in tokens of the original; the upper one is included. PosIR,
-    appendix B.
+    """Edges of the length buckets, in tokens of the original; upper edges are inclusive (PosIR,
+    appendix B).
     """
     per_bucket: Count = 3
-    """Documents of each bucket and domain; the paper has 12 of a domain."""
+    """Documents per bucket and domain; 3 makes 12 per domain, as in the paper."""
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     seed: int = 42
     work: Path = Path("translation-ratings")
-    """Folder of the calls."""
+    """Folder for the log of calls."""
     llm: LanguageModelSettings
     """The judge; GPT-4o in the paper."""
 
     @field_validator("edges")
     @classmethod
-    def _increasing(cls, value: tuple[int, ...]) -> tuple[int, ...]:
+    def _check_order(cls, value: tuple[int, ...]) -> tuple[int, ...]:
         if len(value) < 2 or sorted(set(value)) != list(value):
-            raise ValueError("at least two edges, each greater than the one before, are needed")
+            raise ValueError("give at least two edges in increasing order")
         return value
 
 
 @dataclass(frozen=True)
 class Translation:
-    """A document of the sample in another language."""
+    """A sampled document in another language."""
 
     system: str
     language: str
     domain: str
     document: str
-    """Id of the document."""
+    """Document id."""
     original: str
     text: str
 
     @cached_property
     def id(self) -> str:
-        """Id in the sheets, from which the system can't be told: 16 hexadecimal digits."""
+        """Id in the sheets, 16 hexadecimal digits; it hides the system."""
         return digest(self.system, self.language, self.domain, self.document).hex()
 
 
-#: A translation with its ratings by scale; a person may leave one out.
-Rated = tuple[Translation, dict[str, int]]
+#: A translation with its ratings by scale; people may leave scales empty.
+RatedTranslation = tuple[Translation, dict[str, int]]
 
 
 def sample_translations(
     settings: RatingSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[Translation], list[str]]:
-    """Draw as many documents of each domain and length bucket, of those that every system has in
-    every language.
+    """Sample the same number of documents per domain and length bucket, from the documents that
+    every system has translated into every language.
 
-    Returns the translations, of the same documents for every system and language, and a note on
-    each bucket that is short.
+    Returns:
+        The translations, of the same documents for every system and language, and a note on each
+        bucket with too few documents.
     """
     source = _read_subsets(settings.source)
     systems = {name: _read_subsets(data) for name, data in settings.translations.items()}
-    shared = set.intersection(*map(set, systems.values()))
-    shared = {
+    shared_subsets = [
         (domain, language)
-        for domain, language in shared
+        for domain, language in set.intersection(*map(set, systems.values()))
         if (domain, settings.language) in source and language != settings.language
-    }
-    domains = settings.domains or sorted({domain for domain, _ in shared})
-    languages = settings.languages or sorted({language for _, language in shared})
-    missing = [
-        f"{pair[0]} in {pair[1]}" for pair in product(domains, languages) if pair not in shared
     ]
-    if missing or not shared:
+    domains = settings.domains or sorted({domain for domain, _ in shared_subsets})
+    languages = settings.languages or sorted({language for _, language in shared_subsets})
+    missing = [
+        f"{domain} in {language}"
+        for domain, language in product(domains, languages)
+        if (domain, language) not in shared_subsets
+    ]
+    if missing or not shared_subsets:
         raise DataError(
             f"translations: {', '.join(systems)}: not all of them have "
             f"{', '.join(missing) or 'a domain and a language'} in common with the originals in "
@@ -173,14 +174,14 @@ def sample_translations(
             for system, subsets in systems.items()
             for language in languages
         }
-        common = originals.keys() & set.intersection(*map(set, texts.values()))
-        candidates = {name: originals[name] for name in common}
-        drawn, short = _draw_documents(domain, candidates, settings, count_tokens)
-        notes += short
+        common_ids = originals.keys() & set.intersection(*map(set, texts.values()))
+        candidates = {name: originals[name] for name in common_ids}
+        sample, sample_notes = _sample_documents(domain, candidates, settings, count_tokens)
+        notes += sample_notes
         translations += [
-            Translation(system, language, domain, name, originals[name], translated[name])
-            for (system, language), translated in texts.items()
-            for name in drawn
+            Translation(system, language, domain, name, originals[name], texts_by_id[name])
+            for (system, language), texts_by_id in texts.items()
+            for name in sample
         ]
     if not translations:
         raise DataError(
@@ -191,7 +192,7 @@ def sample_translations(
 
 
 def _read_subsets(data: str) -> dict[tuple[str, str], Subset]:
-    """Read the subsets of one language, by domain and language."""
+    """Read the monolingual subsets, by domain and language."""
     return {
         (subset.domain, subset.corpus_language): subset
         for subset in open_data(data).subsets
@@ -204,36 +205,39 @@ def _read_texts(subset: Subset) -> dict[str, str]:
     return {item.id or item.place: item.text for item in passages}
 
 
-def _draw_documents(
+def _sample_documents(
     domain: str,
     texts: Mapping[str, str],
     settings: RatingSettings,
     count_tokens: Callable[[str], int],
 ) -> tuple[list[str], list[str]]:
-    """Draw the ids of documents, as many of each length bucket; note the buckets that are short."""
+    """Sample the same number of document ids from each length bucket; add a note for each bucket
+    with too few documents.
+    """
     limit = settings.per_bucket
     buckets: dict[tuple[int, int], list[str]] = {bucket: [] for bucket in pairwise(settings.edges)}
     for name in sorted(texts, key=lambda name: seeded_order(settings.seed, PURPOSE, domain, name)):
-        if all(len(drawn) == limit for drawn in buckets.values()):
+        if all(len(names) == limit for names in buckets.values()):
             break
         tokens = count_tokens(texts[name])
-        for (low, high), drawn in buckets.items():
-            if low < tokens <= high and len(drawn) < limit:
-                drawn.append(name)
+        for (low, high), names in buckets.items():
+            if low < tokens <= high and len(names) < limit:
+                names.append(name)
     notes = [
-        f"{domain}: {len(drawn)} of {limit} documents of {low + 1:,} to {high:,} tokens."
-        for (low, high), drawn in buckets.items()
-        if len(drawn) < limit
+        f"{domain}: {len(names)} of {limit} documents of {low + 1:,} to {high:,} tokens."
+        for (low, high), names in buckets.items()
+        if len(names) < limit
     ]
     return list(chain(*buckets.values())), notes
 
 
 def ask_judge(
     translations: Sequence[Translation], settings: RatingSettings, model: LanguageModel
-) -> tuple[list[Rated], dict[str, int]]:
-    """Ask the judge for ratings; count the translations without one by the reason.
+) -> tuple[list[RatedTranslation], dict[str, int]]:
+    """Ask the judge for ratings; count the unrated translations by reason.
 
-    PosirError is raised if it rates nothing.
+    Raises:
+        PosirError: The judge rates nothing.
     """
 
     def build(row: Translation) -> PromptValues:
@@ -245,23 +249,23 @@ def ask_judge(
         }
 
     replies = model.ask(RATE_TRANSLATION, translations, build, "Rate translations")
-    rated = [
+    rated_rows = [
         (translation, reply.answer.model_dump(include=set(SCALES)))
         for translation, reply in zip(translations, replies, strict=True)
         if reply.answer
     ]
     faults = Counter(reply.fault for reply in replies if reply.fault)
-    if not rated:
-        raise PosirError(f"{model.name}: has rated no translation: {'; '.join(faults)}.")
-    return rated, dict(faults.most_common())
+    if not rated_rows:
+        raise PosirError(f"{model.name}: rated no translation: {'; '.join(faults)}.")
+    return rated_rows, dict(faults.most_common())
 
 
 def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed: int) -> list[Path]:
-    """Write a sheet for each language, with empty columns for ratings, in random order and without
-    the system's name.
+    """Write a sheet per language with empty rating columns; rows are shuffled and do not name the
+    system.
     """
     sheets: dict[Path, list[tuple[str, ...]]] = defaultdict(list)
-    for row in sorted(translations, key=lambda row: seeded_order(seed, PURPOSE, row.id)):
+    for row in shuffle(translations, seed, PURPOSE):
         cells = (row.id, row.language, row.original, row.text)
         sheets[folder / f"{row.language}.csv"].append(cells)
     for file in sheets:
@@ -272,25 +276,27 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
     return sorted(sheets)
 
 
-def read_rating_sheet(file: Path, translations: Sequence[Translation]) -> tuple[list[Rated], int]:
-    """Read the ratings of a person, empty cells left out; count the rows of other translations."""
+def read_rating_sheet(
+    file: Path, translations: Sequence[Translation]
+) -> tuple[list[RatedTranslation], int]:
+    """Read a person's ratings without the empty cells; count the rows of other translations."""
     by_id = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
     command = "posir study rate-translations --sheets"
     rows = read_sheet(file, SCALES, values, "is not a whole number from 1 to 5", command)
-    rated = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
-    if not rated:
+    rated_rows = [(by_id[name], ratings) for name, ratings in rows if name in by_id and ratings]
+    if not rated_rows:
         raise DataError(
-            f"{file}: has no rating of these translations. Fill in {', '.join(SCALES)}, and use "
-            "the settings that the sheet was written with."
+            f"{file}: contains no rating of these translations. Fill in {', '.join(SCALES)}, and "
+            "use the settings that the sheet was written with."
         )
-    return rated, sum(name not in by_id for name, _ in rows)
+    return rated_rows, sum(name not in by_id for name, _ in rows)
 
 
 @dataclass(frozen=True)
 class ScaleScore:
-    """The ratings of a system's translations into one language, or all, on one scale; a row of
-    PosIR's tables 7 and 8.
+    """Ratings of a system on one scale, for one language or all; a row of PosIR's tables 7 and
+    8.
     """
 
     rater: str
@@ -298,25 +304,25 @@ class ScaleScore:
     system: str
     language: str
     scale: str
-    """One of the four, or `overall`: the mean of the four of a translation."""
+    """One of `SCALES`, or `overall`: the mean over the four scales of a translation."""
     counts: dict[float, int]
-    """Number of translations by rating; they add."""
+    """Number of translations by rating; additive."""
     mean: Estimate
-    """A number from 1 to 5; for all languages, the mean of the languages' means."""
+    """Mean rating, from 1 to 5; for all languages, the mean of the languages' means."""
 
 
 @dataclass(frozen=True)
 class ScaleAgreement:
-    """The agreement of the judge with people; a row of PosIR's table 9, with the counts of its
+    """Agreement between the judge and people; a row of PosIR's table 9, with the counts of its
     figure 9.
     """
 
     system: str
     language: str
     scale: str
-    """One of the four, or `all`."""
+    """One of `SCALES`, or `all`."""
     confusion: tuple[tuple[int, ...], ...]
-    """Number of pairs by the person's rating and then the judge's, shape (5, 5); they add."""
+    """Number of pairs by the person's rating and the judge's rating, shape (5, 5); additive."""
     within_one: Estimate
     """Share of pairs that differ by at most 1, in [0, 1]."""
     mean_absolute_error: Estimate
@@ -325,14 +331,13 @@ class ScaleAgreement:
     """Mean of the judge's rating minus the person's, from -4 to 4."""
 
 
-def _tabulate(rated: Sequence[Rated]) -> pl.DataFrame:
-    """Put each rating, and the mean of all four of a translation, into a row."""
+def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
+    """Build a table with a row per rating, and per mean of a completely rated translation."""
     rows = []
-    for translation, ratings in rated:
+    for translation, ratings in rated_rows:
         scales = dict[str, float](ratings)
         if len(ratings) == len(SCALES):
             scales[OVERALL] = fmean(ratings.values())
-        # The ratings of a document are one cluster.
         keys = {
             "id": translation.id,
             "system": translation.system,
@@ -344,19 +349,19 @@ def _tabulate(rated: Sequence[Rated]) -> pl.DataFrame:
 
 
 def _group(rows: pl.DataFrame, scales: Sequence[str]) -> dict[tuple[str, str, str], pl.DataFrame]:
-    """Group rows by system, language and scale, and also over languages; the language of each row
-    is in the column `target`.
+    """Group rows by system, language and scale, and over all languages. The column `target` keeps
+    the language of each row.
     """
     single = rows.with_columns(target="language")
-    pooled = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
-    groups = pooled.partition_by("system", "language", "scale", as_dict=True)
+    all_rows = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
+    groups = all_rows.partition_by("system", "language", "scale", as_dict=True)
     order = sorted(groups, key=lambda key: (key[0], key[1] == ALL, key[1], scales.index(key[2])))
     return {(key[0], key[1], key[2]): groups[key] for key in order}
 
 
 def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> Estimate:
-    """Estimate the mean over languages of the means of values from low to high; the interval is
-    that of `estimate_mean`.
+    """Estimate the mean of the languages' means of values in [low, high], with the interval of
+    `estimate_mean`; documents are clusters.
     """
     sizes = pl.len().over("target") * pl.col("target").n_unique()
     columns = rows.select(
@@ -367,18 +372,24 @@ def _estimate(rows: pl.DataFrame, values: pl.Expr, low: float, high: float) -> E
     shares, weights, clusters = (column.to_numpy() for column in columns)
     estimate = estimate_mean(shares, clusters, weights)
     assert estimate is not None
-    value, *ends = (
-        low + share * (high - low) for share in (estimate.value, *(estimate.interval or ()))
-    )
-    return Estimate(value, (ends[0], ends[1]) if ends else None)
+
+    def rescale(share: float) -> float:
+        return low + share * (high - low)
+
+    if estimate.interval is None:
+        return Estimate(rescale(estimate.value), None)
+    lower, upper = map(rescale, estimate.interval)
+    return Estimate(rescale(estimate.value), (lower, upper))
 
 
-def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
+def score_ratings(rater: str, rated_rows: Sequence[RatedTranslation]) -> list[ScaleScore]:
     """Score ratings by system, language and scale, and over all languages."""
-    if not rated:
+    if not rated_rows:
         return []
     scores = []
-    for (system, language, scale), rows in _group(_tabulate(rated), (*SCALES, OVERALL)).items():
+    for (system, language, scale), rows in _group(
+        _tabulate(rated_rows), (*SCALES, OVERALL)
+    ).items():
         ratings = rows["rating"] if scale == OVERALL else rows["rating"].cast(pl.Int64)
         counts = dict(sorted(Counter(ratings).items()))
         mean = _estimate(rows, pl.col("rating"), RATINGS[0], RATINGS[-1])
@@ -386,26 +397,29 @@ def score_ratings(rater: str, rated: Sequence[Rated]) -> list[ScaleScore]:
     return scores
 
 
-def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[ScaleAgreement]:
-    """Compare the judge with people, by system, language and scale, and over languages and
+def compare_ratings(
+    people: Sequence[RatedTranslation], judge: Sequence[RatedTranslation]
+) -> list[ScaleAgreement]:
+    """Compare the judge with people, by system, language and scale, and pooled over languages and
     scales.
     """
     if not people:
         return []
-    judged = _tabulate(judge).select("id", "scale", judged="rating")
-    pairs = _tabulate(people).join(judged, on=["id", "scale"]).filter(pl.col("scale") != OVERALL)
+    judge_rows = _tabulate(judge).select("id", "scale", judge_rating="rating")
+    pairs = _tabulate(people).join(judge_rows, on=["id", "scale"])
+    pairs = pairs.filter(pl.col("scale") != OVERALL)
     pairs = pl.concat([pairs, pairs.with_columns(scale=pl.lit(ALL))])
-    difference = pl.col("judged") - pl.col("rating")
+    difference = pl.col("judge_rating") - pl.col("rating")
     agreement = []
     for (system, language, scale), rows in _group(pairs, (*SCALES, ALL)).items():
-        counts = Counter(zip(rows["rating"], rows["judged"], strict=True))
+        counts = Counter(zip(rows["rating"], rows["judge_rating"], strict=True))
         agreement.append(
             ScaleAgreement(
                 system,
                 language,
                 scale,
                 tuple(tuple(counts[row, column] for column in RATINGS) for row in RATINGS),
-                # PosIR, table 9: a difference of 1 is agreement.
+                # PosIR, table 9: a difference of at most 1 counts as agreement.
                 _estimate(rows, (difference.abs() <= 1).cast(pl.Float64), 0, 1),
                 _estimate(rows, difference.abs(), 0, RATINGS[-1] - RATINGS[0]),
                 rows.select(difference.mean()).item(),
@@ -417,21 +431,21 @@ def compare_ratings(people: Sequence[Rated], judge: Sequence[Rated]) -> list[Sca
 def build_rating_tables(
     scores: Sequence[ScaleScore], agreement: Sequence[ScaleAgreement], notes: Sequence[str]
 ) -> list[Table]:
-    """Build the tables: means of the judge and of people, and their agreement."""
+    """Build the tables of mean ratings and of the agreement between judge and people."""
     groups: dict[tuple[str, str, str], dict[str, ScaleScore]] = defaultdict(dict)
     for score in scores:
         groups[score.rater, score.system, score.language][score.scale] = score
     means = []
     for keys, by_scale in groups.items():
-        rated = max(sum(score.counts.values()) for score in by_scale.values())
+        number = max(sum(score.counts.values()) for score in by_scale.values())
         cells = []
         for scale in (*SCALES, OVERALL):
             mean = by_scale[scale].mean if scale in by_scale else None
             cells.append(format_estimate(mean, format_rating))
-        means.append((*keys, format_count(rated), *cells))
+        means.append((*keys, format_count(number), *cells))
     note = (
-        "From 1, poor, to 5, excellent, with 95% intervals for new documents. All languages count "
-        "as much."
+        "Ratings range from 1, poor, to 5, excellent; 95% intervals are for new documents. All "
+        "languages have the same weight."
     )
     numbers = ("Rated", *map(str.capitalize, (*SCALES, OVERALL)))
     columns = build_columns(("Rater", "System", "Language", *numbers), numbers)
@@ -443,7 +457,7 @@ def build_rating_tables(
 
 
 def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
-    numbers = ("Pairs", "Within 1%", "Mean absolute error", "Judge minus people")
+    numbers = ("Pairs", "Differ by at most 1, %", "Mean absolute error", "Judge minus people")
     rows = [
         (
             row.system,
@@ -460,5 +474,4 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
     return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
 
 
-#: Formats a mean rating with two decimals.
 format_rating: Format = partial(format_number, spec=".2f")

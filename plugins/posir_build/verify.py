@@ -1,8 +1,9 @@
-"""Stage 4, Verify: is the span where the answer is, and is it needed?
+"""Stage 4, Verify: check that the span answers the question and that nothing else in the document
+does.
 
-Rules of PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.26578, section
-3.1.3, appendix B) and PosIR (arXiv 2601.08363, section 2.3, appendix C.3). Cheap checks come first;
-a question that fails one is not checked further.
+The rules come from PosQ (arXiv 2505.13950, appendix A.2), Built-in or Learned (arXiv 2605.26578,
+section 3.1.3, appendix B) and PosIR (arXiv 2601.08363, section 2.3, appendix C.3). Cheap checks
+come first; a question is discarded at its first failed check.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from posir_build.records import (
     QuestionVerdict,
     StageResult,
     by_id,
-    seeded_order,
+    shuffle,
 )
 from posir_build.settings import VerifySettings
 from posir_tasks.base.batches import split_batches
@@ -52,7 +53,7 @@ class Relevance(ModelAnswer):
 
 
 class Answerability(ModelAnswer):
-    """Whether a text answers a question."""
+    """A judgment on whether a text answers a question."""
 
     reasoning: str
     answer: Literal["yes", "no"]
@@ -61,13 +62,13 @@ class Answerability(ModelAnswer):
 RELEVANCE = load_prompt("relevance", Relevance)
 ANSWERABLE = load_prompt("answerable", Answerability)
 
-#: Why a question is discarded by the rule of rerankers.
+#: Reason to discard a question, by the rule for rerankers.
 RERANK_REASONS = {
     "segments": DiscardReason.OTHER_SEGMENT,
     "margin": DiscardReason.SMALL_MARGIN,
     "span": DiscardReason.SPAN_NOT_NEEDED,
 }
-#: The verdict on a question, and the reason why it is discarded; empty if it passed.
+#: The verdict on a question, and the reason to discard it, empty if it passed.
 CheckOutcome = tuple[QuestionVerdict, str]
 
 
@@ -81,12 +82,10 @@ class Verifier:
     model: LanguageModel
     rerankers: Sequence[Reranker]
     seed: int
-    """Any integer; the questions that are audited depend on it."""
+    """Random seed for balancing and for the audit sample."""
 
     def verify(self, questions: Sequence[Question]) -> StageResult:
-        """Check the questions, and discard those that fail; a failed question is not checked
-        further.
-        """
+        """Run all checks in order; discard each question at its first failed check."""
         checks = []
         if self.rerankers:
             checks.append(self._check_by_rerankers)
@@ -96,18 +95,17 @@ class Verifier:
             checks.append(self._check_by_relevance)
         if self.settings.leave_out:
             checks.append(self._check_without_span)
-        kept = list(questions)
         discarded = []
         for check in checks:
-            entered = kept
-            kept = []
-            for question, (verdict, reason) in zip(entered, check(entered), strict=True):
-                judged = question.with_verdict(verdict)
+            passed = []
+            for question, (verdict, reason) in zip(questions, check(questions), strict=True):
+                checked_question = question.with_verdict(verdict)
                 if reason:
-                    discarded.append(judged.discard(reason))
+                    discarded.append(checked_question.discard(reason))
                 else:
-                    kept.append(judged)
-        result = StageResult(tuple(self.documents), tuple(kept), tuple(discarded))
+                    passed.append(checked_question)
+            questions = passed
+        result = StageResult(tuple(self.documents), tuple(questions), tuple(discarded))
         return self._audit(result) if self.settings.audit else result
 
     @cached_property
@@ -115,18 +113,18 @@ class Verifier:
         return {document.id: document.text for document in self.documents}
 
     def _build_views(self, rule: str, question: Question) -> list[str]:
-        """List the texts to judge, that with the evidence first: the document, and the document
-        without the span; or, for segments, the third with the evidence, and the other two.
+        """List the texts to judge, the text with the evidence first: for the rule `span`, the
+        document with and without the span, else the three segments.
         """
         text = self._texts[question.document]
         if rule == "span":
             return [text, remove_span(text, question.evidence)]
-        parts = split_thirds(text, find_sentences(text, self.language))
-        target = parts.pop(find_part(parts, question.evidence))
-        return [part.of(text) for part in (target, *parts)]
+        segments = split_thirds(text, find_sentences(text, self.language))
+        target = segments.pop(find_part(segments, question.evidence))
+        return [segment.of(text) for segment in (target, *segments)]
 
     def _check_by_rerankers(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
-        """Apply the rule of PosQ, Built-in or Learned or PosIR to the scores of all rerankers."""
+        """Apply the rule of PosQ, Built-in or Learned, or PosIR to the rerankers' scores."""
         if not questions:
             return
         rule = self.settings.rerank_rule
@@ -137,43 +135,42 @@ class Verifier:
         ]
         scores = np.stack([reranker.score(pairs) for reranker in self.rerankers], axis=1)
         judge = ", ".join(reranker.name for reranker in self.rerankers)
-        # The scores of a question have the shape (rerankers, views).
-        for group in np.split(scores, len(questions)):
-            rows = group.T
+        for view_scores in np.split(scores, len(questions)):
+            # Shape (rerankers, views).
+            rows = view_scores.T
             values: dict[str, Any] = {"scores": rows.tolist()}
             if rule == "margin":
                 values["margin"] = compute_margin(rows, 0)
                 passed = values["margin"] >= self.settings.margin
             else:
-                # PosQ, appendix A.2; PosIR, section 2.3: every reranker puts the text with the
-                # evidence first, and a tie fails.
+                # PosQ, appendix A.2; PosIR, section 2.3: every reranker scores the text with the
+                # evidence highest; ties fail.
                 passed = bool((rows[:, :1] > rows[:, 1:]).all())
             verdict = QuestionVerdict(Check.RERANKERS, passed, judge, values, rule)
             yield verdict, "" if passed else RERANK_REASONS[rule]
 
     def _check_balance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
-        """Draw as many questions of each third as the smallest of those with questions has (PosQ,
-        appendix A.2).
+        """Sample the same number of questions from each third, the size of the smallest nonempty
+        third (PosQ, appendix A.2).
         """
-        by_third: dict[int, list[str]] = {}
+        by_third: defaultdict[int, list[Question]] = defaultdict(list)
         for question in questions:
             third = find_third(question.evidence, len(self._texts[question.document]))
-            by_third.setdefault(third, []).append(question.id)
+            by_third[third].append(question)
         smallest = min(map(len, by_third.values()), default=0)
-        drawn: set[str] = set()
-        for names in by_third.values():
-            names.sort(key=lambda name: seeded_order(self.seed, "balance", name))
-            drawn.update(names[:smallest])
+        sample: set[str] = set()
+        for group in by_third.values():
+            sample.update(row.id for row in shuffle(group, self.seed, "balance")[:smallest])
         for question in questions:
-            kept = question.id in drawn
-            verdict = QuestionVerdict(Check.BALANCED, kept, "posir", {"per_third": smallest})
-            yield verdict, "" if kept else DiscardReason.FULL_CELL
+            passed = question.id in sample
+            verdict = QuestionVerdict(Check.BALANCED, passed, "posir", {"per_third": smallest})
+            yield verdict, "" if passed else DiscardReason.FULL_CELL
 
     def _check_by_relevance(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
-        """Grade each text by the language model, 0 to 4, and apply the rule of PosQ or PosIR.
+        """Let the language model grade each text from 0 to 4, and apply the rule of PosQ or PosIR.
 
         PosQ, appendix A.2: L(t) >= 3 and L(t) >= L(u) + 1 for both other segments u. PosIR, section
-        2.3, compares the document with the document without the span; its thresholds are lost.
+        2.3, compares the document with and without the span; the paper omits the thresholds.
         """
         rule = self.settings.relevance
         for replies in self._ask(RELEVANCE, questions, rule, "Grade relevance"):
@@ -186,7 +183,7 @@ class Verifier:
             yield _judge(Check.RELEVANCE, replies[0], {"grades": grades}, reason, rule)
 
     def _check_without_span(self, questions: Sequence[Question]) -> Iterator[CheckOutcome]:
-        """Ask whether the document answers the question without the span; it must not."""
+        """Fail questions that the language model can answer from the document without the span."""
 
         def build(question: Question) -> PromptValues:
             return {"question": question.text, "text": self._build_views("span", question)[1]}
@@ -197,32 +194,32 @@ class Verifier:
             yield _judge(Check.LEAVE_SPAN_OUT, reply, {"answerable": answer}, reason)
 
     def _audit(self, result: StageResult) -> StageResult:
-        """Ask of each third by itself whether it has the answer (Built-in or Learned, appendix
-        B.3); nothing is discarded.
+        """Ask separately for each third whether it contains the answer (Built-in or Learned,
+        appendix B.3).
 
-        Questions that were kept are audited and, in each range of margins, the discarded ones.
+        The audit covers the kept questions and, for each range of margins, the discarded ones. It
+        discards nothing.
         """
-        kept = {question.id for question in result.questions}
+        kept_ids = {question.id for question in result.questions}
         groups: defaultdict[int | None, list[Question]] = defaultdict(list)
         for question in result.checked_questions():
             number = find_range(question, self.settings.margins)
-            if number is not None or question.id in kept:
+            if number is not None or question.id in kept_ids:
                 groups[number].append(question)
-        drawn: list[Question] = []
+        sample: list[Question] = []
         for group in groups.values():
-            group.sort(key=lambda row: seeded_order(self.seed, Check.AUDIT, row.id))
-            drawn += group[: self.settings.audit_sample]
-        replies = self._ask(ANSWERABLE, drawn, "segments", "Audit")
-        audited = {}
-        for question, views in zip(drawn, replies, strict=True):
+            sample += shuffle(group, self.seed, Check.AUDIT)[: self.settings.audit_sample]
+        audited_questions = {}
+        replies = self._ask(ANSWERABLE, sample, "segments", "Audit")
+        for question, views in zip(sample, replies, strict=True):
             answers = [reply.answer and reply.answer.answer == "yes" for reply in views]
             verdict, _ = _judge(Check.AUDIT, views[0], {"answerable": answers})
-            audited[question.id] = question.with_verdict(verdict)
+            audited_questions[question.id] = question.with_verdict(verdict)
         discarded = [
-            replace(item, question=audited.get(item.item, item.question))
+            replace(item, question=audited_questions.get(item.item, item.question))
             for item in result.discarded
         ]
-        questions = [audited.get(question.id, question) for question in result.questions]
+        questions = [audited_questions.get(question.id, question) for question in result.questions]
         return replace(result, questions=tuple(questions), discarded=tuple(discarded))
 
     def _ask(
@@ -232,7 +229,7 @@ class Verifier:
         rule: str,
         description: str,
     ) -> list[list[Reply[AnswerT]]]:
-        """Ask about each view of each question."""
+        """Ask about each view of each question; return the replies per question."""
         views = 2 if rule == "span" else 3
         pairs = list(product(questions, range(views)))
 
@@ -247,37 +244,38 @@ class Verifier:
 def _judge(
     check: Check, reply: Reply[Any], values: dict[str, Any], reason: str = "", rule: str = ""
 ) -> CheckOutcome:
-    """Build the verdict of a language model."""
+    """Build the verdict on a reply of a language model."""
     return QuestionVerdict(check, not reason, reply.model, values, rule, reply.prompt), reason
 
 
 @dataclass(frozen=True)
 class MarginPool:
-    """The questions with at least some margin, or all with None; a row of table 6."""
+    """The questions above a margin threshold; a row of table 6 of arXiv 2605.26578."""
 
     at_least: float | None
+    """Minimum margin; None for all questions with a margin."""
     positions: tuple[int, ...]
-    """Number of questions by the third with their evidence."""
+    """Number of questions by the third of their evidence."""
     share: float
-    """Share of all questions with a margin, in [0, 1]."""
+    """Share of the questions with a margin, in [0, 1]."""
 
 
 @dataclass(frozen=True)
 class MarginRange:
-    """The audited questions with a margin in [low, high), None for no limit, a row of table 7; or
-    those that were kept, without limits.
+    """The audited questions with a margin in [low, high); a row of table 7 of arXiv 2605.26578.
+    Without both limits, the kept questions.
     """
 
     low: float | None
     high: float | None
     audited: int
-    """Questions that were audited completely."""
+    """Number of completely audited questions."""
     rates: Mapping[str, float]
-    """Rates as `summarize_audit` returns them."""
+    """Rates from `summarize_audit`."""
 
 
 def find_margin(question: Question) -> float | None:
-    """Find the margin of a question's segment; None if no rerankers compared segments."""
+    """Return the margin of a question's segment, or None if no rerankers compared segments."""
     for verdict in question.verdicts:
         if verdict.check is Check.RERANKERS and verdict.rule in ("segments", "margin"):
             return compute_margin(np.array(verdict.values["scores"], np.float64), 0)
@@ -285,54 +283,56 @@ def find_margin(question: Question) -> float | None:
 
 
 def find_range(question: Question, margins: Sequence[float]) -> int | None:
-    """Count the thresholds that a question's margin reaches; None without a margin."""
+    """Return how many thresholds a question's margin reaches, or None without a margin."""
     margin = find_margin(question)
     return None if margin is None else bisect_right(margins, margin)
 
 
 def summarize_audit(answers: Sequence[Sequence[bool]]) -> dict[str, float]:
-    """Compute TargetYes, DistractorNo and Exclusive of the answers about the three segments of
-    each question, the segment with the evidence first; in [0, 1] (Built-in or Learned, appendix
-    B.3).
+    """Compute the rates TargetYes, DistractorNo and Exclusive, in [0, 1] (Built-in or Learned,
+    appendix B.3).
 
-    TargetYes is the share of questions that the segment with the evidence answers, DistractorNo the
-    mean share of the other two that do not, Exclusive the share of questions that only the first
-    answers. Empty without questions.
+    Each question has an answer for each of its three segments, the segment with the evidence first.
+    TargetYes is the share of questions that this segment answers, DistractorNo the share of other
+    segments that do not answer, and Exclusive the share of questions that only the first segment
+    answers. The mapping is empty without questions.
     """
     if not answers:
         return {}
-    target, *others = np.array(answers, np.float64).T
+    target, *distractors = np.array(answers, np.float64).T
     return {
         "TargetYes": float(target.mean()),
-        "DistractorNo": float(1 - np.mean(others)),
-        "Exclusive": float((target > np.max(others, axis=0)).mean()),
+        "DistractorNo": float(1 - np.mean(distractors)),
+        "Exclusive": float((target > np.max(distractors, axis=0)).mean()),
     }
 
 
-def count_pools(verified: StageResult, margins: Sequence[float]) -> list[MarginPool]:
-    """Count the questions with a margin, and those at each threshold; none without a margin."""
-    documents = by_id(verified.documents)
-    scored = []
-    for question in verified.checked_questions():
+def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPool]:
+    """Count the questions with a margin, in total and at each threshold; an empty list without
+    margins.
+    """
+    documents = by_id(result.documents)
+    rows = []
+    for question in result.checked_questions():
         margin = find_margin(question)
         if margin is not None:
             length = len(documents[question.document].text)
-            scored.append((margin, find_third(question.evidence, length)))
+            rows.append((margin, find_third(question.evidence, length)))
     pools = []
-    for threshold in (None, *margins) if scored else ():
-        thirds = [third for margin, third in scored if threshold is None or margin >= threshold]
+    for threshold in (None, *margins) if rows else ():
+        thirds = [third for margin, third in rows if threshold is None or margin >= threshold]
         positions = tuple(map(thirds.count, range(3)))
-        pools.append(MarginPool(threshold, positions, len(thirds) / len(scored)))
+        pools.append(MarginPool(threshold, positions, len(thirds) / len(rows)))
     return pools
 
 
-def audit_ranges(verified: StageResult, margins: Sequence[float]) -> list[MarginRange]:
-    """Rate the audit of the questions that were kept, and in each range of margins those of all;
-    empty without an audit, and without margins only the first.
+def audit_ranges(result: StageResult, margins: Sequence[float]) -> list[MarginRange]:
+    """Summarize the audit: of the kept questions, then of all questions per range of margins. The
+    list is empty without an audit.
     """
-    answers = _list_answers(verified.questions)
+    answers = _list_answers(result.questions)
     ranges = [MarginRange(None, None, len(answers), summarize_audit(answers))]
-    checked = verified.checked_questions()
+    checked = result.checked_questions()
     for number, (low, high) in enumerate(pairwise((None, *margins, None))):
         group = [question for question in checked if find_range(question, margins) == number]
         answers = _list_answers(group)
@@ -341,7 +341,7 @@ def audit_ranges(verified: StageResult, margins: Sequence[float]) -> list[Margin
 
 
 def _list_answers(questions: Sequence[Question]) -> list[list[bool]]:
-    """List the answers about the three segments of each question that has them all."""
+    """List the answers about the three segments, for questions where all three are answered."""
     answers = [
         verdict.values["answerable"]
         for question in questions

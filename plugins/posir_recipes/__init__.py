@@ -1,1 +1,1 @@
-"""Recipes: the commands and settings that repeat the tables and figures of the papers."""
+"""Recipes: commands and settings that reproduce the tables and figures of papers."""

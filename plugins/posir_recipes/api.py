@@ -1,5 +1,5 @@
-"""`posir.recipe`: recipes are files, `recipe.yaml` in a paper's folder, beside the settings files
-that its commands read.
+"""`posir.recipe`: the commands that reproduce a paper. A recipe is the file `recipe.yaml` in the
+paper's folder, next to the settings files of its commands.
 """
 
 from __future__ import annotations
@@ -34,54 +34,54 @@ from posir_tasks.models.protocols import PAPERS, list_differences, list_protocol
 RECIPE_FILE = "recipe.yaml"
 #: A variable in a command.
 VARIABLE = re.compile(r"\$([A-Z][A-Z_]*)")
-#: Characters of a line of the introduction in a terminal.
+#: Line length of the introduction in a terminal.
 WIDTH = 98
 
 
 class RecipeVariable(Section):
-    """The value of a variable in commands."""
+    """A shell variable in commands."""
 
     default: str
     scaled: str
-    """The value for a trial of the commands in minutes, on a CPU."""
+    """Value for a short trial on a CPU, in minutes."""
 
 
 class RecipeItem(Section):
     """A table or figure of a paper."""
 
     item: str
-    """Its number as printed, such as `Table 1`; neighbors that one command repeats are one item,
-    such as `Table 13 to 43`.
+    """Number as printed, such as `Table 1`; tables that one command reproduces form one item, such
+    as `Table 13 to 43`.
     """
     shows: str
     commands: tuple[str, ...] = ()
-    """Lines of a shell; empty if it cannot be repeated. A comment says that the next lines need
-    another environment.
+    """Shell lines; empty if the item cannot be reproduced. A comment marks lines that need another
+    environment.
     """
     runs: Literal["here", "with a GPU", "with what is not released"] | None = None
-    """The least that its commands need, at the paper's size; None if it has none."""
+    """Minimum requirement of the commands at the paper's size; null without commands."""
     needs: str | None = None
     published: str | None = None
     ours: str | None = None
-    """Figures measured with these commands, and what on."""
+    """Results of these commands, with the data and models of the measurement."""
     missing: str | None = None
 
 
 class Recipe(Section):
-    """The commands that repeat a paper."""
+    """The commands that reproduce a paper."""
 
     title: str
     reference: str
     """Name and arXiv id."""
     summary: str
-    """A sentence on what the paper shows."""
+    """Main result of the paper, in one sentence."""
     introduction: str
-    """A paragraph on how the recipe is used, in Markdown."""
+    """How to use the recipe, one paragraph of Markdown."""
     variables: Mapping[str, RecipeVariable]
     items: tuple[RecipeItem, ...]
 
     def expand(self, item: RecipeItem, *, scaled: bool) -> Iterator[Call]:
-        """Yield the calls of an item, as in the paper or scaled down."""
+        """Yield the calls of an item, at the paper's size or scaled down."""
         variables = {
             name: os.path.expandvars(variable.scaled if scaled else variable.default)
             for name, variable in self.variables.items()
@@ -91,19 +91,19 @@ class Recipe(Section):
 
 
 def _recipes_folder() -> Path:
-    """Find the folder of the recipes: inside the package in a wheel, at the top of a clone."""
+    """Return the folder of the recipes: inside an installed package, or at the root of a clone."""
     package = Path(str(files("posir_recipes")))
-    installed = package / "recipes"
-    return installed if installed.is_dir() else package.parents[1] / "recipes"
+    folder = package / "recipes"
+    return folder if folder.is_dir() else package.parents[1] / "recipes"
 
 
 def list_papers() -> list[str]:
-    """List the papers that have a recipe."""
+    """List the papers with recipes."""
     return sorted(file.parent.name for file in _recipes_folder().glob(f"*/{RECIPE_FILE}"))
 
 
 def read_recipe(paper: str) -> Recipe:
-    """Read the recipe of a paper; raise PosirError if there is none."""
+    """Read the recipe of a paper; raise PosirError if it does not exist."""
     papers = list_papers()
     if paper not in papers:
         raise PosirError(f"There is no recipe '{paper}'. Recipes: {', '.join(papers)}.")
@@ -111,24 +111,26 @@ def read_recipe(paper: str) -> Recipe:
 
 
 def select_item(recipe: Recipe, name: str) -> Recipe:
-    """Select the named item of a recipe; raise PosirError if it has none."""
+    """Reduce a recipe to one item and its variables; raise PosirError if the item does not
+    exist.
+    """
     items = tuple(item for item in recipe.items if item.item.casefold() == name.casefold())
     if not items:
         names = ", ".join(item.item for item in recipe.items)
         raise PosirError(f"{recipe.title} has no '{name}'. Items: {names}.")
-    mentioned = VARIABLE.findall(" ".join(command for item in items for command in item.commands))
-    variables = {key: value for key, value in recipe.variables.items() if key in mentioned}
+    names_used = VARIABLE.findall(" ".join(line for item in items for line in item.commands))
+    variables = {key: value for key, value in recipe.variables.items() if key in names_used}
     return recipe.model_copy(update={"items": items, "variables": variables})
 
 
 def list_settings_files(paper: str) -> list[Path]:
-    """List the settings files that the commands of a paper read."""
+    """List the settings files of a paper's commands."""
     folder = _recipes_folder() / paper
     return sorted(file for file in folder.iterdir() if file.is_file() and file.name != RECIPE_FILE)
 
 
 def _list_exports(recipe: Recipe) -> list[str]:
-    """List the variables of a shell, each with its value for a trial as a comment."""
+    """Write the shell variables as exports, with the trial values as comments."""
     lines = []
     for name, variable in recipe.variables.items():
         trial = f'  # on a CPU: "{variable.scaled}"' if variable.scaled != variable.default else ""
@@ -137,16 +139,14 @@ def _list_exports(recipe: Recipe) -> list[str]:
 
 
 def _list_differences(paper: str) -> list[str]:
-    """List how models run without the paper's protocol; none if its protocols are not known."""
+    """Describe how models run without the paper's protocol; empty for papers without protocols."""
     if paper not in PAPERS:
         return []
     return list_differences([(paper, row.model) for row in list_protocols(paper)])
 
 
 def _to_text(paper: str, recipe: Recipe) -> str:
-    """Write a recipe for a terminal: notes are comments, so that all of it can be pasted into a
-    shell.
-    """
+    """Write a recipe as shell lines with notes as comments."""
     lines = [f"# {recipe.title} ({recipe.reference})", "#"]
     introduction = wrap(f"{recipe.summary} {recipe.introduction}", WIDTH, break_on_hyphens=False)
     lines += [f"# {line}" for line in introduction]
@@ -165,9 +165,7 @@ def _to_text(paper: str, recipe: Recipe) -> str:
 
 
 def to_page(paper: str, recipe: Recipe) -> str:
-    """Write a recipe as a page of the documentation: what it has, what runs where, and what is
-    missing. The commands are those that `posir recipe` prints.
-    """
+    """Write a recipe as a documentation page with a table of its items and their requirements."""
     rows = [(item.item, item.shows, item.runs or "", item.missing or "") for item in recipe.items]
     headings = ("", "shows", "runs", "missing")
     first = next(item.item for item in recipe.items if item.commands)
@@ -194,9 +192,7 @@ def _to_shell(lines: Sequence[str]) -> str:
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class PaperRecipe(Result):
-    """The commands that repeat a paper, or one item of it; printed, they can be pasted into a
-    shell.
-    """
+    """The commands that reproduce a paper or one of its items; printed as shell lines."""
 
     paper: str
     recipe: Recipe
@@ -208,16 +204,16 @@ class PaperRecipe(Result):
         explain: bool = False,  # noqa: ARG002
         printed: int = 0,  # noqa: ARG002
     ) -> None:
-        """Print lines of a shell, as they are."""
+        """Print the shell lines."""
         console.out(_to_text(self.paper, self.recipe), highlight=False)
 
     def to_markdown(self, *, explain: bool = False) -> str:  # noqa: ARG002
-        """Return a page of the documentation."""
+        """Return the documentation page."""
         return to_page(self.paper, self.recipe)
 
 
 def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
-    """Build the result that shows a recipe."""
+    """Build the result for a recipe."""
     parts = []
     for item in recipe.items:
         commands = (f"`{command}`" for command in item.commands)
@@ -233,10 +229,10 @@ def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
 
 
 def check_recipes(recipes: Mapping[str, Recipe]) -> Result:
-    """Check the calls of recipes against the installed programs, as in the paper and scaled down;
-    nothing is run.
+    """Check the calls of recipes against the installed programs without running them, at the
+    paper's size and scaled down.
 
-    There is a row for each wrong one: recipe, item, call and problem.
+    The result has a row for each invalid call: recipe, item, call and problem.
     """
     rows = []
     number = 0
@@ -269,23 +265,24 @@ def recipe(
     check: bool = False,
     output: str | Path | None = None,
 ) -> PaperRecipe | Result:
-    """Show the commands that repeat each table and figure of a paper, with its settings.
+    """Show the commands that reproduce each table and figure of a paper.
 
         posir recipe posir
 
     Args:
-        paper: A recipe; without it, all are listed.
+        paper: A recipe; by default all recipes are listed.
         item: A table or figure of the paper, such as 'Table 1'.
-        check: Check that the installed programs take the options of all commands; exit 1 and the
-            line if they do not.
-        output: Folder that the settings files of the commands are copied to.
+        check: Check that the installed programs accept the options of all commands; print invalid
+            lines and exit with status 1.
+        output: Folder to copy the settings files of the commands to.
 
     Returns:
-        The recipe; a table of all recipes if none is named; the copied files if there is a folder
-        for them; what is wrong with commands if they are checked.
+        The recipe; without `paper`, a table of all recipes; with `output`, the copied files; with
+        `check`, the invalid commands.
 
     Raises:
-        PosirError: There is no such recipe or item, or a file of another content is in the folder.
+        PosirError: The recipe or item does not exist, or the folder contains a file with other
+            content.
 
     Examples:
         >>> import posir
@@ -311,8 +308,8 @@ def recipe(
 
 
 def copy_settings(paper: str, folder: Path) -> list[Path]:
-    """Copy the settings files of a recipe; raise PosirError before the first if one exists with
-    other content.
+    """Copy the settings files of a recipe; raise PosirError, before copying anything, if a file
+    exists with other content.
     """
     check_writable(folder)
     copies = {folder / source.name: source for source in list_settings_files(paper)}

@@ -1,1 +1,1 @@
-"""Running and planning many evaluation jobs: `posir run`."""
+"""Run and plan many evaluation jobs: `posir run`."""

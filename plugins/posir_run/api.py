@@ -1,5 +1,5 @@
-"""The public functions of this package: `posir.run`, many jobs here or on a cluster, and
-`posir.evaluate`, one model.
+"""Public functions of this package: `posir.run` evaluates many models on this machine or a cluster,
+`posir.evaluate` evaluates one model, and `posir.nano` selects a sample.
 """
 
 from __future__ import annotations
@@ -63,33 +63,35 @@ def evaluate(
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
-    """Evaluate a model on tasks with `mteb.evaluate`; what has a result is not run again.
+    """Evaluate a model on tasks with `mteb.evaluate`, except where results exist.
 
     Args:
-        model: A name as in `mteb run -m`: of a registered model, a folder or an endpoint
-            (`MODEL@ADDRESS`); or any object that `mteb.evaluate` takes, such as a
-            SentenceTransformer.
-        tasks: Names of tasks, or objects that `mteb.get_task` returns; one or several.
+        model: A model name as in `mteb run -m`, a folder, an endpoint (`MODEL@ADDRESS`), or any
+            object that `mteb.evaluate` takes, such as a SentenceTransformer.
+        tasks: One or more task names, or objects from `mteb.get_task`.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment,
-            filed as such.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that
-            counts the tokens of `window`; without it the server's count, or an estimate.
-        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
-            counted, named and not found. An experiment, filed as such.
-        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
-            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
-        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
-            as such.
-        output_folder: Folder for mteb's result files; None for mteb's own cache.
-        batch_size: Number of texts encoded at a time.
+        window: Override the model's context window, in tokens. Results are stored separately, as
+            an experiment.
+        tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
+            name on the Hub or a folder; by default the server's count, or an estimate.
+        skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
+            them. They are counted, named, and never retrieved. Results are stored separately, as
+            an experiment.
+        backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
+            file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
+            experiment.
+        protocol: Use the settings of this paper's authors. Results are stored separately, as an
+            experiment.
+        domains: Domains of PosIR's tasks to evaluate, by default all. Results are stored
+            separately, as an experiment.
+        output_folder: Folder for mteb's result files; by default mteb's cache.
+        batch_size: Number of texts per encoding batch.
 
     Returns:
-        The results by position, as `posir.read_results` returns them: scores in [0, 1].
+        The results by position, as from `posir.read_results`; scores are in [0, 1].
 
     Raises:
-        PosirError: There is no such model or task, or no task has the positions of its evidence.
+        PosirError: A model or task does not exist, or no task has evidence positions.
 
     Examples:
         >>> import posir
@@ -103,41 +105,40 @@ def evaluate(
         refuse_unknown(str(model))
     import mteb
 
-    # Registers the tasks where the start-up hook is switched off.
+    # Register the tasks in case the start-up hook is disabled.
     import posir_tasks  # noqa: F401
 
     with explain_unknown_task():
-        chosen = [mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)]
-    options = {"protocol": protocol, "window": window, "tokenizer": tokenizer}
-    options |= {"skip_failed": skip_failed or None, "backend": backend}
+        task_list = [
+            mteb.get_task(task) if isinstance(task, str) else task for task in to_list(tasks)
+        ]
+    options: dict[str, Any] = {
+        "protocol": protocol,
+        "window": window,
+        "tokenizer": _require_window(tokenizer, window),
+        "skip_failed": skip_failed or None,
+        "backend": backend,
+    }
     for name, value in options.items():
         if value is not None and not is_name:
             raise PosirError(
                 f"{name}: cannot be set for a model that is already loaded. Give the model by name."
             )
     cache = mteb.ResultCache(Path(output_folder)) if output_folder else mteb.ResultCache()
-    counted_by = _require_window(tokenizer, window)
-    with with_settings(
-        protocol=protocol,
-        window=window,
-        tokenizer=counted_by,
-        skip_failed=skip_failed,
-        backend=backend,
-        domains=domains,
-    ):
+    with with_settings(**options, domains=domains):
         if isinstance(model, str | Path):
             model = find_model(ModelReference(str(model), revision))
         result = mteb.evaluate(
             model,
-            chosen,
+            task_list,
             cache=cache,
             encode_kwargs={"batch_size": batch_size},
             show_progress_bar=False,
         )
-    # Not every version of mteb states the experiment in what it returns.
+    # Some versions of mteb do not return the experiment's name.
     meta = getattr(model, "mteb_model_meta", model)
     experiment = getattr(result, "experiment_name", None) or getattr(meta, "experiment_name", None)
-    names = [task.metadata.name for task in chosen]
+    names = [task.metadata.name for task in task_list]
     results: list[SubsetResult] = []
     for name in names:
         file = cache.get_task_result_path(
@@ -154,22 +155,21 @@ def evaluate(
 
 
 def _require_window(tokenizer: str | Path | None, window: int | None) -> str | None:
-    """Check that a tokenizer has a window to count, and return it as the settings of a run have
-    it.
-    """
+    """Return the tokenizer as text; raise PosirError if it is given without a window."""
     if tokenizer and window is None:
         raise PosirError("--tokenizer counts the tokens of --window. Give both, or neither.")
     return str(tokenizer) if tokenizer else None
 
 
-#: The engine that runs jobs.
 EngineName: TypeAlias = Literal["local", "ray"]
 
 
 def choose_engine(
     engine: EngineName, address: str | None, settings: Settings
 ) -> Callable[[], Engine]:
-    """Choose what starts the engine; raise PosirError for an address of this machine."""
+    """Return a function that starts the engine; raise PosirError if an address is given without
+    Ray.
+    """
     if engine == "ray":
         return partial(RayEngine, address, settings)
     if address:
@@ -209,8 +209,8 @@ def run(
         posir run -m all-MiniLM-L6-v2 bge-m3 -t PosIR-Mini
         posir run -m all-MiniLM-L6-v2 -b PosIR --plan
 
-    Subsets that already have a result are skipped. Failures are listed at the end and do not stop
-    the other subsets.
+    Subsets that already have a result are skipped. A failure does not stop the other subsets;
+    failures are listed at the end.
 
     Args:
         model: One or more models: names known to mteb or the Hub, folders, endpoints
@@ -218,34 +218,37 @@ def run(
         task: One or more tasks.
         benchmark: One or more benchmarks.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment,
-            filed as such.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder, that
-            counts the tokens of `window`; without it the server's count, or an estimate.
-        skip_failed: Leave out texts that the server of an endpoint cannot embed, at most a fifth:
-            counted, named and not found. An experiment, filed as such.
-        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
-            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
-        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
-            such.
-        document_prompt: Text before each document, likewise.
+        window: Override the model's context window, in tokens. Results are stored separately, as
+            an experiment.
+        tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
+            name on the Hub or a folder; by default the server's count, or an estimate.
+        skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
+            them. They are counted, named, and never retrieved. Results are stored separately, as
+            an experiment.
+        backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
+            file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
+            experiment.
+        protocol: Use the settings of this paper's authors. Results are stored separately, as an
+            experiment.
+        query_prompt: Override the model's query prompt. Results are stored separately, as an
+            experiment.
+        document_prompt: Override the model's document prompt, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        domains: Domains of PosIR's tasks that are evaluated, by default all: an experiment, filed
-            as such.
+        domains: Domains of PosIR's tasks to evaluate, by default all. Results are stored
+            separately, as an experiment.
         output: Folder for results, as in `mteb run`.
-        batch_size: Number of texts encoded at a time.
-        engine: This machine, or a Ray cluster.
+        batch_size: Number of texts per encoding batch.
+        engine: Run on this machine or on a Ray cluster.
         address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
         verbose: Show the workers' logs.
-        plan: Evaluate nothing: estimate texts, embeddings and time, from a short benchmark.
+        plan: Only estimate texts, embeddings and time, from a short benchmark.
 
     Returns:
         A row with the number of evaluated `jobs` and the folder, or the plan.
 
     Raises:
-        PosirError: There is no such model or task, or a job failed; the results of the others are
+        PosirError: A model or task does not exist, or a job failed; the results of other jobs are
             saved.
 
     Examples:
@@ -290,7 +293,6 @@ def run(
             file=sys.stderr,
         )
         raise
-    # A run has no output but its results.
     title = f"{pluralize(jobs, 'job')} evaluated; results are in {output}"
     return Result(
         title=title, rows=[{"jobs": jobs, "output": str(output)}], tables=[], warnings=[title]
@@ -299,22 +301,21 @@ def run(
 
 @public()
 def nano(task: str, *, plan: bool = False) -> Result:
-    """Select the sample of a task of PosIR, of which a run takes minutes, and keep the list of its
-    ids.
+    """Select a sample of a PosIR task that runs in minutes, and save the list of its ids.
 
-    `mteb run -t PosIR-English-Nano` does the same where there is no list. It has as many questions
-    of each third of the documents, and the best documents of BM25 in the full corpus for each. A
-    list is of the present content of the data.
+    `mteb run -t PosIR-English-Nano` also selects the sample if there is no list. The sample has the
+    same number of questions for each third of the documents, and BM25's top documents in the full
+    corpus for each question. A list is valid for the current content of the data.
 
     Args:
         task: A task of one language, such as PosIR-English.
-        plan: Select nothing: estimate texts and time, from a short benchmark.
+        plan: Only estimate texts and time, from a short benchmark.
 
     Returns:
-        A row for each domain: questions and documents of the sample, documents of the full corpus.
+        A row per domain: questions and documents of the sample, and documents of the full corpus.
 
     Raises:
-        PosirError: There is no such task, its data cannot be read, or the list not be written.
+        PosirError: The task does not exist, its data cannot be read, or the list cannot be written.
 
     Examples:
         >>> import posir
@@ -333,25 +334,28 @@ def nano(task: str, *, plan: bool = False) -> Result:
             f"{task}: has no sample. The tasks of one language of PosIR have one, such as "
             "PosIR-English."
         )
-    sampled = kind()
-    complete = build_posir_task(kind.language, kind.language)()
-    complete.load_data()
-    estimate = _plan_selection(complete)
+    nano_task = kind()
+    full_task = build_posir_task(kind.language, kind.language)()
+    full_task.load_data()
+    estimate = _plan_selection(full_task)
     if plan:
         return estimate
     note_progress(estimate.sentences[0])
-    name = sampled.metadata.name
+    name = nano_task.metadata.name
     rows: list[dict[str, Any]] = []
-    for domain in progress(complete.hf_subsets, "Selecting"):
-        data = complete.read_subset(domain)
-        sample = sampled.select_sample(domain, data)
-        counts = {
-            "questions": len(sample.questions),
-            "documents": len(sample.documents),
-            "of_documents": len(data.corpus),
-        }
-        rows.append({"domain": domain, **counts})
-    questions, documents, total = (sum(row[key] for row in rows) for key in counts)
+    for domain in progress(full_task.hf_subsets, "Selecting"):
+        data = full_task.read_subset(domain)
+        sample = nano_task.select_sample(domain, data)
+        rows.append(
+            {
+                "domain": domain,
+                "questions": len(sample.questions),
+                "documents": len(sample.documents),
+                "of_documents": len(data.corpus),
+            }
+        )
+    keys = ("questions", "documents", "of_documents")
+    questions, documents, total = (sum(row[key] for row in rows) for key in keys)
     sentence = (
         f"{name}: {questions:,} questions on {documents:,} of {total:,} documents; lists: "
         f"{find_lists(name, '*')[0]}"
@@ -366,9 +370,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
 
 
 def _plan_selection(task: PosirTask) -> Result:
-    """Estimate what the selection of the sample of a complete task reads, and how long BM25 takes
-    for it.
-    """
+    """Estimate the number of texts that the selection of a sample reads, and the time of BM25."""
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
@@ -380,7 +382,7 @@ def _plan_selection(task: PosirTask) -> Result:
     subsets = [(task, subset) for subset in task.hf_subsets]
     sizes = measure_subsets(progress(subsets, "Counting texts"))
     counts = sum_counts(size.documents for size in sizes)
-    # All at once: BM25 finds no word in a single text, since each is then in all documents.
+    # Search all texts at once: in a corpus of one text, every word has an IDF of 0.
     texts = [text for bucket in collect_samples([task], counts)[0] for text in bucket]
 
     def search(texts: Sequence[str]) -> object:
@@ -395,18 +397,18 @@ def _plan_selection(task: PosirTask) -> Result:
             hf_subset=task.hf_subsets[0],
         )
 
-    measured = sum(map(estimate_tokens, texts))
-    seconds = [time_encoding(search, texts) / measured for _ in range(ROUNDS)]
+    sample_tokens = sum(map(estimate_tokens, texts))
+    seconds = [time_encoding(search, texts) / sample_tokens for _ in range(ROUNDS)]
     documents = sum(counts.texts)
     tokens = sum(counts.tokens)
     duration = Duration.from_rounds(seconds) * tokens
     name = task.metadata.name
-    read = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
+    source = f"{documents:,} documents, {decimal(tokens * BYTES_PER_TOKEN)} of text"
     if not all(size.counted for size in sizes):
-        read += ", to be downloaded first"
+        source += ", to be downloaded first"
     sentence = (
-        f"{name}: the sample is selected from {read}; BM25 takes {duration} for it on this "
-        "machine, once."
+        f"{name}: the sample is selected from {source}; BM25 takes {duration} on this machine, "
+        "once."
     )
     row = {"task": name, "documents": documents, "tokens": tokens, "seconds": duration.mean}
     return Result(title="Estimated cost of the sample", rows=[row], sentences=[sentence])
@@ -418,8 +420,8 @@ def _evaluate_missing(
     settings: Settings,
     start_engine: Callable[[], Engine],
 ) -> int:
-    """Evaluate what has no result yet; return the number of jobs. Raise PosirError for an unknown
-    name or a failed job.
+    """Evaluate all subsets without results, and return the number of jobs; raise PosirError for an
+    unknown name or a failed job.
     """
     from mteb.cache import ResultCache
 
@@ -432,15 +434,15 @@ def _evaluate_missing(
         jobs = find_missing_jobs(workload, cache)
     total = len(workload.jobs())
     if len(jobs) < total:
-        known = f"{total - len(jobs):,} of {pluralize(total, 'job')} already have a result"
-        print(f"{known} in {sanitize(str(output_folder), None)}", file=sys.stderr)
+        finished = f"{total - len(jobs):,} of {pluralize(total, 'job')}"
+        folder = sanitize(str(output_folder), None)
+        print(f"{finished} already have a result in {folder}", file=sys.stderr)
     if jobs:
-        # Before hours of evaluation.
         check_writable(output_folder)
         metas = [workload.models[model] for model in dict.fromkeys(job.model for job in jobs)]
         for peak in expect_peaks(metas, workload.tasks, settings.encode_kwargs["batch_size"]):
             print(peak.describe(), file=sys.stderr)
-        # Closed at once after Ctrl-C; a worker would otherwise finish its job first.
+        # Close immediately on Ctrl-C; otherwise workers would finish their jobs first.
         with closing(run_and_save(jobs, start_engine(), workload, cache, settings)) as outcomes:
             failures = report_outcomes(outcomes, len(jobs))
         if failures:
@@ -459,16 +461,16 @@ def run_and_save(
     cache: ResultCache,
     settings: Settings,
 ) -> Generator[tuple[EvaluationJob, JobOutcome], None, None]:
-    """Yield each job with its outcome as it comes, with its result saved before. Closing the
-    generator stops the workers.
+    """Run jobs; yield each job with its outcome after saving its result. Closing the generator
+    stops the workers.
     """
     order = {task.metadata.name: task.hf_subsets for task in workload.tasks}
     with closing(Dispatcher(jobs, engine).outcomes()) as outcomes:
         for job, outcome in outcomes:
             assert isinstance(job, EvaluationJob)
             if not outcome.failure:
-                result, known = outcome.value
-                meta = workload.models[job.model].model_copy(update=known)
+                result, fields = outcome.value
+                meta = workload.models[job.model].model_copy(update=fields)
                 process_saver().add(
                     cache, result, meta, order=order[job.task], encode_kwargs=settings.encode_kwargs
                 )
@@ -476,9 +478,7 @@ def run_and_save(
 
 
 def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
-    """Consume the outcomes of a run and report each and its warnings; return the failed jobs, each
-    with its reason.
-    """
+    """Report each outcome with its warnings; return the failed jobs with their reasons."""
     failures = []
     with track("Evaluating", total) as advance:
         for count, (job, outcome) in enumerate(outcomes, start=1):

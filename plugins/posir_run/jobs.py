@@ -1,4 +1,4 @@
-"""Jobs, their distribution over workers, and the evaluation jobs that a run consists of."""
+"""Jobs, their distribution over workers, and the evaluation jobs of a run."""
 
 from __future__ import annotations
 
@@ -28,88 +28,84 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of starts of a job: its worker may crash because of the job (memory) or for
-#: another reason.
+#: Maximum number of attempts per job. A job whose worker crashes is repeated, since the job may
+#: not be the cause.
 ATTEMPTS = 3
 #: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
 
 
 class Job(Protocol):
-    """The work of a worker on one model. It is hashable, and can be sent to another machine."""
+    """Work for one model. Jobs are hashable and can be pickled."""
 
     @property
     def model(self) -> ModelReference:
-        """The model, which the worker loads."""
+        """The model that the worker loads."""
 
     @property
     def corpus(self) -> str:
-        """Name of the texts that are encoded; a worker prefers jobs with the same name, whose
-        embeddings it may have.
+        """Name of the encoded texts. Workers prefer jobs with the same name, since they may have
+        cached the embeddings.
         """
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:
-        """Do the job with the loaded model."""
+        """Run the job with the loaded model."""
 
 
 @dataclass(frozen=True)
 class JobOutcome:
-    """The outcome of a job: what it returned, or why it failed."""
+    """The return value of a job, or the reason why it failed."""
 
     value: Any = None
     failure: str = ""
-    """Empty if it did not fail."""
+    """Reason of a failure; empty on success."""
     restart_worker: bool = False
-    """Whether the worker needs a new process: after a CUDA error, for example, the old one is
-    unusable.
-    """
+    """If true, the process is unusable, for example after a CUDA error."""
     warnings: tuple[str, ...] = ()
-    """Warnings of its worker since the job before."""
+    """Warnings of the worker since its previous job."""
 
 
 class Worker(Protocol):
-    """A process that does one job at a time. If one of its futures raises, the worker is
+    """A process that runs one job at a time. If one of its futures raises, the worker is
     unusable.
     """
 
     started: Future[Any]
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        """Do a job in the process."""
+        """Run a job in the process."""
 
     def stop(self) -> None:
-        """End the process at once, whatever it is doing."""
+        """Stop the process immediately, even during a job."""
 
 
 class Engine(Protocol):
     """Starts workers."""
 
     def locations(self) -> Sequence[Hashable]:
-        """List where workers can run now, those already running included; equal values mean the
-        same location.
+        """List the locations where workers can run or already run; equal values mean the same
+        location.
         """
 
     def start(self, location: Hashable) -> Worker:
         """Start a worker at a location."""
 
     def close(self) -> None:
-        """Release everything that the engine holds."""
+        """Release the engine's resources."""
 
 
 @dataclass
 class WorkerSlot:
-    """A location with a worker, which is starting or doing a job."""
+    """A location with a worker."""
 
     worker: Worker
     current: Future[Any]
     job: Job | None = None
-    """The job that it does; None while it starts."""
+    """The current job; None while the worker starts."""
 
 
 class Dispatcher:
-    """One run of jobs on the workers of an engine: who gets which job, and what happens when a
-    worker crashes.
-    """
+    """Distributes jobs over the workers of an engine, and repeats the jobs of crashed workers."""
 
     def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self._pending = list(jobs)
@@ -119,8 +115,10 @@ class Dispatcher:
         self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield jobs with outcomes, as they come; raise PosirError if no worker can be started.
-        Closing the generator stops the workers.
+        """Yield each job with its outcome on completion. Closing the generator stops the workers.
+
+        Raises:
+            PosirError: No worker can be started.
         """
         try:
             while self._pending or any(slot.job for slot in self._slots.values()):
@@ -153,7 +151,7 @@ class Dispatcher:
             outcome = slot.current.result()
         except Exception as error:
             self._slots.pop(location).worker.stop()
-            # Ray wraps the error of a worker in one of its own.
+            # Ray wraps the errors of its workers.
             reason = summarize_error(getattr(error, "cause", None) or error)
             if slot.job is None:
                 self._unusable[location] = f"{location}: {reason}"
@@ -178,11 +176,11 @@ class Dispatcher:
             slot.current = slot.worker.submit(slot.job)
 
     def _take_job(self, previous: Job | None) -> Job:
-        """Take the pending job that suits a worker best.
+        """Take the pending job that costs a worker least.
 
-        Loading a model takes minutes and encoding a corpus hours. So a worker stays with its model
-        and its corpus, whose embeddings its machine may have cached, and otherwise takes those that
-        the fewest other workers have.
+        Loading a model takes minutes, and encoding a corpus takes hours. So a worker keeps its
+        model, then its corpus, whose embeddings may be cached on its machine; otherwise it takes
+        the corpus and the model that the fewest other workers use.
         """
         running = [slot.job for slot in self._slots.values() if slot.job]
         models = Counter(job.model for job in running)
@@ -200,13 +198,13 @@ class Dispatcher:
 
 @dataclass(frozen=True)
 class EvaluationJob:
-    """One subset of one task, to be evaluated with one model."""
+    """The evaluation of one model on one subset of a task."""
 
     model: ModelReference
     task: str
     subset: str
     corpus: str = field(compare=False)
-    """Name of the corpus that is searched; equal for tasks that share it."""
+    """Name of the searched corpus; tasks may share a corpus."""
 
     def __str__(self) -> str:
         return f"{self.model.name} · {self.task} · {self.subset}"
@@ -214,8 +212,8 @@ class EvaluationJob:
     def run(
         self, model: MTEBModels, encode_kwargs: EncodeKwargs
     ) -> tuple[TaskResult, dict[str, Any]]:
-        """Evaluate the subset; return also the model's metadata without its loader, which cannot
-        always be pickled.
+        """Evaluate the subset. Return the result and the model's metadata, without its loader,
+        which may not be picklable.
         """
         result = evaluate_subset(model, self, encode_kwargs)
         return result, model.mteb_model_meta.model_dump(exclude={"loader"})
@@ -224,9 +222,9 @@ class EvaluationJob:
 def evaluate_subset(
     model: MTEBModels, job: EvaluationJob, encode_kwargs: EncodeKwargs
 ) -> TaskResult:
-    """Evaluate one subset of a task in the same way as `mteb.evaluate`.
+    """Evaluate one subset of a task like `mteb.evaluate`.
 
-    The task keeps all of its subsets: a task filtered to one would record the others as missing
+    The task keeps all of its subsets: a filtered task would record the other subsets as missing
     from the data.
     """
     import mteb
@@ -235,7 +233,7 @@ def evaluate_subset(
 
     task = mteb.get_task(job.task)
     timer = TimingStack()
-    started = time.monotonic()
+    start = time.monotonic()
     scores: dict[str, Any] = {
         split: task.evaluate(model, split, [job.subset], encode_kwargs=encode_kwargs, timer=timer)
         for split in task.eval_splits
@@ -243,7 +241,7 @@ def evaluate_subset(
     return TaskResult.from_task_results(
         task,
         scores,
-        evaluation_time=time.monotonic() - started,
+        evaluation_time=time.monotonic() - start,
         date=datetime.datetime.now(tz=datetime.UTC),
         evaluation_phases=timer.phases,
     )
@@ -251,13 +249,13 @@ def evaluate_subset(
 
 @dataclass(frozen=True)
 class Workload:
-    """Tasks, and the models to evaluate on them."""
+    """Models and the tasks to evaluate them on."""
 
     tasks: Sequence[PositionTask]
     models: Mapping[ModelReference, ModelMeta]
 
     def jobs(self) -> list[EvaluationJob]:
-        """List all jobs, model by model and task by task."""
+        """List all jobs by model, task and subset."""
         subsets = [(task, subset) for task in self.tasks for subset in task.hf_subsets]
         return [
             EvaluationJob(model, task.metadata.name, subset, corpus_name(task, subset))
@@ -267,7 +265,7 @@ class Workload:
 
 
 def corpus_name(task: PositionTask, subset: str) -> str:
-    """Name the corpus that a subset's queries search; tasks that share it have the same name."""
+    """Name the corpus of a subset; tasks that share a corpus get the same name."""
     languages = task.metadata.hf_subsets_to_langscripts[subset]
     return f"{task.metadata.dataset['path']}/{languages[-1]}/{subset}"
 
@@ -278,10 +276,14 @@ def find_workload(
     models: Sequence[str],
     revision: str | None = None,
 ) -> Workload:
-    """Find tasks and models by name, without duplicates."""
+    """Find tasks and models by name, without duplicates.
+
+    Raises:
+        PosirError: There is no task, a name is unknown, or a revision is given for several models.
+    """
     if not (tasks or benchmarks):
         raise PosirError(
-            "no task is given. Name tasks with -t or benchmarks with -b; `posir tasks` lists them."
+            "no task is given. Give tasks with -t or benchmarks with -b; `posir tasks` lists them."
         )
     if revision and len(models) > 1:
         raise PosirError(
@@ -295,32 +297,32 @@ def find_workload(
 
 
 def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[PositionTask]:
-    """Find tasks by name and by benchmark, each once; raise PosirError if one is unknown, or has no
-    positions or data.
+    """Find the distinct tasks with the given names or in the given benchmarks.
+
+    Raises:
+        PosirError: A name is unknown, a task has no evidence positions, or a benchmark has no data.
     """
     import mteb
 
     from posir_tasks.tasks.base import PositionTask
 
-    requested = [*names]
+    all_names = [*names]
     with explain_unknown_task():
-        # Without names, mteb would still make all benchmarks.
-        found = mteb.get_benchmarks(list(benchmarks)) if benchmarks else []
-        for benchmark in found:
+        # mteb would build all benchmarks even for an empty list.
+        for benchmark in mteb.get_benchmarks(list(benchmarks)) if benchmarks else ():
             for member in benchmark.tasks:
                 if isinstance(member, PositionTask):
-                    # The benchmark's tasks without data are named in one warning; it is an error
-                    # if none has any.
+                    # Warns once about tasks without data; raises if no task has data.
                     if member.benchmark is not None:
                         member.benchmark.check_data()
                     if not member.has_data():
                         continue
-                requested.append(member.metadata.name)
-        tasks = [mteb.get_task(name) for name in dict.fromkeys(requested)]
-    unsupported = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
-    if unsupported:
+                all_names.append(member.metadata.name)
+        tasks = [mteb.get_task(name) for name in dict.fromkeys(all_names)]
+    other_names = [task.metadata.name for task in tasks if not isinstance(task, PositionTask)]
+    if other_names:
         raise PosirError(
-            f"no evidence positions in {', '.join(unsupported)}. Evaluate such tasks with `mteb "
+            f"no evidence positions in {', '.join(other_names)}. Evaluate such tasks with `mteb "
             "run`."
         )
     return [task for task in tasks if isinstance(task, PositionTask)]
@@ -328,35 +330,35 @@ def find_tasks(names: Sequence[str], benchmarks: Sequence[str]) -> list[Position
 
 @contextmanager
 def explain_unknown_task() -> Iterator[None]:
-    """Turn mteb's error on an unknown name into a PosirError."""
+    """Convert mteb's error for an unknown name to PosirError."""
     try:
         yield
     except KeyError as error:
-        # Some of mteb's messages begin with the name of the exception.
+        # Some messages of mteb start with the name of the exception.
         message = str(error.args[0]).removeprefix("KeyError: ")
         raise PosirError(f"{message} `posir tasks` lists the tasks.") from error
 
 
 def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[EvaluationJob]:
-    """Find the jobs without a result in a folder, by mteb's own rules; restrict each task to the
+    """List the jobs without a result in a folder, by mteb's rules; also restrict each task to the
     subsets in its data.
     """
     for task in workload.tasks:
         task.load_data()
-    missing = {}
-    for model, meta in workload.models.items():
-        for task in workload.tasks:
-            subsets = find_missing_subsets(task, meta, cache)
-            missing[model, task.metadata.name] = subsets
+    missing = {
+        (model, task.metadata.name): find_missing_subsets(task, meta, cache)
+        for model, meta in workload.models.items()
+        for task in workload.tasks
+    }
     return [job for job in workload.jobs() if job.subset in missing[job.model, job.task]]
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Find the subsets of a task without a result of a model; all of them if the data's revision
+    """Return the subsets of a task without a result of a model; all subsets if the data's revision
     has changed.
     """
     result = cache.load_task_result(task.metadata.name, meta)
-    # Of local data, the cache has compared the revisions subset by subset.
+    # For local data, the cache has already compared the revisions of the subsets.
     if result is None or not (result.dataset_revision == LOCAL or result.is_mergeable(task)):
         return set(task.hf_subsets)
     return {

@@ -1,4 +1,4 @@
-"""The peak memory that a run is expected to take, and what is free."""
+"""Expected peak memory of a run, and free memory."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 
     from posir_tasks.tasks.base import PositionTask
 
-#: Bytes of a process that has imported PyTorch, mteb and sentence-transformers.
+#: Memory of a process after importing PyTorch, mteb and sentence-transformers, in bytes.
 LIBRARIES = 1_000_000_000
-#: Numbers that a transformer holds while a layer computes, per token and dimension: 12 to 21
-#: measured with BERT and Qwen3.
-HELD_NUMBERS = 20
+#: Activations of a transformer layer per token and dimension; 12 to 21 measured with BERT and
+#: Qwen3.
+ACTIVATIONS = 20
 #: Bytes of a number in single precision.
 SINGLE = 4
-#: Tokens of the longest text where the data is not here.
+#: Assumed tokens of the longest text of data that is not on this machine.
 DEFAULT_TOKENS = 8_192
 MEBIBYTE = 2**20
-#: Files with the bytes that the processes of this container may use, and use: cgroups 2 and 1.
+#: Files with the memory limit and usage of this container, in bytes: cgroups 2 and 1.
 CONTAINER_FILES = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     (
@@ -43,26 +43,24 @@ CONTAINER_FILES = (
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """The peak of a run with a dense model, in the memory where it computes: the GPU's, or this
-    machine's.
-    """
+    """Peak memory of a run with a dense model, on the GPU or, without one, on this machine."""
 
     model: str
     fixed: int
-    """Bytes that do not depend on the batch size."""
+    """Bytes independent of the batch size."""
     per_text: int
-    """Bytes of each text that is encoded at a time, of the longest."""
+    """Bytes per text of a batch, for the longest text."""
     batch_size: int
     free: int | None
-    """Bytes that are free; None if that is unknown."""
+    """Free bytes; None if unknown."""
 
     @property
     def bytes(self) -> int:
-        """Expected bytes at the peak."""
+        """Expected peak, in bytes."""
         return self.fixed + self.batch_size * self.per_text
 
     def describe(self) -> str:
-        """Describe the peak, and the option that lowers it where it exceeds what is free."""
+        """Describe the peak and, if it exceeds the free memory, the option that lowers it."""
         expected = f"{self.model}: peak memory about {decimal(self.bytes)}"
         if self.free is None:
             return f"{expected}."
@@ -78,7 +76,7 @@ class PeakMemory:
 def expect_peaks(
     metas: Iterable[ModelMeta], tasks: Sequence[PositionTask], batch_size: int
 ) -> list[PeakMemory]:
-    """Estimate the peaks of dense models, without loading them; others are left out."""
+    """Estimate the peaks of dense models without loading them; other models are left out."""
     peaks = []
     longest = find_longest(tasks)
     has_gpu = torch.cuda.is_available()
@@ -88,50 +86,47 @@ def expect_peaks(
             continue
         window = find_run_settings(meta).get(WINDOW) or meta.max_tokens or longest
         tokens = min(int(window), longest)
-        held = HELD_NUMBERS * tokens * meta.embed_dim * SINGLE
         weights = round((meta.memory_usage_mb or 0) * MEBIBYTE)
-        # Of a search: a block of embeddings, as the model returns them and in single precision.
+        per_text = ACTIVATIONS * tokens * meta.embed_dim * SINGLE if weights else 0
+        # A search holds a block of embeddings twice: from the model, and in single precision.
         block = 2 * CORPUS_CHUNK_SIZE * meta.embed_dim * SINGLE
         search = 0 if has_gpu else LIBRARIES + MAX_SIMILARITIES * SINGLE + block
-        peak = PeakMemory(
-            str(meta.name), weights + search, held if weights else 0, batch_size, free
-        )
-        peaks.append(peak)
+        peaks.append(PeakMemory(str(meta.name), weights + search, per_text, batch_size, free))
     return peaks
 
 
 def find_longest(tasks: Iterable[PositionTask]) -> int:
-    """Find the tokens of the longest document in the first subsets of tasks."""
-    longest = []
+    """Return the tokens of the longest document in the first subsets of tasks."""
+    lengths = []
     for task in tasks:
-        # What is wrong with the data is said by the job that needs it.
+        # Problems with the data are reported by the job that needs it.
         with suppress(PosirError):
             texts = find_local_texts(task, task.hf_subsets[0])
             tokens = texts[0]().select(TOKENS.max()).item() if texts else DEFAULT_TOKENS
-            longest.append(tokens or 0)
-    return max(longest, default=DEFAULT_TOKENS)
+            lengths.append(tokens or 0)
+    return max(lengths, default=DEFAULT_TOKENS)
 
 
 def find_free() -> int | None:
-    """Find the bytes of memory that this process can still get, of the machine and its container;
-    None where the system does not say.
+    """Return the free memory of the machine or its container, whichever is smaller, in bytes; None
+    if unknown.
     """
-    free = []
+    sizes = []
     for limit_file, used_file in CONTAINER_FILES:
         limit = _read_number(Path(limit_file))
-        used = _read_number(Path(used_file))
-        if limit is not None and used is not None:
-            free.append(max(0, limit - used))
+        usage = _read_number(Path(used_file))
+        if limit is not None and usage is not None:
+            sizes.append(max(0, limit - usage))
     try:
         lines = Path("/proc/meminfo").read_text().splitlines()
     except OSError:
         lines = []
-    free += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
-    return min(free, default=None)
+    sizes += [int(line.split()[1]) * 1024 for line in lines if line.startswith("MemAvailable:")]
+    return min(sizes, default=None)
 
 
 def _read_number(file: Path) -> int | None:
-    """Read a whole number; None where the file is missing or says that there is no limit."""
+    """Read an integer; None if the file is missing or contains `max`, for no limit."""
     try:
         return int(file.read_text())
     except (OSError, ValueError):

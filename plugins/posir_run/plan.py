@@ -1,6 +1,4 @@
-"""The plan of a run: for each model and task, the texts to encode, the size of their embeddings,
-and the time.
-"""
+"""The plan of a run: number of texts, size of embeddings and encoding time, by model and task."""
 
 from __future__ import annotations
 
@@ -48,27 +46,28 @@ if TYPE_CHECKING:
 
     from posir_tasks.tasks.base import PositionTask
 
-#: Rounds of a benchmark, and the minimum seconds of one of them.
+#: Number of benchmark rounds, and the minimum duration of a round in seconds.
 ROUNDS = 3
 ROUND_SECONDS = 1.0
-#: Seconds after which no further round is started.
+#: Seconds after which no new round starts.
 MAX_SECONDS = 20.0
 
 SEED = 42
-#: Seconds of each unit of time.
+#: Units of time in seconds.
 UNITS = {"h": 3_600, "min": 60, "s": 1}
-#: Maximum number of texts of one kind to sample from.
+#: Maximum number of sampled texts per kind.
 SAMPLE_SIZE = 256
 
 
 def collect_samples(
     tasks: Sequence[PositionTask], counts: TextCounts
 ) -> tuple[list[list[str]], list[str], bool]:
-    """Sample texts from each task's first subset; synthesize lengths that have documents but are
-    missing from local data.
+    """Sample texts from each task's first subset; make synthetic texts for length buckets that are
+    missing in local data.
 
-    Returns documents by length bucket, the same number from each task where possible, none for
-    empty buckets; queries; and whether all documents are from the data.
+    Returns:
+        Documents by length bucket, about the same number from each task, none for empty buckets;
+        queries; and True if all documents are from the data.
     """
     rng = random.Random(SEED)
     frames = []
@@ -98,21 +97,19 @@ def collect_samples(
 
 
 def synthetic_texts(tokens: int) -> list[str]:
-    """Cut texts of one length from the concatenated documents of PosIR-Mini, at different
-    starts.
+    """Cut texts of the given length from the concatenated documents of PosIR-Mini, at different
+    offsets.
     """
     source = "\n\n".join(document.text for document in read_documents())
     length = tokens * BYTES_PER_TOKEN
     starts = range(0, len(source), -(-len(source) // SAMPLE_SIZE))
-    repeated = source * (length // len(source) + 2)
-    return [repeated[start : start + length] for start in starts]
+    long_text = source * (length // len(source) + 2)
+    return [long_text[start : start + length] for start in starts]
 
 
 @dataclass(frozen=True)
 class Duration:
-    """Seconds: the estimate, and its range from the fastest to the slowest rounds of the
-    benchmark.
-    """
+    """A duration in seconds: the mean over benchmark rounds, and the fastest and slowest round."""
 
     low: float
     mean: float
@@ -120,7 +117,7 @@ class Duration:
 
     @classmethod
     def from_rounds(cls, seconds: Sequence[float]) -> Duration:
-        """Estimate from the seconds of each round."""
+        """Summarize the seconds of each round."""
         return cls(min(seconds), fmean(seconds), max(seconds))
 
     def __add__(self, other: Duration) -> Duration:
@@ -137,16 +134,16 @@ class Duration:
 
 @dataclass(frozen=True)
 class SpeedCalibration:
-    """A model's speed, measured from this machine."""
+    """Encoding speed of a model on this machine."""
 
     documents: tuple[Duration | None, ...]
-    """Per token, by length bucket; None for buckets without documents."""
+    """Time per token by length bucket; None for empty buckets."""
     queries: Duration
-    """Per query."""
+    """Time per query."""
     format: EmbeddingFormat
 
     def estimate(self, documents: TextCounts, queries: int) -> Duration:
-        """Estimate how long documents and queries take to encode."""
+        """Estimate the encoding time of documents and queries."""
         duration = self.queries * queries
         for per_token, tokens in zip(self.documents, documents.tokens, strict=True):
             if per_token:
@@ -161,13 +158,13 @@ class ModelSpeed:
     name: str
     calibration: SpeedCalibration | None
     problem: str
-    """The reason why there is no calibration; empty if there is one."""
+    """Reason for a missing calibration, else empty."""
     bytes_per_text: int | None
 
 
 @dataclass(frozen=True)
 class CostEstimate:
-    """The texts to encode, and what encoding them takes."""
+    """Number of texts to encode, and the estimated size and time."""
 
     name: str
     jobs: int
@@ -185,21 +182,21 @@ class RunPlan:
     tasks: tuple[CostEstimate, ...]
     total: CostEstimate
     with_cache: CostEstimate
-    """The total if embeddings are cached: each corpus is encoded once."""
+    """The total with an embedding cache, which encodes each corpus once."""
     counted: bool
-    """Whether all sizes were counted in the data; otherwise some are published averages."""
+    """If true, all sizes are counted in the data; else some are published averages."""
     sampled: bool
-    """Whether the benchmark used texts of the data only; otherwise some were synthetic."""
+    """If true, the benchmark uses only texts of the data; else some are synthetic."""
 
     @property
     def saved_documents(self) -> int:
-        """Number of documents that an embedding cache saves; 0 for a model without embeddings."""
+        """Number of documents that an embedding cache saves; 0 for models without embeddings."""
         saved = sum(self.total.documents.texts) - sum(self.with_cache.documents.texts)
         return saved if self.model.bytes_per_text else 0
 
     @property
     def rows(self) -> list[CostEstimate]:
-        """The estimates of all tasks, and those totals that differ from the rows above them."""
+        """Rows of the table: all tasks, then the totals that differ from the rows above."""
         rows = list(self.tasks)
         if len(self.tasks) > 1:
             rows.append(self.total)
@@ -225,8 +222,8 @@ def plan_run(workload: Workload, batch_size: int) -> Result:
     records = [record for plan in plans for record in build_records(plan)]
     peaks = expect_peaks(workload.models.values(), workload.tasks, batch_size)
     benchmark = (
-        "Time: of encoding, from a short benchmark on this machine; in parentheses, the range of "
-        "its rounds."
+        "Encoding time from a short benchmark on this machine, with the range of its rounds in "
+        "parentheses."
     )
     return Result(
         title="Estimated cost",
@@ -246,26 +243,26 @@ def _measure_model(
     queries: list[str],
     context: EncodingContext,
 ) -> ModelSpeed:
-    """Measure the speed of a model; if that fails, say why and take the embedding size from its
-    metadata.
+    """Measure the speed of a model; on failure, record the reason and take the embedding size from
+    the metadata.
     """
     try:
         calibration = calibrate(load_model(model), documents, queries, context)
     except Exception as error:
-        # Loading runs third-party code, and the machine may be too small for the model.
+        # Third-party code may raise anything, for example if the model does not fit into memory.
         problem = str(error) if isinstance(error, PosirError) else summarize_error(error)
-        # In single precision.
+        # Assume single precision.
         size = 4 * meta.embed_dim if isinstance(meta.embed_dim, int) else None
         return ModelSpeed(str(meta.name), None, problem, size)
-    stored = calibration.format
-    size = stored.dimensions * stored.stored_dtype.itemsize
+    embedding_format = calibration.format
+    size = embedding_format.dimensions * embedding_format.stored_dtype.itemsize
     return ModelSpeed(str(meta.name), calibration, "", size)
 
 
 def calibrate(
     model: MTEBModels, documents: Sequence[list[str]], queries: list[str], context: EncodingContext
 ) -> SpeedCalibration:
-    """Measure the speed of a model on a task's prompts; raise PosirError if it is not a dense
+    """Measure the speed of a model with a task's prompts; raise PosirError if it is not a dense
     encoder.
     """
     if not isinstance(model, EncoderProtocol):
@@ -275,8 +272,8 @@ def calibrate(
     def encode(prompt_type: PromptType, texts: Sequence[str]) -> Any:
         return context.encode(model, build_texts(texts), prompt_type)
 
-    stored = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
-    if stored is None:
+    embedding_format = EmbeddingFormat.detect(encode(PromptType.query, queries[:1]), 1)
+    if embedding_format is None:
         raise PosirError("not a dense encoder")
     encode_documents = partial(encode, PromptType.document)
     return SpeedCalibration(
@@ -285,39 +282,39 @@ def calibrate(
             for texts in documents
         ),
         queries=measure_speed(partial(encode, PromptType.query), queries, lambda _: 1),
-        format=stored,
+        format=embedding_format,
     )
 
 
 def measure_speed(
     encode: Callable[[Sequence[str]], object], texts: Sequence[str], amount: Callable[[str], int]
 ) -> Duration:
-    """Measure how long texts of one kind take to encode, in rounds of newly sampled texts.
+    """Measure the encoding time per unit of `amount`, in rounds of random samples.
 
-    The number of texts per round doubles until a round takes long enough to be timed. `amount` is
-    what a text counts as: its tokens, or 1.
+    The sample size doubles until a round takes at least `ROUND_SECONDS`. `amount` returns the size
+    of a text: its tokens, or 1.
     """
     rng = random.Random(SEED)
-    started = time.monotonic()
+    start = time.monotonic()
     count = 1
     while time_encoding(encode, rng.sample(texts, count)) < ROUND_SECONDS and count < len(texts):
         count = min(2 * count, len(texts))
     rounds: list[float] = []
-    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < started + MAX_SECONDS):
+    while len(rounds) < ROUNDS and (not rounds or time.monotonic() < start + MAX_SECONDS):
         sample = rng.sample(texts, count)
         rounds.append(time_encoding(encode, sample) / sum(map(amount, sample)))
     return Duration.from_rounds(rounds)
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Measure how many seconds texts take to encode."""
-    started = time.perf_counter()
+    """Return the seconds that encoding texts takes."""
+    start = time.perf_counter()
     encode(texts)
-    return time.perf_counter() - started
+    return time.perf_counter() - start
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
-    """Estimate the cost of evaluating a model on subsets, which are grouped by task."""
+    """Estimate the cost of evaluating a model; `sizes` of a task must be adjacent."""
 
     def estimate(
         name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
@@ -348,7 +345,7 @@ def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool)
 
 
 def build_records(plan: RunPlan) -> Iterator[dict[str, Any]]:
-    """Yield the rows of the table as numbers: sizes in bytes, times in seconds."""
+    """Yield the rows of the table as records: sizes in bytes, times in seconds."""
     for estimate in plan.rows:
         row: dict[str, Any] = {"model": plan.model.name, "task": estimate.name}
         row["jobs"] = estimate.jobs
@@ -377,7 +374,7 @@ def build_table(plan: RunPlan) -> Table:
 
 
 def describe_plan(plan: RunPlan) -> str:
-    """Describe how long a run takes, or why that is unknown."""
+    """Describe the encoding time of a run, or why it is unknown."""
     if plan.total.duration is None:
         return (
             f"{plan.model.name}: time not estimated, since the model could not be measured "
@@ -390,7 +387,7 @@ def describe_plan(plan: RunPlan) -> str:
 
 
 def explain_estimates(plan: RunPlan) -> str:
-    """Describe what the estimates are based on."""
+    """Describe the sources of the estimates."""
     sizes = "counted in the data, with one token per four bytes"
     if not plan.counted:
         sizes = (

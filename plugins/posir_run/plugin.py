@@ -1,4 +1,4 @@
-"""`posir run`, and the sample of a task that runs in minutes."""
+"""The commands `posir run` and `posir study nano`."""
 
 from posir_tasks.plugin_api import BIAS, DATA, Command, declare
 

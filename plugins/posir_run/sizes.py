@@ -1,6 +1,6 @@
-"""The size of a run: documents, tokens and queries of each subset, by length.
+"""The size of a run: documents, tokens and queries of each subset, by length bucket.
 
-Texts are counted in local data, or else their published averages are taken.
+Local data is counted; other sizes are published averages.
 """
 
 from __future__ import annotations
@@ -27,23 +27,24 @@ from posir_tasks.values.schemes import RelativePositions
 if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
-#: PosIR's length buckets, and the upper bounds of all but the last, in tokens.
+#: Upper bounds of PosIR's length buckets except the last, in tokens, and names of all buckets.
 BOUNDS = RelativePositions().token_bounds
 BUCKETS = RelativePositions().axes.lengths
 
-#: Documents, their tokens, and queries of PosIR as published (Zeng et al. 2026, arXiv 2601.08363):
-#: of all ten languages, of English (922 tokens per document), and the mean of the nine others.
+#: Published numbers of documents, tokens and queries of PosIR (Zeng et al. 2026, arXiv
+#: 2601.08363): of all ten languages, of English (922 tokens per document), and the mean of the
+#: nine other languages.
 ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
 ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
 OTHER_LANGUAGE = tuple(
     (total - english) // 9 for total, english in zip(ALL_LANGUAGES, ENGLISH, strict=True)
 )
 
-#: Reads the documents or the queries of a subset: a frame with the column `text`.
+#: Reads the documents or queries of a subset as a frame with the column `text`.
 ReadTexts = Callable[[], pl.DataFrame]
-#: Length of a text in tokens, as `estimate_tokens` estimates it.
+#: Length of a text in tokens, like `estimate_tokens`.
 TOKENS = -(-pl.col("text").str.len_bytes().cast(pl.Int64) // BYTES_PER_TOKEN)
-#: Index of its length bucket.
+#: Index of a text's length bucket.
 BUCKET = pl.sum_horizontal(bound < TOKENS for bound in BOUNDS)
 
 
@@ -53,7 +54,7 @@ class TextCounts:
 
     texts: tuple[int, ...]
     tokens: tuple[int, ...]
-    """Total tokens in each bucket; in local data, one per four bytes of UTF-8."""
+    """Total tokens per bucket; for local data, one token per four bytes of UTF-8."""
 
     def __add__(self, other: TextCounts) -> TextCounts:
         return TextCounts(
@@ -63,7 +64,7 @@ class TextCounts:
 
     @classmethod
     def from_buckets(cls, buckets: Mapping[int, tuple[int, int]]) -> TextCounts:
-        """Count texts and tokens by bucket index; the other buckets are empty."""
+        """Build counts from (texts, tokens) by bucket index; missing buckets are empty."""
         counts = [buckets.get(index, (0, 0)) for index in range(len(BUCKETS))]
         return cls(tuple(texts for texts, _ in counts), tuple(tokens for _, tokens in counts))
 
@@ -76,27 +77,27 @@ class TextCounts:
 
 
 def sum_counts(counts: Iterable[TextCounts]) -> TextCounts:
-    """Add counts, of which there may be none."""
+    """Add any number of counts."""
     return sum(counts, TextCounts.from_buckets({}))
 
 
 @dataclass(frozen=True)
 class SubsetSize:
-    """The texts to encode for one subset of a task."""
+    """Number of texts to encode for one subset of a task."""
 
     task: str
     corpus: str
     documents: TextCounts
     queries: int
     counted: bool
-    """Whether the texts were counted in the data; otherwise the sizes are published averages."""
+    """If true, the texts are counted in the data; else the sizes are published averages."""
 
 
 def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetSize]:
-    """Measure subsets; a shared corpus is read once.
+    """Measure subsets. A shared corpus is read once.
 
     Raises:
-        DataError: Data cannot be read, and no size of it is published.
+        DataError: The data cannot be read, and no sizes are published.
     """
     corpora: dict[str, TextCounts] = {}
     sizes = []
@@ -108,8 +109,8 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         is_counted = texts is not None
         if texts is None:
             assert isinstance(task, PosirTask)
-            documents, _ = published_size(task.corpus_language, subset)
-            _, queries = published_size(task.language, subset)
+            documents, _ = find_published_size(task.corpus_language, subset)
+            _, queries = find_published_size(task.language, subset)
         else:
             documents = corpora.get(corpus) or measure_texts(texts[0]())
             queries = texts[1]().height
@@ -117,16 +118,19 @@ def measure_subsets(subsets: Iterable[tuple[PositionTask, str]]) -> list[SubsetS
         if isinstance(task, NanoTask) and not (is_counted and task.has_list(subset)):
             is_counted = False
             queries = share_questions(subset, task.hf_subsets)
-            sampled = queries * (1 + DISTRACTORS)
-            documents = documents.scale(min(1, sampled / sum(documents.texts)))
+            sample_size = queries * (1 + DISTRACTORS)
+            documents = documents.scale(min(1, sample_size / sum(documents.texts)))
         name = task.metadata.name
         sizes.append(SubsetSize(name, corpus, documents, queries, counted=is_counted))
     return sizes
 
 
 def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTexts] | None:
-    """Find readers of documents and queries, which raise DataError if they fail; None if a download
-    would be needed.
+    """Return functions that read the documents and the queries, or None if they would have to be
+    downloaded.
+
+    Raises:
+        DataError: Local data is incomplete. The returned functions raise it for unreadable data.
     """
     if isinstance(task, PosirTask):
         repository = open_repository(REPO_ID, REVISION)
@@ -135,7 +139,7 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
         queries = _find_local_file(repository, f"{task.language.code}/{subset}/queries.parquet")
         if not (corpus and queries):
             return None
-        # A sample without a list is not selected here.
+        # Do not select a sample that has no list yet; count the full data instead.
         if not (isinstance(task, NanoTask) and task.has_list(subset)):
             read = partial(read_columns, columns={"text": pl.String})
             return partial(read, corpus), partial(read, queries)
@@ -144,32 +148,30 @@ def find_local_texts(task: PositionTask, subset: str) -> tuple[ReadTexts, ReadTe
 
 
 def _find_local_file(repository: Repository, path: str) -> Path | None:
-    """Find a local repository's file, or that in the Hub's cache if any; raise DataError if the
-    former lacks it.
+    """Return the path of a file in a local repository or in the Hub's cache, None if it is not
+    cached; raise DataError if a local repository lacks the file.
     """
     if not isinstance(repository, HubRepository):
         return repository.fetch(path)
     from huggingface_hub import try_to_load_from_cache
 
-    cached = try_to_load_from_cache(
+    file = try_to_load_from_cache(
         repository.repo_id, path, repo_type="dataset", revision=repository.requested
     )
-    return Path(cached) if isinstance(cached, str) else None
+    return Path(file) if isinstance(file, str) else None
 
 
 def measure_texts(texts: pl.DataFrame) -> TextCounts:
-    """Count texts by length."""
-    lengths = texts.select(BUCKET.alias("bucket"), TOKENS.alias("tokens"))
-    counted = lengths.group_by("bucket").agg(pl.len(), pl.col("tokens").sum())
-    return TextCounts.from_buckets(counted.rows_by_key("bucket", unique=True))
+    """Count texts and tokens by length bucket."""
+    counts = texts.group_by(BUCKET.alias("bucket")).agg(pl.len(), TOKENS.sum().alias("tokens"))
+    return TextCounts.from_buckets(counts.rows_by_key("bucket", unique=True))
 
 
-def published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
-    """Find the published mean size of a domain, in English or over the nine other languages:
+def find_published_size(language: Language, domain: str) -> tuple[TextCounts, int]:
+    """Return the published mean size of a domain, in English or over the nine other languages:
     documents and queries.
 
-    Its share is as equal to the others' as integers that add up to the total can be; all documents
-    have the mean length.
+    The total is divided as evenly as possible into integers; all documents have the mean length.
     """
     index = DOMAINS.index(domain)
     documents, tokens, queries = (

@@ -1,8 +1,8 @@
-"""Workers, which do one job after another and keep the model loaded between them: a process on this
-machine, or Ray actors.
+"""Workers: a process on this machine, or Ray actors. A worker runs one job after another and keeps
+its model loaded.
 
-Heavy imports wait until a worker has its environment: the Hub's client reads its variables at
-import.
+Heavy imports are deferred until a worker has its environment variables, which the Hub's client
+reads at import.
 """
 
 from __future__ import annotations
@@ -37,37 +37,38 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Packages that results depend on; their versions must be the same on every machine.
+#: Packages that affect results; their versions must be equal on all machines.
 PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
-#: Prefixes of the environment variables passed on to the workers. Paths in them must exist on every
-#: machine.
+#: Prefixes of the environment variables that workers get. Paths in these variables must exist on
+#: every machine.
 FORWARDED_PREFIXES = ("POSIR_", "HF_", "MTEB_")
 #: Seconds to wait for the cluster's head node.
 CONNECT_SECONDS = 10
-#: Of the worker process: a process pool's initializer can hand it to the jobs in no other way.
+#: The evaluator of a worker process. It is global because the initializer of a process pool cannot
+#: return a value.
 _evaluator: Evaluator
 
 
 class WarningLog(logging.Handler):
-    """Passes each distinct warning on, once."""
+    """A logging handler that shows each distinct warning once."""
 
-    def __init__(self, show: Callable[[str], object], shown: Iterable[str] = ()) -> None:
+    def __init__(self, show: Callable[[str], object], known: Iterable[str] = ()) -> None:
         super().__init__(logging.WARNING)
         self._show = show
-        self._shown = {*shown}
+        self._known = {*known}
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Show a logged warning, unless it was shown before."""
+        """Show a new warning."""
         warning = record.getMessage()
-        if warning not in self._shown:
-            self._shown.add(warning)
+        if warning not in self._known:
+            self._known.add(warning)
             self._show(warning)
 
 
 @contextmanager
 def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
-    """Show each warning of this process once, except those about plugins, which every command shows
-    when it starts.
+    """Show each warning of this process once, except warnings about plugins, which every command
+    shows at its start.
     """
     log = WarningLog(
         show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem)
@@ -80,26 +81,24 @@ def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
 
 
 def installed_versions() -> dict[str, str]:
-    """List the versions of the packages that results depend on, without PyTorch's suffix for CPU
-    or CUDA.
-    """
+    """Return the versions of `PACKAGES`, without PyTorch's suffix for CPU or CUDA."""
     return {package: version(package).partition("+")[0] for package in PACKAGES}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of the workers; the same for all jobs."""
+    """Settings of all workers of a run."""
 
     encode_kwargs: EncodeKwargs
     verbose: bool = False
-    """Whether the workers' logs are shown; otherwise only their warnings are."""
+    """If true, the workers' logs are shown, else only their warnings."""
 
 
 class Evaluator:
-    """Does jobs in the current process."""
+    """Runs jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        # The settings of a run are the command's alone: a machine of a cluster may have others.
+        # A machine of the cluster may have set other variables than the machine of the command.
         for name in VARIABLES:
             os.environ.pop(name, None)
         os.environ.update(environment)
@@ -107,7 +106,7 @@ class Evaluator:
         if settings.verbose:
             logging.basicConfig(level=logging.INFO)
         else:
-            # Errors are reported with their job.
+            # Warnings only: errors are reported with their job.
             log = WarningLog(self._warnings.append)
             log.addFilter(
                 lambda record: record.name.startswith("posir") and record.levelno == logging.WARNING
@@ -117,18 +116,16 @@ class Evaluator:
         self._loaded: tuple[ModelReference, MTEBModels] | None = None
 
     def check_versions(self, expected: Mapping[str, str]) -> None:
-        """Raise PosirError unless this machine has the same versions as the one that runs the
-        command.
-        """
-        installed = installed_versions()
-        if installed != expected:
+        """Raise PosirError if the installed versions differ from the expected ones."""
+        versions = installed_versions()
+        if versions != expected:
             raise PosirError(
-                f"{platform.node()} has {_list_versions(installed)}, but the machine that runs the "
+                f"{platform.node()} has {_list_versions(versions)}, but the machine that runs the "
                 f"command has {_list_versions(expected)}. Install the same versions on both."
             )
 
     def evaluate(self, job: Job) -> JobOutcome:
-        """Do a job. Every error becomes an outcome, which has the warnings, too."""
+        """Run a job. Errors become outcomes; each outcome includes the warnings of the job."""
         try:
             outcome = JobOutcome(job.run(self._load(job.model), self._encode_kwargs))
         except PosirError as error:
@@ -144,7 +141,7 @@ class Evaluator:
         import torch
 
         if self._loaded is None or self._loaded[0] != reference:
-            # Free the previous model's memory before the next one needs it.
+            # Free the memory of the previous model first.
             self._loaded = None
             gc.collect()
             torch.cuda.empty_cache()
@@ -157,17 +154,17 @@ def _list_versions(versions: Mapping[str, str]) -> str:
 
 
 class LocalEngine:
-    """One worker, with all processors and the first GPU of this machine, as in `mteb run`."""
+    """One worker with all processors and the first GPU of this machine, as in `mteb run`."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        # A killed worker cannot release its semaphores; Python releases them, and warns needlessly.
+        # Hide Python's warning about the semaphores of a killed worker; Python releases them.
         os.environ.setdefault(
             "PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker"
         )
 
     def locations(self) -> Sequence[Hashable]:
-        """List the only location."""
+        """Return the single location."""
         return ("this machine",)
 
     def start(self, location: Hashable) -> LocalWorker:  # noqa: ARG002
@@ -175,35 +172,32 @@ class LocalEngine:
         return LocalWorker(self._settings)
 
     def close(self) -> None:
-        """Do nothing: the engine holds nothing but its worker."""
+        """Do nothing; workers are stopped separately."""
 
 
 class LocalWorker:
-    """A process on this machine, which exits with the one that started it; if it crashes, the run
-    goes on.
-    """
+    """A process on this machine. It exits with its parent; its crash does not end the run."""
 
     def __init__(self, settings: Settings) -> None:
         # A forked process could not use CUDA.
         context = multiprocessing.get_context("spawn")
         self._pool = ProcessPoolExecutor(1, context, initializer=_initialize, initargs=(settings,))
-        # Ctrl-C reaches every process of a terminal; the main process decides what to do about it.
-        # A new process inherits that the signal is ignored, so it prints no traceback while it
-        # starts.
-        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+        # Ctrl-C in a terminal signals all processes, but only the main process handles it. The new
+        # process inherits the ignored signal, so it prints no traceback during its start.
+        handler = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             self.started: Future[Any] = self._pool.submit(os.getpid)
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, handler)
         self._current = self.started
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        """Evaluate a job in the process."""
+        """Run a job in the process."""
         self._current = self._pool.submit(_evaluate, job)
         return self._current
 
     def stop(self) -> None:
-        """End the process; kill it if it is evaluating."""
+        """Stop the process; kill it if a job is running."""
         if self.started.done() and not self._current.done():
             os.kill(self.started.result(), signal.SIGKILL)
         self._pool.shutdown(cancel_futures=True)
@@ -212,7 +206,7 @@ class LocalWorker:
 def _initialize(settings: Settings) -> None:
     global _evaluator
     if not settings.verbose:
-        # The libraries' progress bars and warnings would overwrite the progress bar of the run.
+        # The libraries' progress bars and warnings would garble the run's progress bar.
         sys.stdout = sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     _evaluator = Evaluator(settings, dict(os.environ))
@@ -231,14 +225,16 @@ def _evaluate(job: Job) -> JobOutcome:
 
 @dataclass(frozen=True)
 class RayLocation:
-    """Resources for one worker on a machine of the cluster."""
+    """Resources of one worker on a machine of the cluster."""
 
     node: str
+    """Ray's id of the machine."""
     address: str
     index: int
+    """Index of the worker on its machine."""
     cpus: float
     gpus: int
-    """1 if the worker has a GPU, otherwise 0."""
+    """Number of GPUs, 0 or 1."""
 
     def __str__(self) -> str:
         return f"{self.address}, GPU {self.index}" if self.gpus else self.address
@@ -248,8 +244,10 @@ class RayEngine:
     """A Ray cluster."""
 
     def __init__(self, address: str | None, settings: Settings) -> None:
-        """Connect to a cluster, or start one here without an address; raise PosirError without Ray,
-        or a cluster there.
+        """Connect to a cluster, or start one on this machine if `address` is None.
+
+        Raises:
+            PosirError: Ray is not installed, or the cluster cannot be reached.
         """
         try:
             import ray
@@ -273,7 +271,7 @@ class RayEngine:
         self._settings = settings
 
     def locations(self) -> Sequence[RayLocation]:
-        """List the locations on the machines that are in the cluster now."""
+        """List the locations on the current machines of the cluster."""
         import ray
 
         return find_locations(ray.nodes())  # type: ignore[no-untyped-call]
@@ -292,16 +290,14 @@ class RayEngine:
         return _RayWorker(actor.remote(self._settings, self._environment))
 
     def close(self) -> None:
-        """Disconnect from the cluster, which ends all workers of this run."""
+        """Disconnect from the cluster; Ray then stops the workers of this run."""
         import ray
 
         ray.shutdown()
 
 
 def check_address(address: str | None) -> None:
-    """Raise PosirError if nothing listens at an address; Ray itself would keep trying for 15
-    minutes.
-    """
+    """Raise PosirError if nothing listens at an address; Ray would retry for 15 minutes."""
     host, _, port = (address or "").removeprefix("ray://").rpartition(":")
     if port.isdecimal():
         try:
@@ -312,16 +308,15 @@ def check_address(address: str | None) -> None:
 
 def _cluster_unreachable(address: str | None, error: Exception) -> PosirError:
     return PosirError(
-        f"--address {address}: no Ray cluster can be reached there ({error}). `ray start --head` "
-        "starts one and prints its address."
+        f"--address {address}: no Ray cluster can be reached there ({error}). Start one with `ray "
+        "start --head`, which prints its address."
     )
 
 
 def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
-    """Find a location per GPU with an equal share of its machine's processors; without any GPU,
-    one per machine.
+    """Return a location per GPU with an equal share of its machine's processors, or one location
+    per machine if the cluster has no GPU.
 
-    A worker then has the same resources and number of threads as a run on its machine alone.
     `nodes` is `ray.nodes()`.
     """
     with_gpu = []
@@ -339,16 +334,16 @@ def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
 
 
 class _RayWorker:
-    """A Ray actor, which ends with the process that started it."""
+    """A Ray actor. It exits with the process that started it."""
 
     def __init__(self, actor: Any) -> None:
         self._actor = actor
         self.started: Future[Any] = actor.check_versions.remote(installed_versions()).future()
-        """Completes when the actor runs and its versions have been checked."""
+        """Completes when the actor has started and passed the version check."""
 
     def submit(self, job: Job) -> Future[JobOutcome]:
-        evaluated: Future[JobOutcome] = self._actor.evaluate.remote(job).future()
-        return evaluated
+        outcome: Future[JobOutcome] = self._actor.evaluate.remote(job).future()
+        return outcome
 
     def stop(self) -> None:
         import ray

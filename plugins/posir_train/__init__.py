@@ -1,1 +1,1 @@
-"""Training that controls where in documents the evidence is, and data composed for it."""
+"""Training with control over the position of evidence, and data composed for it."""

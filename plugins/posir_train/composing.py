@@ -1,17 +1,17 @@
-"""Documents composed so that the evidence is at a chosen position; spans stay true.
+"""Compose documents with the evidence at a chosen position, with correct spans.
 
-Natural windows are cut from longer documents, so that the answer lies in one third of the window.
-Where evidence is moved within its document, the position alone differs. Mosaics put the passage
-with the answer between passages of other articles, which exaggerates effects: a model learns to
-tell unrelated passages apart. Needles are the sentences with the evidence between sentences of
-other articles, for documents of any length.
+Natural windows are cut from longer documents, with the evidence in one third of the window. Moved
+evidence stays in its document, so only the position differs. Mosaics put the passage with the
+evidence between passages of other articles; this exaggerates effects, since a model learns to
+separate unrelated passages. Needles put the evidence sentences between sentences of other articles,
+for documents of any length.
 """
 
 from __future__ import annotations
 
 import math
 import random
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -25,11 +25,11 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer, TokenSpans
 from posir_tasks.text.words import find_words, is_unspaced
 from posir_train.examples import Example, TokenizedExample, TrainingDocument
-from posir_train.settings import Position, find_position
+from posir_train.settings import ComposeSettings, Position, find_position
 
-#: Windows that are tried before a question is skipped.
+#: Maximum number of windows to try per question.
 MAX_TRIES = 20
-#: Between the passages of a mosaic.
+#: Separator of the passages of a mosaic.
 SEPARATOR = "\n\n"
 #: Reasons to skip a question.
 TOO_LONG = "answer longer than a third of a window"
@@ -39,22 +39,27 @@ DIVIDED = "answer not in one passage"
 FEW_PASSAGES = "too few passages of other articles"
 FEW_TEXTS = "too little text of other articles"
 LONG_NEEDLE = "sentences with the answer longer than the document"
-#: Places of needles in a document, from its start to its end.
-PLACES = 10
+OTHER_QUESTION = "another question about its document"
+#: Number of equally spaced positions of needles, from the start to the end of the document.
+NEEDLE_POSITIONS = 10
 
-#: Returns a question with its evidence at a position, or why there is none.
-Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example | str]
+#: Composes an example with the evidence at a position; raises CompositionError if it cannot.
+Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Example]
+
+
+class CompositionError(Exception):
+    """A question cannot be composed; the text is the reason to skip it."""
 
 
 def compose_window(
     source: TokenizedExample, position: Position, rng: random.Random, *, tokens: int
-) -> Example | str:
-    """Compose a natural window of at most so many tokens, cut at word borders, whose third at the
-    position has the whole evidence; return the reason if there is none.
+) -> Example:
+    """Cut a natural window of at most `tokens` tokens at word boundaries, with the whole evidence
+    in the third at the position; raise CompositionError if that is impossible.
     """
     third = tokens / len(Position)
     if source.last - source.first > third:
-        return TOO_LONG
+        raise CompositionError(TOO_LONG)
     lowest = max(0, math.ceil(source.last - (position + 1) * third))
     latest = source.first - math.ceil(position * third)
     starts = range(lowest, min(len(source.tokens) - tokens, latest) + 1)
@@ -62,39 +67,38 @@ def compose_window(
         window = _cut_window(source, start, start + tokens)
         if window is None:
             continue
-        # The evidence is in one third, its first and last character included.
+        # Both the first and the last character of the evidence must be in the third.
         characters = len(window.document.text)
         first = find_position(window.start, window.start + 1, characters)
         last = find_position(window.end - 1, window.end, characters)
         if first == last == position:
             return window
-    return NO_ROOM
+    raise CompositionError(NO_ROOM)
 
 
 def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | None:
-    """Return an example with some tokens of its document; None if that cuts its evidence off."""
+    """Cut the tokens [first, end) out of a document; return None if that cuts the evidence."""
     example = source.example
     text = example.document.text
     low = int(source.tokens[first, 0])
     high = int(source.tokens[end - 1, 1])
-    # Words that an end divides are left out.
-    while low < example.start and _divides_word(text, low):
+    # Leave incomplete words at the ends out.
+    while low < example.start and _is_inside_word(text, low):
         low += 1
-    while high > example.end and _divides_word(text, high):
+    while high > example.end and _is_inside_word(text, high):
         high -= 1
-    low += len(text[low:high]) - len(text[low:high].lstrip())
-    high = low + len(text[low:high].rstrip())
-    if not low <= example.start < example.end <= high:
+    window = Span(low, high).stripped(text)
+    if not window.start <= example.start < example.end <= window.end:
         return None
-    name = f"{example.document.id}:{low}-{high}"
-    document = replace(example.document, id=name, text=text[low:high], tokens=0)
-    return _move(example, document, -low)
+    name = f"{example.document.id}:{window.start}-{window.end}"
+    document = replace(example.document, id=name, text=window.of(text), tokens=0)
+    return _shift(example, document, -window.start)
 
 
-def _divides_word(text: str, place: int) -> bool:
-    """Tell whether a place in a text is within a word."""
-    around = text[max(0, place - 1) : place + 1]
-    return len(around) == 2 and not any(map(str.isspace, around))
+def _is_inside_word(text: str, offset: int) -> bool:
+    """Return True if a cut at the offset divides a word."""
+    neighbors = text[max(0, offset - 1) : offset + 1]
+    return len(neighbors) == 2 and not any(map(str.isspace, neighbors))
 
 
 def compose_mosaic(
@@ -105,75 +109,88 @@ def compose_mosaic(
     tokens: int,
     fillers: Mapping[str, Sequence[tuple[str, str]]],
     groups: Mapping[str, str],
-) -> Example | str:
-    """Compose a mosaic of three passages of equal length, one with the evidence; return the reason
-    if there is none.
+) -> Example:
+    """Compose a mosaic of three passages of equal length, the passage with the evidence at the
+    position.
 
-    The others are of other articles of the same group; `fillers` has article and text of the
-    passages of each group.
+    Args:
+        source: The question.
+        position: Position of the evidence.
+        rng: Random numbers.
+        tokens: Tokens of the mosaic.
+        fillers: Article and text of the filler passages of each group.
+        groups: Group of each article; fillers are of other articles in the same group.
+
+    Raises:
+        CompositionError: The evidence or the filler passages do not fit.
     """
     size = tokens // len(Position)
     document = source.example.document
     if source.last - source.first > size:
-        return TOO_LONG
+        raise CompositionError(TOO_LONG)
     number = len(source.tokens)
     start = rng.randint(max(0, source.last - size), max(0, min(source.first, number - size)))
     passage = _cut_window(source, start, min(start + size, number))
     if passage is None:
-        return DIVIDED
+        raise CompositionError(DIVIDED)
     group = groups[document.article]
-    others = [text for article, text in fillers[group] if article != document.article]
-    if len(others) < 2:
-        return FEW_PASSAGES
-    parts = rng.sample(others, 2)
-    parts.insert(position, passage.document.text)
+    texts = [text for article, text in fillers[group] if article != document.article]
+    if len(texts) < 2:
+        raise CompositionError(FEW_PASSAGES)
+    passages = rng.sample(texts, 2)
+    passages.insert(position, passage.document.text)
     name = f"{passage.document.id}:{position.title}:{rng.getrandbits(32):08x}"
-    mosaic = TrainingDocument(name, SEPARATOR.join(parts), document.corpus, group)
-    shift = sum(len(part) + len(SEPARATOR) for part in parts[:position])
-    composed = _move(passage, mosaic, shift)
-    return composed if composed.position == position else NO_ROOM
+    mosaic = TrainingDocument(name, SEPARATOR.join(passages), document.corpus, group)
+    offset = sum(len(text) + len(SEPARATOR) for text in passages[:position])
+    example = _shift(passage, mosaic, offset)
+    if example.position != position:
+        raise CompositionError(NO_ROOM)
+    return example
 
 
-def _move(example: Example, document: TrainingDocument, shift: int) -> Example:
-    """Return an example with its evidence so many characters later, in another document."""
-    return replace(example, document=document, start=example.start + shift, end=example.end + shift)
+def _shift(example: Example, document: TrainingDocument, offset: int) -> Example:
+    """Put an example into another document, where the span moves by an offset."""
+    start = example.start + offset
+    end = example.end + offset
+    return replace(example, document=document, start=start, end=end)
 
 
 def compose_moved(
     source: TokenizedExample, position: Position, _: random.Random, *, language: str
-) -> Example | str:
-    """Move the sentences of the evidence before, among or behind the others; return the reason if
-    that is impossible.
+) -> Example:
+    """Move the evidence sentences before, between or after the other sentences; raise
+    CompositionError if that is impossible.
     """
     text = source.example.document.text
-    moved, others = _part_sentences(source.example, find_sentences(text, language))
-    if moved is None or len(others) < 2:
-        return NOT_MOVED
+    passage, fillers = _split_sentences(source.example, find_sentences(text, language))
+    if passage is None or len(fillers) < 2:
+        raise CompositionError(NOT_MOVED)
     name = f"{source.example.document.id}:{position.title}"
-    composed = _insert(source.example, moved, [span.of(text) for span in others], position / 2)
-    composed = replace(composed, document=replace(composed.document, id=name))
-    return composed if composed.position == position else NOT_MOVED
+    example = _insert(source.example, passage, [span.of(text) for span in fillers], position / 2)
+    if example.position != position:
+        raise CompositionError(NOT_MOVED)
+    return replace(example, document=replace(example.document, id=name))
 
 
-def _part_sentences(example: Example, sentences: Sequence[Span]) -> tuple[Span | None, list[Span]]:
-    """Return the part of a document whose sentences have the evidence, None if there is none, and
-    the other sentences.
+def _split_sentences(example: Example, sentences: Sequence[Span]) -> tuple[Span | None, list[Span]]:
+    """Return the span of the evidence sentences, None if there are none, and the other
+    sentences.
     """
-    others = [span for span in sentences if span.end <= example.start or example.end <= span.start]
-    around = [span for span in sentences if span not in others]
-    return (Span(around[0].start, around[-1].end) if around else None), others
+    fillers = [span for span in sentences if span.end <= example.start or example.end <= span.start]
+    passage = [span for span in sentences if span not in fillers]
+    return (Span(passage[0].start, passage[-1].end) if passage else None), fillers
 
 
-def _insert(example: Example, part: Span, others: Sequence[str], share: float) -> Example:
-    """Return an example with a part of its document between texts, after a share of them."""
+def _insert(example: Example, passage: Span, fillers: Sequence[str], share: float) -> Example:
+    """Put a passage of the document between fillers, after a share of their length."""
     text = example.document.text
     space = "" if is_unspaced(text) else " "
-    lengths = np.array([len(space.join(others[:number])) for number in range(len(others) + 1)])
+    lengths = np.array([len(space.join(fillers[:number])) for number in range(len(fillers) + 1)])
     number = int(np.abs(lengths - lengths[-1] * share).argmin())
-    before = int(lengths[number]) + len(space) if number else 0
-    joined = space.join([*others[:number], part.of(text), *others[number:]])
-    document = replace(example.document, text=joined, tokens=0)
-    return _move(example, document, before - part.start)
+    start = int(lengths[number]) + len(space) if number else 0
+    new_text = space.join([*fillers[:number], passage.of(text), *fillers[number:]])
+    document = replace(example.document, text=new_text, tokens=0)
+    return _shift(example, document, start - passage.start)
 
 
 def compose_needles(
@@ -185,65 +202,75 @@ def compose_needles(
     literal: bool,
     seed: int,
 ) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose a corpus for each number of tokens, in which the sentences with each evidence are
-    between sentences of other articles without any, at one of `PLACES` places: the same in each
-    corpus.
+    """Compose a corpus per length, with the evidence sentences between sentences of other articles
+    that contain no evidence.
 
-    Longer documents begin with the same texts as shorter ones. `literal` makes the sentences
-    themselves the question. Questions that do not fit into all lengths are skipped, by reason.
+    A question has the same of `NEEDLE_POSITIONS` positions in every corpus. Longer documents extend
+    the fillers of shorter documents.
+
+    Args:
+        sources: The questions.
+        lengths: Tokens of the documents of each corpus.
+        language: Language code.
+        tokenizer: Counts the tokens.
+        literal: If true, the question is the evidence sentences themselves.
+        seed: Random seed.
+
+    Returns:
+        The corpora, and the number of skipped questions by reason; a question must fit every
+        length.
     """
     documents = dict.fromkeys(source.example.document for source in sources)
     sentences = {document: find_sentences(document.text, language) for document in documents}
-    free = dict(sentences)
+    filler_spans = dict(sentences)
     for source in sources:
-        _, free[source.example.document] = _part_sentences(
-            source.example, free[source.example.document]
-        )
-    pairs = [(document, span) for document, spans in free.items() for span in spans]
+        document = source.example.document
+        _, filler_spans[document] = _split_sentences(source.example, filler_spans[document])
+    pairs = [(document, span) for document, spans in filler_spans.items() for span in spans]
     texts = [span.of(document.text) for document, span in pairs]
     sizes = np.array(tokenizer.count_all(texts))
     articles = np.array([document.article for document, _ in pairs])
     corpora: list[list[Example]] = [[] for _ in lengths]
-    skipped = Counter[str]()
+    skip_counts = Counter[str]()
     for source in progress(sources, "Composing"):
         example = source.example
-        part, _ = _part_sentences(example, sentences[example.document])
-        if part is None:
-            skipped[NOT_MOVED] += 1
+        span, _ = _split_sentences(example, sentences[example.document])
+        if span is None:
+            skip_counts[NOT_MOVED] += 1
             continue
-        passage = part.of(example.document.text)
+        passage = span.of(example.document.text)
         room = np.array(lengths) - tokenizer.count(passage)
         rng = random.Random(f"{seed}\0{example.document.id}\0{example.id}")
         order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))
         order = order[articles[order] != example.document.article]
         numbers = np.searchsorted(sizes[order].cumsum(), room, "right")
         if room.min() < 0 or numbers.max() == len(order):
-            skipped[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
+            skip_counts[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
             continue
-        share = len(corpora[0]) % PLACES / (PLACES - 1)
+        share = len(corpora[0]) % NEEDLE_POSITIONS / (NEEDLE_POSITIONS - 1)
         for corpus, length, number in zip(corpora, lengths, numbers, strict=True):
-            needle = _insert(example, part, [texts[row] for row in order[:number]], share)
+            needle = _insert(example, span, [texts[row] for row in order[:number]], share)
             document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
             question = passage if literal else example.question
             corpus.append(replace(needle, question=question, document=document))
-    return corpora, skipped
+    return corpora, skip_counts
 
 
-def choose_one_each(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
-    """Return the first question about each document: several copies of a document would answer each
+def select_first_questions(sources: Sequence[TokenizedExample]) -> list[TokenizedExample]:
+    """Select the first question about each document, since copies of a document would answer each
     other's questions.
     """
-    chosen = {source.example.document: source for source in reversed(sources)}
-    return list(reversed(chosen.values()))
+    first = {source.example.document: source for source in reversed(sources)}
+    return list(reversed(first.values()))
 
 
 def build_mosaic_composer(
     sources: Sequence[TokenizedExample], tokens: int, groups: int, seed: int
 ) -> Composer:
-    """Divide the articles into groups, and their documents into passages that fill mosaics of the
-    same group.
+    """Divide the articles into groups and their documents into filler passages; return a composer
+    of mosaics within groups.
 
-    Training and held-out data are divided by group, so that no passage is in both.
+    Training and held-out data are split by group, so that they share no passage.
     """
     documents = {source.example.document: source.tokens for source in sources}
     articles = sorted({document.article for document in documents})
@@ -251,14 +278,14 @@ def build_mosaic_composer(
     group_of = {article: f"group {number % groups + 1}" for number, article in enumerate(articles)}
     fillers = defaultdict[str, list[tuple[str, str]]](list)
     for document, spans in documents.items():
-        for text in _divide(document.text, spans, tokens // len(Position)):
+        for text in _split_passages(document.text, spans, tokens // len(Position)):
             fillers[group_of[document.article]].append((document.article, text))
     return partial(compose_mosaic, tokens=tokens, fillers=fillers, groups=group_of)
 
 
-def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
-    """Yield consecutive passages of about so many tokens, at word borders; the short rest is left
-    out.
+def _split_passages(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
+    """Yield consecutive passages of about `size` tokens, cut at word boundaries; a short remainder
+    is dropped.
     """
     words = np.array([start for start, _ in find_words(text)])
     for first in range(0, len(tokens) - size + 1, size):
@@ -267,31 +294,69 @@ def _divide(text: str, tokens: TokenSpans, size: int) -> Iterator[str]:
         yield text[low:high].rstrip()
 
 
+def compose_corpora(
+    sources: Sequence[TokenizedExample],
+    settings: ComposeSettings,
+    language: str,
+    tokenizer: Tokenizer,
+) -> tuple[list[list[Example]], Counter[str]]:
+    """Compose the corpora of the settings; also count the skipped questions by reason."""
+    if settings.kind == "needles":
+        return compose_needles(
+            sources,
+            settings.domain_numbers,
+            language=language,
+            tokenizer=tokenizer,
+            literal=settings.literal,
+            seed=settings.seed,
+        )
+    selection = sources
+    composer: Composer
+    match settings.kind:
+        case "mosaics":
+            composer = build_mosaic_composer(
+                sources, settings.tokens, settings.groups, settings.seed
+            )
+        case "moved":
+            composer = partial(compose_moved, language=language)
+            selection = select_first_questions(sources)
+        case _:
+            composer = partial(compose_window, tokens=settings.tokens)
+    shares = settings.weights.shares if settings.weights else None
+    corpora, skip_counts = compose_examples(selection, composer, settings.seed, shares)
+    if len(selection) < len(sources):
+        skip_counts[OTHER_QUESTION] = len(sources) - len(selection)
+    return corpora, skip_counts
+
+
 def compose_examples(
     sources: Sequence[TokenizedExample],
     compose: Composer,
     seed: int,
     shares: Sequence[float] | None = None,
 ) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose every question once with its evidence at a random position, drawn by shares, or
-    without them at each position.
+    """Compose every question once, at a position sampled by `shares`; without shares, once per
+    position.
 
-    These are corpora of a Latin square: each has every question once, and each position equally
-    often; over the corpora a question has all positions. Questions that cannot be composed with
-    some position are skipped, and counted by reason.
+    Without shares, the corpora form a Latin square: each corpus has every question once and all
+    positions equally often, and over the corpora a question has every position.
+
+    Returns:
+        The corpora, and the number of skipped questions by reason; a question must be possible at
+        all of its positions.
     """
     corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
-    skipped = Counter[str]()
+    skip_counts = Counter[str]()
     for source in progress(sources, "Composing"):
         rng = random.Random(f"{seed}\0{source.example.document.id}\0{source.example.id}")
         positions = rng.choices(list(Position), shares) if shares else list(Position)
-        outcomes = [compose(source, position, rng) for position in positions]
-        reasons = [outcome for outcome in outcomes if isinstance(outcome, str)]
-        composed = [outcome for outcome in outcomes if isinstance(outcome, Example)]
-        if reasons:
-            skipped[reasons[0]] += 1
+        try:
+            examples = deque(compose(source, position, rng) for position in positions)
+        except CompositionError as error:
+            skip_counts[str(error)] += 1
             continue
-        number = len(corpora[0])
-        for corpus, examples in enumerate(corpora):
-            examples.append(composed[(number + corpus) % len(composed)])
-    return corpora, skipped
+        # Start with another position for each question.
+        examples.rotate(-len(corpora[0]))
+        for corpus, example in zip(corpora, examples, strict=True):
+            corpus.append(example)
+    return corpora, skip_counts

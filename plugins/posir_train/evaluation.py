@@ -68,32 +68,32 @@ else:
 
 
 def select_third(observations: Observations, position: Position) -> tuple[Floats, Integers]:
-    """Return gains and clusters of the queries in a third of the document."""
+    """Return gains and clusters of the queries with evidence in a third of the document."""
     rows = observations.query[assign_thirds(observations.bins)[observations.position] == position]
     return observations.gains[rows], observations.clusters[rows]
 
 
-#: Name of the score that `posir train` compares checkpoints by, which sentence-transformers'
-#: trainer prefixes with `eval_`.
+#: Name of the score by which `posir train` compares checkpoints; the trainer adds the prefix
+#: `eval_`.
 CRITERION = "position_criterion"
-#: Scores with an interval, which has two keys of its own: `position_effect_low` and
-#: `position_effect_high`, for example.
+#: Scores with intervals in two further keys, such as `position_effect_low` and
+#: `position_effect_high`.
 ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
 
 
 class PositionEvaluator(BaseEvaluator):
-    """Evaluate how well a model retrieves, and how much that depends on the position of the
-    evidence.
+    """Evaluate retrieval and its dependence on the position of the evidence.
 
-    For `SentenceTransformerTrainer(evaluator=...)`, or to be called with a model. The scores are
-    those of `mteb run` on the same data, in [0, 1]: every question is searched in the whole corpus;
-    several subsets are pooled as in `posir report`. Keys are `ndcg_at_10`, `position_effect` (the
-    same evidence in the first third of its document minus in the last), `position_effect_in_window`
-    and `start_minus_end` (as the data lie), each with its 95% interval (`_low`, `_high`), and
-    `ndcg_at_10_begin`, `_middle` and `_end`; NaN where undefined. Effects are measured by rotating
-    documents at a call outside of a training, or at every call with `rotated`. A name is put before
-    the keys.
+    Use it as `SentenceTransformerTrainer(evaluator=...)`, or call it with a model. The scores equal
+    those of `mteb run` on the same data, in [0, 1]: every question is searched in the whole corpus,
+    and subsets are pooled as in `posir report`.
+
+    Keys with a 95% interval (`_low`, `_high`) are `ndcg_at_10`, `position_effect` (the same
+    evidence in the first third of its document minus in the last), `position_effect_in_window`, and
+    `start_minus_end` (in the data as it is). Further keys are `ndcg_at_10_begin`, `_middle` and
+    `_end`. Undefined scores are NaN. Position effects need rotated documents: at calls outside of a
+    training, or with `rotated` at every call. The evaluator's name is a prefix of the keys.
     """
 
     def __init__(
@@ -107,33 +107,32 @@ class PositionEvaluator(BaseEvaluator):
         rotated: int | None = None,
         baseline: ResultValues | None = None,
     ) -> None:
-        """Read the data, which is kept in memory.
+        """Read the data into memory.
 
         Args:
             data: A task, or any file, folder or Hub dataset of questions with evidence.
-            primary_metric: Key of the score that checkpoints are chosen by, without the name.
-            name: Put before the keys, and into the name of the CSV file.
-            batch_size: Texts that are encoded at a time.
-            write_csv: Whether to append a row for each evaluation to a CSV file in the folder that
-                the trainer gives.
-            rotated: Documents of each length that are rotated at every call; None to rotate the
-                usual sample at a call outside of a training alone.
-            baseline: Values of a model on the same data. The scores then have `position_criterion`,
-                which is higher for a model with less bias among those that keep the baseline's
-                nDCG@10: 1 - the size of the position effect. If nDCG@10 is below the baseline's by
-                its interval, it is their difference minus 1, which is below 0.
+            primary_metric: Key of the score for selecting checkpoints, without the name.
+            name: Prefix of the keys, also used in the name of the CSV file.
+            batch_size: Number of texts per encoding batch.
+            write_csv: If true, append a row per evaluation to a CSV file in the trainer's folder.
+            rotated: Number of rotated documents per length bucket at every call; None to rotate the
+                default sample, only at calls outside of a training.
+            baseline: Values of a reference model on the same data. The scores then include
+                `position_criterion`: 1 minus the absolute position effect, so that less biased
+                models score higher. A model whose nDCG@10 is significantly below the baseline's
+                gets the (negative) difference minus 1.
 
         Raises:
-            PosirError: There is no such data, or no such metric; or `rotated` is below 1.
-            DataError: The data is invalid, or has no question with evidence.
+            PosirError: The data or the metric does not exist, or `rotated` is below 1.
+            DataError: The data is invalid or has no questions with evidence.
         """
         super().__init__()  # type: ignore[no-untyped-call]
         if not isinstance(data, Dataset):
             data = open_data(data).with_questions("PositionEvaluator")
         if rotated is not None and rotated < 1:
             raise PosirError(
-                f"rotated {rotated}: must be at least 1. Omit it to rotate documents at the last "
-                "call alone."
+                f"rotated {rotated}: must be at least 1. Omit it to rotate documents only at the "
+                "last call."
             )
         self.dataset = data
         self.name = name
@@ -152,7 +151,7 @@ class PositionEvaluator(BaseEvaluator):
         self.greater_is_better = not primary_metric.startswith(
             ("position_effect", "start_minus_end")
         )
-        #: Values of evaluated models, by step of the training; -1 outside of one.
+        #: Values of each evaluation by training step; -1 outside of a training.
         self.values: dict[int, ResultValues] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
 
@@ -163,52 +162,52 @@ class PositionEvaluator(BaseEvaluator):
 
         Args:
             model: A `SentenceTransformer`.
-            output_path: Folder of the CSV file; without one, none is written.
+            output_path: Folder of the CSV file; None for no file.
             epoch: Epoch of the training, for the CSV file.
-            steps: Step of the training, by which `values` are kept.
+            steps: Step of the training, the key in `values`.
 
         Raises:
             ScoreError: The model returns NaN.
         """
         from posir_train.measurement import build_request, rank_subset, wrap_model
 
-        wrapped = wrap_model(model)
-        is_last = steps < 0
-        sample_size = self.rotated or (read_sample_size() if is_last else 0)
+        encoder = wrap_model(model)
+        in_training = steps >= 0
+        sample_size = self.rotated or (0 if in_training else read_sample_size())
         values = []
         for subset, data in self._data:
             request = build_request(self.dataset, subset, data, self.batch_size)
-            values.append(rank_subset(wrapped, self.dataset, subset, data, request, sample_size))
+            values.append(rank_subset(encoder, self.dataset, subset, data, request, sample_size))
         self.values[steps] = pool(values)
         scores = compute_scores(self.values[steps], self.baseline)
-        rounded = {key: round(scores[key], 4) for key in ESTIMATES}
-        logger.info("Position evaluation on %s: %s", self.dataset.name, rounded)
+        rounded_scores = {key: round(scores[key], 4) for key in ESTIMATES}
+        logger.info("Position evaluation on %s: %s", self.dataset.name, rounded_scores)
         if output_path is not None and self.write_csv:
             file = Path(output_path) / self.csv_file
             file.parent.mkdir(parents=True, exist_ok=True)
             row = {"epoch": epoch, "steps": steps, **scores}
             heading, line = format_csv(row, [row.values()], "\n").splitlines(keepends=True)
-            with file.open("a", encoding="utf-8", newline="") as opened:
-                opened.write(line if file.stat().st_size else heading + line)
+            with file.open("a", encoding="utf-8", newline="") as stream:
+                stream.write(line if file.stat().st_size else heading + line)
         metrics: dict[str, float] = self.prefix_name_to_metrics(scores, self.name)
         self.store_metrics_in_model_card_data(model, metrics, epoch, steps)  # type: ignore[arg-type]
         return metrics
 
     def get_config_dict(self) -> dict[str, Any]:
-        """Return the settings for a model card."""
+        """Return the settings for the model card."""
         return {"data": self.dataset.name, "batch_size": self.batch_size}
 
 
 class PositionCurveCallback(TrainerCallback):
-    """Draws the picture of each evaluation: nDCG@10 by position of the evidence.
+    """Plots nDCG@10 by position of the evidence after each evaluation.
 
-    It is a PNG file in `position` of the trainer's output folder, and an image in TensorBoard,
-    Weights & Biases and MLflow if the trainer reports to them. The evaluator's scores are in every
-    tracker: the trainer logs them.
+    The plot is a PNG file in `position` of the trainer's output folder, and an image in
+    TensorBoard, Weights & Biases and MLflow if the trainer reports to them. The scores themselves
+    are logged by the trainer.
     """
 
     def __init__(self, evaluator: PositionEvaluator) -> None:
-        """Remember the evaluator of the trainer."""
+        """Use the evaluator of the trainer."""
         self._evaluator = evaluator
 
     def on_evaluate(
@@ -218,9 +217,7 @@ class PositionCurveCallback(TrainerCallback):
         control: TrainerControl,  # noqa: ARG002
         **_: Any,
     ) -> None:
-        """Draw the curve of the evaluation that has just ended, if it was the evaluator's and on
-        the first process.
-        """
+        """Plot the curve after an evaluation by the evaluator, on the main process."""
         step = state.global_step
         values = self._evaluator.values.get(step)
         if values is None or not state.is_world_process_zero:
@@ -246,13 +243,15 @@ class PositionCurveCallback(TrainerCallback):
         from torch.utils.tensorboard import SummaryWriter
 
         image = np.asarray(Image.open(file).convert("RGB"))
-        # Beside the folders of the trainer's own logs.
+        # Next to the trainer's own logs.
         with SummaryWriter(str(output_folder / "runs" / "position")) as writer:
             writer.add_image(tag, image, step, dataformats="HWC")
 
 
 def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -> dict[str, float]:
-    """Return the scores of `PositionEvaluator` by key, without a name; NaN where undefined."""
+    """Compute the scores of `PositionEvaluator` by key, without prefix; undefined scores are
+    NaN.
+    """
     group = analyze(values).overall
     findings = decide(group)
     scores: dict[str, Any] = {}
@@ -263,8 +262,10 @@ def compute_scores(values: ResultValues, baseline: ResultValues | None = None) -
         gains, _ = select_third(group.observations, position)
         scores[key] = gains.mean() if len(gains) else math.nan
     if baseline:
-        paired = subtract_observations(analyze(baseline).overall.observations, group.observations)
-        change = estimate_difference(paired.gains, paired.clusters)
+        differences = subtract_observations(
+            analyze(baseline).overall.observations, group.observations
+        )
+        change = estimate_difference(differences.gains, differences.clusters)
         effect = findings.value(Quantity.POSITION_EFFECT)
         scores[CRITERION] = 0.0 if effect is None else 1 - abs(effect)
         if change and change.high is not None and change.high < 0:

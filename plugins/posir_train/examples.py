@@ -1,6 +1,4 @@
-"""Training data: questions with the span of their evidence, and the corpus that they are searched
-in.
-"""
+"""Training data: questions with evidence spans, and the corpus to search."""
 
 from __future__ import annotations
 
@@ -31,38 +29,37 @@ from posir_tasks.values.document_keys import link_documents
 from posir_tasks.values.evidence import Evidence
 from posir_train.settings import Position, find_position
 
-#: Characters before and after the evidence by which another text with the same passage is
-#: recognized.
+#: Characters of context before and after the evidence that identify a copy of the passage.
 CONTEXT = 32
 
 
 @dataclass(frozen=True)
 class TrainingDocument:
-    """A text that is ranked."""
+    """A document of the corpus."""
 
     id: str
     text: str
     corpus: str
-    """Documents of one corpus are ranked against each other."""
+    """Name of the corpus; documents of one corpus are ranked together."""
     article: str
-    """The article that it is part of: its title, if it has one. Questions about one article are
-    never divided between training and held-out data.
+    """Title of the article, or a generated name. Questions about one article are never split
+    between training and held-out data.
     """
     tokens: int = 0
-    """Its length as the data states it; 0 if unknown."""
+    """Length in the data; 0 if unknown."""
 
 
 @dataclass(frozen=True)
 class Example:
-    """A question, and the span of its evidence in a document."""
+    """A question with its evidence span in a document."""
 
     id: str
     question: str
     document: TrainingDocument
     start: int
-    """First character of the evidence: Unicode code points from 0."""
+    """Start of the evidence, in Unicode code points from 0."""
     end: int
-    """One past its last character."""
+    """End of the evidence, exclusive."""
 
     @cached_property
     def position(self) -> Position:
@@ -71,11 +68,11 @@ class Example:
 
     @property
     def evidence(self) -> str:
-        """The text of the evidence."""
+        """Text of the evidence."""
         return self.document.text[self.start : self.end]
 
     def conflicts_with(self, other: Example) -> bool:
-        """Tell whether the document of one example answers the question of the other."""
+        """Return True if the document of either example answers the question of the other."""
         if self.question == other.question:
             return True
         if self.document.article != other.document.article:
@@ -83,8 +80,8 @@ class Example:
         return self.is_answered_by(other.document.text) or other.is_answered_by(self.document.text)
 
     def is_answered_by(self, text: str) -> bool:
-        """Tell whether another text has the passage with the evidence, or a part of it that an end
-        of the text cuts off.
+        """Return True if a text contains the evidence with its context, or a fragment of it cut by
+        an end of the text.
         """
         document = self.document.text
         evidence = self.evidence
@@ -98,38 +95,40 @@ class Example:
 
 
 def _continues(text: str, context: str, evidence: str) -> bool:
-    """Tell whether the text after a context is the evidence or its beginning."""
-    at = text.find(context) if context.strip() else -1
-    while at >= 0:
-        after = at + len(context)
+    """Return True if the context is followed by the evidence, or by a beginning of it at the end of
+    the text.
+    """
+    offset = text.find(context) if context.strip() else -1
+    while offset >= 0:
+        after = offset + len(context)
         following = text[after : after + len(evidence)]
         if following.strip() and evidence.startswith(following):
             return True
-        at = text.find(context, at + 1)
+        offset = text.find(context, offset + 1)
     return False
 
 
 @dataclass(frozen=True)
 class Examples:
-    """Questions with their evidence, the corpus, and where they are from."""
+    """Questions with their evidence, and the corpus."""
 
     name: str
     revision: str
     examples: tuple[Example, ...]
-    others: tuple[TrainingDocument, ...] = ()
-    """The documents of the corpus that none of these questions is about."""
+    distractors: tuple[TrainingDocument, ...] = ()
+    """Documents of the corpus without a question in `examples`."""
 
     def select(self, examples: Iterable[Example]) -> Examples:
-        """Return some of the examples; the corpus stays complete."""
-        chosen = replace(self, examples=tuple(examples))
-        used = set(chosen.documents)
-        others = tuple(document for document in self.corpus if document not in used)
-        return replace(chosen, others=others)
+        """Return a subset of the examples with the complete corpus."""
+        subset = replace(self, examples=tuple(examples))
+        documents = set(subset.documents)
+        distractors = tuple(document for document in self.corpus if document not in documents)
+        return replace(subset, distractors=distractors)
 
     @cached_property
     def corpus(self) -> tuple[TrainingDocument, ...]:
-        """All documents: those that the questions are searched in."""
-        return (*self.documents, *self.others)
+        """All documents to search."""
+        return (*self.documents, *self.distractors)
 
     @cached_property
     def documents(self) -> tuple[TrainingDocument, ...]:
@@ -143,19 +142,22 @@ class Examples:
 
 
 def read_examples(dataset: Dataset) -> Examples:
-    """Read training data; raise PosirError without spans of evidence, or with texts in another
-    language than questions.
+    """Read training data.
+
+    Raises:
+        PosirError: The data has no evidence spans, or its questions are in another language than
+            the corpus.
     """
-    parts = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
-    examples = merge_articles([example for part in parts for example in part.examples])
+    subsets = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
+    examples = merge_articles([example for subset in subsets for example in subset.examples])
     if not examples:
         raise PosirError(
             f"{dataset.name}: the evidence of its questions is missing. Training needs the span "
             "of each answer: give a task or folder in the PosIR layout, or SQuAD-format JSON."
         )
-    others = tuple(document for part in parts for document in part.others)
-    revision = combine_revisions([part.revision for part in parts])
-    return Examples(dataset.name, revision, tuple(examples), others)
+    distractors = tuple(document for subset in subsets for document in subset.distractors)
+    revision = combine_revisions([subset.revision for subset in subsets])
+    return Examples(dataset.name, revision, tuple(examples), distractors)
 
 
 def _read_subset(subset: Subset) -> Examples:
@@ -166,7 +168,7 @@ def _read_subset(subset: Subset) -> Examples:
         return Examples(corpus, data.revision, ())
     if subset.query_language != subset.corpus_language:
         raise PosirError(
-            f"{corpus}: spans are in texts of another language than the corpus. Give data in one "
+            f"{corpus}: the questions are in another language than the corpus. Give data in one "
             "language."
         )
     texts = list_texts(data.corpus)
@@ -183,19 +185,17 @@ def _read_subset(subset: Subset) -> Examples:
     for query, question, name, article, length, span in columns:
         document = TrainingDocument(name, texts[name], corpus, article, length)
         examples.append(Example(query, question, document, *span))
-    asked = set(evidence.document_ids)
-    others = tuple(
+    relevant = set(evidence.document_ids)
+    distractors = tuple(
         TrainingDocument(name, texts[name], corpus, f"{corpus}/{name}")
         for name in texts
-        if name not in asked
+        if name not in relevant
     )
-    return Examples(corpus, data.revision, tuple(examples), others)
+    return Examples(corpus, data.revision, tuple(examples), distractors)
 
 
 def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
-    """Return the article of each question's document: its title, or a name of its own if it has
-    none.
-    """
+    """Return the article of each question's document: its title, or a generated name."""
     titles = evidence.clusters or [""] * len(evidence)
     return [
         title or f"{subset.language}/{subset.domain}/{name}"
@@ -204,85 +204,92 @@ def name_articles(subset: Subset, evidence: Evidence) -> list[str]:
 
 
 def merge_articles(examples: Sequence[Example]) -> list[Example]:
-    """Return the examples with one article for all documents of the same text, so that no text is
-    in two articles.
-    """
+    """Merge articles that share a text."""
     documents = list(dict.fromkeys(example.document for example in examples))
     texts = [(row.article, row.text) for row in documents]
     rows = pl.DataFrame(texts, ["article", "text"], orient="row")
-    linked = rows.with_columns(
-        component=link_documents(rows.select(pl.all().rank("dense")).to_numpy().T)
-    )
-    articles = linked.select(pl.col("article").min().over("component"))["article"]
-    merged = {
+    components = link_documents(rows.select(pl.all().rank("dense")).to_numpy().T)
+    rows = rows.with_columns(component=components)
+    articles = rows.select(pl.col("article").min().over("component"))["article"]
+    new_documents = {
         document: replace(document, article=article)
         for document, article in zip(documents, articles, strict=True)
     }
-    return [replace(example, document=merged[example.document]) for example in examples]
+    return [replace(example, document=new_documents[example.document]) for example in examples]
 
 
 def pool_corpora(data: Examples) -> Examples:
-    """Return the examples as one corpus; where there were several, ids of questions and documents
-    begin with theirs.
+    """Merge all corpora into one; if there are several, prefix the ids of questions and documents
+    with the name of their corpus.
     """
     if len({document.corpus for document in data.documents}) == 1:
         return data
-    pooled = {
+    documents = {
         document: replace(document, id=f"{document.corpus}/{document.id}", corpus=data.name)
         for document in data.corpus
     }
     examples = [
         replace(
-            example, id=f"{example.document.corpus}/{example.id}", document=pooled[example.document]
+            example,
+            id=f"{example.document.corpus}/{example.id}",
+            document=documents[example.document],
         )
         for example in data.examples
     ]
-    others = tuple(pooled[document] for document in data.others)
-    return replace(data, examples=tuple(examples), others=others)
+    distractors = tuple(documents[document] for document in data.distractors)
+    return replace(data, examples=tuple(examples), distractors=distractors)
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Return examples to train on, and those about a share of the articles, by a hash; both have
-    the whole corpus.
+    """Split examples into training and held-out examples, with a share of the articles held out by
+    a hash. Both have the whole corpus.
+
+    Raises:
+        PosirError: Either part has fewer than two articles.
     """
     articles = len(data.articles)
     count = round(share * articles)
     if min(count, articles - count) < 2:
         raise PosirError(
             f"{data.name}: {articles} separate documents or articles, of which held_out {share:g} "
-            f"takes {count}. Training and measuring both need at least 2; give more data, or "
+            f"takes {count}. Training and evaluation both need at least 2; give more data, or "
             "another held_out."
         )
 
     def hash_article(article: str) -> bytes:
         return blake2b(f"{seed}\0{article}".encode("utf-8", "surrogatepass")).digest()
 
-    held_out = set(sorted(data.articles, key=hash_article)[:count])
-    parts: tuple[list[Example], list[Example]] = ([], [])
+    held_out_articles = set(sorted(data.articles, key=hash_article)[:count])
+    training: list[Example] = []
+    held_out: list[Example] = []
     for example in data.examples:
-        parts[example.document.article in held_out].append(example)
-    return data.select(parts[0]), data.select(parts[1])
+        part = held_out if example.document.article in held_out_articles else training
+        part.append(example)
+    return data.select(training), data.select(held_out)
 
 
 def write_examples(
     examples: Sequence[Example],
-    others: Sequence[TrainingDocument],
+    distractors: Sequence[TrainingDocument],
     target: Target,
     tokenizer: Tokenizer,
 ) -> None:
-    """Write examples of one corpus, and its documents that none of them is about, as one domain,
-    completely or not at all.
+    """Write the examples and distractors of one corpus as a domain, atomically.
 
-    The tokenizer counts the tokens of documents whose length is unknown. What the loader would
-    reject is a PosirError.
+    The tokenizer counts the tokens of documents of unknown length.
+
+    Raises:
+        PosirError: The data is invalid, or the domain cannot be written.
     """
     documents = list(dict.fromkeys(example.document for example in examples))
-    uncounted = [document for document in documents if not document.tokens]
-    counts = tokenizer.count_all([document.text for document in uncounted])
+    uncounted_documents = [document for document in documents if not document.tokens]
+    counts = tokenizer.count_all([document.text for document in uncounted_documents])
     tokens = {document.id: document.tokens for document in documents}
-    tokens |= {document.id: count for document, count in zip(uncounted, counts, strict=True)}
+    tokens |= {
+        document.id: count for document, count in zip(uncounted_documents, counts, strict=True)
+    }
     data = PositionData.from_questions(
-        {document.id: document.text for document in (*documents, *others)},
+        {document.id: document.text for document in (*documents, *distractors)},
         {
             item.id: (item.question, item.document.id, Span(item.start, item.end))
             for item in examples
@@ -294,31 +301,30 @@ def write_examples(
 
 
 def write_dataset(data: Examples, folder: Path) -> Dataset:
-    """Write examples of any number of corpora, named `<language>/<domain>`, as a folder for
-    `POSIR_DATA`.
+    """Write examples of corpora named `<language>/<domain>` as a folder for `POSIR_DATA`; replace
+    an earlier dataset there.
 
-    It replaces an earlier dataset; raise PosirError if there are other files in the folder.
+    Raises:
+        PosirError: The folder contains other files.
     """
     _remove_dataset(folder)
     root = folder / folder_name(REPO_ID)
     for corpus in dict.fromkeys(example.document.corpus for example in data.examples):
         language, _, domain = corpus.partition("/")
         examples = [example for example in data.examples if example.document.corpus == corpus]
-        others = [document for document in data.others if document.corpus == corpus]
-        write_examples(examples, others, Target(language, domain, root), EstimatedTokenizer())
+        distractors = [document for document in data.distractors if document.corpus == corpus]
+        write_examples(examples, distractors, Target(language, domain, root), EstimatedTokenizer())
     return replace(open_data(root), name=data.name)
 
 
 def _remove_dataset(folder: Path) -> None:
-    """Remove a folder of written examples; raise PosirError if a file in it is not of the
-    layout.
-    """
+    """Remove a dataset folder; raise PosirError if it contains files outside of the layout."""
     if not folder.exists():
         return
     for path in (folder, *folder.rglob("*")):
-        is_written = path.is_dir() or any(map(path.match, (*FILES, PLACES_FILE)))
-        is_part = any(map(is_unfinished, (path, *path.parents)))
-        if path.is_symlink() or not (is_written or is_part):
+        in_layout = path.is_dir() or any(map(path.match, (*FILES, PLACES_FILE)))
+        is_temporary = any(map(is_unfinished, (path, *path.parents)))
+        if path.is_symlink() or not (in_layout or is_temporary):
             raise PosirError(
                 f"{path}: was not written by posir, and is not removed. Move it elsewhere."
             )
@@ -326,7 +332,7 @@ def _remove_dataset(folder: Path) -> None:
 
 
 def list_tasks(dataset: Dataset) -> list[str]:
-    """Return the tasks of mteb that read a folder in the PosIR layout: one for each language."""
+    """Return the mteb tasks that read a folder in the PosIR layout, one per language."""
     codes = dict.fromkeys(subset.query_language for subset in dataset.subsets)
     names = {language.code: language.name for language in (*LANGUAGES, *name_languages(codes))}
     return [f"{PREFIX}{names[code]}" for code in codes]
@@ -335,8 +341,8 @@ def list_tasks(dataset: Dataset) -> list[str]:
 def list_targets(
     language: str, domain: str, output: Path, numbers: Sequence[int] = ()
 ) -> list[Target]:
-    """Return a target for each of several corpora: the domain itself, or numbered domains;
-    PosirError if one is not allowed.
+    """Return the target for each corpus: the domain, or numbered domains; raise PosirError if a
+    target is invalid.
     """
     names = [f"{domain}_{number}" for number in numbers] or [domain]
     targets = [Target(language, name, output) for name in names]
@@ -347,22 +353,24 @@ def list_targets(
 
 @dataclass(frozen=True)
 class TokenizedExample:
-    """An example, the tokens of its document, and which of them the evidence is."""
+    """An example with the tokens of its document."""
 
     example: Example
     tokens: TokenSpans
     first: int
+    """Index of the first evidence token."""
     last: int
+    """Index after the last evidence token."""
 
 
 def tokenize_examples(data: Examples, tokenizer: Tokenizer) -> list[TokenizedExample]:
-    """Return the examples with the tokens of their documents; each text is tokenized once."""
+    """Tokenize the documents of the examples, each text once."""
     texts = list(dict.fromkeys(document.text for document in data.documents))
     tokens = dict(zip(texts, tokenizer.find_tokens(texts), strict=True))
-    located = []
+    tokenized_examples = []
     for example in data.examples:
         spans = tokens[example.document.text]
         first = int(np.searchsorted(spans[:, 1], example.start, "right"))
         last = max(first + 1, int(np.searchsorted(spans[:, 0], example.end)))
-        located.append(TokenizedExample(example, spans, first, last))
-    return located
+        tokenized_examples.append(TokenizedExample(example, spans, first, last))
+    return tokenized_examples

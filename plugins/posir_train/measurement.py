@@ -37,33 +37,33 @@ from posir_tasks.values.scores import ResultValues
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Documents whose cosines with each other are measured.
+#: Number of documents in the measurement of cosines.
 COSINE_SAMPLE = 100
 
 
 @dataclass(frozen=True, eq=False)
 class Measurement:
-    """Measurements of a model on a dataset."""
+    """Values of a model on a dataset."""
 
     values: ResultValues
     unrelated_cosine: float
-    """Mean cosine of pairs of documents of different articles; NaN if there are no two."""
+    """Mean cosine of pairs of documents from different articles; NaN with only one article."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return the measurement as plain JSON."""
+        """Convert the measurement to JSON values."""
         return {**self.values.to_json(), "unrelated_cosine": self.unrelated_cosine}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Measurement:
-        """Read what `to_json` returned."""
+        """Read the values of `to_json`."""
         return cls(ResultValues.from_json(data), data["unrelated_cosine"])
 
 
 def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
-    """Rank the documents of every corpus for its questions, as `mteb run` does: no document is left
-    out.
+    """Rank the whole corpus for the questions of every subset, like `mteb run`, and compute the
+    cosines of a sample of documents.
     """
-    wrapped = wrap_model(model)
+    encoder = wrap_model(model)
     size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
     values = list[ResultValues]()
     vectors = list[Vectors]()
@@ -71,18 +71,18 @@ def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) 
     for subset in dataset.subsets:
         data = subset.read()
         request = build_request(dataset, subset, data, batch_size)
-        values.append(rank_subset(wrapped, dataset, subset, data, request, read_sample_size()))
+        values.append(rank_subset(encoder, dataset, subset, data, request, read_sample_size()))
         rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
         documents = data.corpus.select(rows)
         evidence = data.evidence
         titles = evidence.clusters or evidence.document_ids
         by_document = dict(zip(evidence.document_ids, titles, strict=True))
         articles += [by_document.get(name) or name for name in documents["id"]]
-        encoded = request.context.encode(wrapped, documents, PromptType.document)
-        vectors.append(unit_vectors(np.asarray(encoded, np.float32)))
-    every = np.concatenate(vectors)
+        embeddings = request.context.encode(encoder, documents, PromptType.document)
+        vectors.append(unit_vectors(np.asarray(embeddings, np.float32)))
+    matrix = np.concatenate(vectors)
     names = np.array(articles)
-    cosines = (every @ every.T)[names[:, None] != names]
+    cosines = (matrix @ matrix.T)[names[:, None] != names]
     return Measurement(pool(values), float(cosines.mean()) if len(cosines) else math.nan)
 
 
@@ -94,33 +94,33 @@ def rank_subset(
     request: SearchRequest,
     sample_size: int,
 ) -> ResultValues:
-    """Search a subset, and the rotated versions of a sample of its documents.
+    """Search a subset, and rotated versions of a sample of its documents.
 
     Raises:
         ScoreError: The model returns NaN.
     """
     try:
-        results, ranked = search_and_rank(model, request)
+        results, ranking = search_and_rank(model, request)
     except ScoreError as error:
         raise ScoreError(
             "The model returns NaN, so nothing can be ranked. Lower learning_rate."
         ) from error
     documents = select_relevant(data.corpus, data.evidence.document_ids)
     find_read = partial(find_read_evidence, model, request)
-    placed = find_read(data.queries, data.evidence, documents)
+    evidence = find_read(data.queries, data.evidence, documents)
     name = f"{subset.language}-{subset.domain}"
     ranks = DocumentRanks.from_ranks(
-        dataset.scheme, data.evidence, ranked.ranks, placed, name, select_texts(documents)
+        dataset.scheme, data.evidence, ranking.ranks, evidence, name, select_texts(documents)
     )
-    ordinary = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
-    test = RotationTest(model, request, results, ordinary, sample_size, len(dataset.subsets))
-    rotations = test.rank(dataset.scheme, data.evidence, documents, ranks, find_read, placed.read)
-    return ResultValues(ranks, placed.read, rotations=rotations)
+    original_ranks = dict(zip(request.positives, ranking.ranks.tolist(), strict=True))
+    test = RotationTest(model, request, results, original_ranks, sample_size, len(dataset.subsets))
+    rotations = test.rank(dataset.scheme, data.evidence, documents, ranks, find_read, evidence.read)
+    return ResultValues(ranks, evidence.read, rotations=rotations)
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
     """Wrap a model for mteb without its warnings."""
-    # Warnings of mteb on prompts, and on arguments that it passes itself.
+    # Hide mteb's warnings about prompts and about its own arguments.
     with warnings.catch_warnings(action="ignore"):
         return SentenceTransformerEncoderWrapper(model)
 
@@ -128,7 +128,7 @@ def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
 def build_request(
     dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
 ) -> SearchRequest:
-    """Return the search of a subset's questions in its corpus, as mteb describes it to models."""
+    """Build the search of a subset's questions in its corpus, with mteb's metadata."""
     metadata = build_metadata(
         legible_name(dataset.name),
         dataset=dataset.location,

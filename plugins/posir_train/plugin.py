@@ -1,4 +1,4 @@
-"""`posir compose` and `posir train`."""
+"""The commands `posir compose` and `posir train`."""
 
 from posir_tasks.plugin_api import DATA, REMEDY, Command, declare
 
@@ -6,7 +6,7 @@ posir_commands = declare(
     Command(
         "compose",
         "posir_train.api:compose",
-        "Compose documents with the evidence at a chosen place.",
+        "Compose documents with the evidence at a chosen position.",
         DATA,
     ),
     Command(

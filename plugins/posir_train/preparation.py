@@ -1,12 +1,12 @@
-"""Preparation of a training: the model with its pooling and window, and the examples in the columns
-of a loss.
+"""Prepare a training: load the model with its pooling and window, and build the columns of the
+loss.
 """
 
 from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -32,7 +32,7 @@ from posir_tasks.models.window import find_capacity
 from posir_tasks.text.interventions import find_parts
 from posir_tasks.text.tokenizer import ModelTokenizer, Tokenizer, TokenSpans
 from posir_tasks.text.words import count_words
-from posir_train.batches import BatchPlan, draw_examples
+from posir_train.batches import BatchPlan, format_counts, sample_examples
 from posir_train.examples import (
     Example,
     Examples,
@@ -52,120 +52,121 @@ if TYPE_CHECKING:
 
 #: Minimum number of words of a negative.
 MIN_WORDS = 5
-#: Examples scored at a time.
+#: Examples per reranker batch.
 BLOCK = 64
 
 
 def load_base(settings: TrainingSettings) -> SentenceTransformer:
-    """Load the model to train, with the changes that the settings ask for; raise PosirError if it
-    cannot be trained so.
+    """Load the model to train and apply the settings for window, pooling and prompt.
+
+    Raises:
+        PosirError: The model is not a dense sentence-transformers model, or does not support a
+            setting.
     """
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.sentence_transformer.modules import Pooling as PoolingModule
 
     name = settings.model
     wrapper = load_model(ModelReference(name, settings.revision))
-    loaded = getattr(wrapper, "model", None)
-    if type(loaded) is not SentenceTransformer:
+    model = getattr(wrapper, "model", None)
+    if type(model) is not SentenceTransformer:
         raise PosirError(
-            f"{name}: not a dense model of sentence-transformers, which alone can be trained."
+            f"{name}: not a dense sentence-transformers model. Choose such a model; others cannot "
+            "be trained."
         )
-    if (window := settings.window) is not None:
-        longest = find_capacity(loaded)
-        if longest is not None and window > longest:
+    window = settings.window
+    if window is not None:
+        capacity = find_capacity(model)
+        if capacity is not None and window > capacity:
             raise PosirError(
-                f"window {window}: {name} reads {longest} tokens at most. Choose a smaller one, "
-                "or another model."
+                f"window {window}: {name} reads at most {capacity} tokens. Choose a smaller "
+                "window, or another model."
             )
-        loaded.max_seq_length = window
+        model.max_seq_length = window
     if settings.pooling is not None:
-        modules = [module for module in loaded if isinstance(module, PoolingModule)]
+        modules = [module for module in model if isinstance(module, PoolingModule)]
         if len(modules) != 1 or not isinstance(modules[0].pooling_mode, str):
-            raise PosirError(
-                f"{name}: its pooling cannot be exchanged. Train it without --pooling."
-            )
+            raise PosirError(f"{name}: its pooling cannot be changed. Train it without --pooling.")
         modules[0].pooling_mode = settings.pooling
     if settings.query_prompt is not None:
-        loaded.prompts["query"] = settings.query_prompt
+        model.prompts["query"] = settings.query_prompt
     folder = Path(name).expanduser()
-    loaded.model_card_data.base_model = (
+    model.model_card_data.base_model = (
         find_base(folder) if is_model_folder(folder) else wrapper.mteb_model_meta.name
     )
-    return loaded
+    return model
 
 
 def find_base(folder: Path) -> str:
-    """Read the base model of the model in a folder from its card; without one, return the model's
-    own name.
-    """
+    """Return the base model on the card of the model in a folder, or else the folder's own name."""
     try:
         base = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
     except Exception:
-        # There is no card, or a mistake in it, which is no reason not to train the model.
+        # A missing or invalid card does not prevent training.
         base = None
     first = base[0] if isinstance(base, list) and base else base
     return first if isinstance(first, str) and first else name_folder(folder)
 
 
 @dataclass(frozen=True)
-class ModelReader:
-    """Finds the part of a document that a model reads."""
+class ModelWindow:
+    """A model's tokenizer and context window."""
 
-    tokens: ModelTokenizer
-    window: int | None
+    tokenizer: ModelTokenizer
+    size: int | None
+    """Window in tokens; None if unlimited."""
     extra: int
-    """Special tokens, and those of the prompt."""
+    """Number of special tokens and prompt tokens."""
 
     @classmethod
-    def of_model(cls, model: SentenceTransformer, name: str) -> ModelReader:
-        """Return the reader of a model; raise PosirError if its tokenizer does not say where tokens
-        are.
-        """
+    def of_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
+        """Build the window of a model; raise PosirError if its tokenizer returns no offsets."""
         tokenizer = ModelTokenizer(model.tokenizer)
         if not tokenizer.locates_tokens:
             raise PosirError(
-                f"{name}: its tokenizer does not say where its tokens are in a text. Choose a "
-                "model with a fast one."
+                f"{name}: its tokenizer does not return the offsets of tokens. Choose a model with "
+                "a fast tokenizer."
             )
         extra = tokenizer.special_tokens
-        prompts = [model.prompts.get(name) for name in DOCUMENT_PROMPTS]
-        if prompt := next(filter(None, prompts), None):
+        prompts = filter(None, map(model.prompts.get, DOCUMENT_PROMPTS))
+        prompt = next(prompts, None)
+        if prompt:
             extra += tokenizer.count(prompt)
         return cls(tokenizer, model.max_seq_length, extra)
 
-    def reads_evidence(self, source: TokenizedExample) -> bool:
-        """Tell whether all of the evidence is within the window."""
-        return self.window is None or source.last + self.extra <= self.window
+    def contains_evidence(self, source: TokenizedExample) -> bool:
+        """Return True if the whole evidence is within the window."""
+        return self.size is None or source.last + self.extra <= self.size
 
-    def refuse_beyond(self, sources: Sequence[TokenizedExample], name: str) -> None:
-        """Raise PosirError if the model does not read the evidence of some questions; it says how
-        many, and what to do.
-        """
-        beyond = [source.last for source in sources if not self.reads_evidence(source)]
-        if beyond:
+    def refuse_truncated(self, sources: Sequence[TokenizedExample], name: str) -> None:
+        """Raise PosirError if the evidence of any question is truncated."""
+        truncated = [source.last for source in sources if not self.contains_evidence(source)]
+        if truncated:
             raise PosirError(
-                f"{name}: the evidence of {len(beyond):,} of {pluralize(len(sources), 'question')} "
-                f"is beyond the model's window of {self.window:,} tokens, where it cannot learn to "
-                f"find it. Give --set window={max(beyond) + self.extra}, leave these questions out "
-                "with --set drop_beyond=true, or cut windows with `posir compose`."
+                f"{name}: the evidence of {len(truncated):,} of "
+                f"{pluralize(len(sources), 'question')} is beyond the model's window of "
+                f"{self.size:,} tokens, where the model cannot learn to find it. Set a larger "
+                f"window with --set window={max(truncated) + self.extra}, leave these questions "
+                "out with --set drop_beyond=true, or cut windows with `posir compose`."
             )
 
 
 def build_pairs(
     texts: Sequence[str], tokenizer: Tokenizer, objective: Objective, seed: int
 ) -> Dataset:
-    """Return a positive and a negative pair for each text, as columns `first`, `second` and
-    `label`.
+    """Build a positive and a negative pair per text, as columns `first`, `second` and `label`.
 
-    Negatives are the second samples of the next text, as in the published code. Fewer than two
-    texts are a PosirError.
+    A negative is the second sample of the next text, as in the published code.
+
+    Raises:
+        PosirError: There are fewer than two texts.
     """
     if len(texts) < 2:
         raise PosirError(f"objective {objective}: needs at least two different texts.")
     rng = random.Random(seed)
 
     def sample(text: str, tokens: TokenSpans) -> str:
-        """Return a half of the tokens of a text, from a random start."""
+        """Cut half of the tokens of a text, from a random start."""
         count = len(tokens)
         if count < 2:
             return text
@@ -178,12 +179,14 @@ def build_pairs(
     seconds = [second for _, second in pairs]
     negative = 0 if objective == "pads-published" else -1
     labels = [1] * len(texts) + [negative] * len(texts)
-    shifted = [*seconds[1:], seconds[0]]
-    return Dataset.from_dict({"first": firsts * 2, "second": seconds + shifted, "label": labels})
+    next_seconds = [*seconds[1:], seconds[0]]
+    return Dataset.from_dict(
+        {"first": firsts * 2, "second": seconds + next_seconds, "label": labels}
+    )
 
 
 class PadsLoss(torch.nn.Module):
-    """torch's CosineEmbeddingLoss of the embeddings of two columns."""
+    """PyTorch's CosineEmbeddingLoss on the embeddings of two columns."""
 
     def __init__(self, model: SentenceTransformer) -> None:
         super().__init__()
@@ -200,40 +203,40 @@ class PadsLoss(torch.nn.Module):
 
 
 def cut_negatives(example: Example) -> tuple[str, str] | None:
-    """Return two parts of a document without any of the evidence; None if the rest of the document
-    is too short.
+    """Cut two passages without evidence out of a document; return None if the remaining text is
+    too short.
 
-    They are the two other thirds, by words. Where the evidence is in several thirds, they are what
-    is before and after it, or two halves of the longer one if the other has almost no words.
+    The passages are the other two thirds, by words. If the evidence spans several thirds, they are
+    the texts before and after it. If one of the two is too short, the longer one is halved.
     """
     text = example.document.text
-    parts = [
+    passages = [
         span.of(text)
         for span in find_parts(text, len(Position))
         if span.end <= example.start or span.start >= example.end
     ]
-    if len(parts) != 2:
-        parts = [text[: example.start].strip(), text[example.end :].strip()]
-    if not _are_long(parts):
-        longer = max(parts, key=len)
-        parts = [span.of(longer) for span in find_parts(longer, 2)]
-    return (parts[0], parts[1]) if _are_long(parts) else None
+    if len(passages) != 2:
+        passages = [text[: example.start].strip(), text[example.end :].strip()]
+    if not _are_long(passages):
+        longer = max(passages, key=len)
+        passages = [span.of(longer) for span in find_parts(longer, 2)]
+    return (passages[0], passages[1]) if _are_long(passages) else None
 
 
-def _are_long(parts: Sequence[str]) -> bool:
-    return all(count_words(part) >= MIN_WORDS for part in parts)
+def _are_long(texts: Sequence[str]) -> bool:
+    return all(count_words(text) >= MIN_WORDS for text in texts)
 
 
 def filter_by_margin(
     examples: Sequence[Example], rerankers: Sequence[ModelReranker], margin: float
 ) -> list[Example]:
-    """Return the examples whose evidence third answers the question better than both other thirds,
-    by a margin.
+    """Keep the examples where the third with the evidence answers the question better than both
+    other thirds, by a margin.
 
-    The margin is that of 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the smallest over
-    rerankers of the score of the third with the evidence minus the larger one of the other two; the
-    paper's threshold is 0.3. The filter keeps more evidence at the beginning than elsewhere, so
-    positions are balanced after it. Scores are in [0, 1].
+    The margin follows 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the minimum over
+    rerankers of the score of the third with the evidence minus the higher score of the other
+    thirds. Scores are in [0, 1]; the paper's threshold is 0.3. The filter prefers evidence at the
+    beginning, so positions are balanced afterwards.
     """
     thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
     usable = [example for example in examples if len(thirds[example]) == len(Position)]
@@ -246,9 +249,9 @@ def filter_by_margin(
     scores: list[Scores] = []
     with track("Filtering by margin (questions)", len(usable) * len(rerankers)) as advance:
         for reranker in rerankers:
-            for _, of_batch in reranker.score_batches(batches):
-                scores.append(of_batch)
-                advance(len(of_batch) // len(Position))
+            for _, batch_scores in reranker.score_batches(batches):
+                scores.append(batch_scores)
+                advance(len(batch_scores) // len(Position))
     by_reranker = np.concatenate([*scores, []]).reshape(len(rerankers), -1, len(Position))
     return [
         example
@@ -259,7 +262,7 @@ def filter_by_margin(
 
 @dataclass(frozen=True)
 class PreparedData:
-    """The data for training and for measuring: no article is in both."""
+    """Data for training and evaluation, without common articles."""
 
     dataset: Dataset
     plan: BatchPlan | None
@@ -269,72 +272,78 @@ class PreparedData:
     40)`.
     """
     articles: set[str]
-    """Those that are trained on."""
+    """Articles in the training data."""
     notes: Sequence[str]
     held_out: Examples
 
 
-def prepare_data(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
-    """Divide examples into training and held-out ones, and form the columns of the loss."""
+def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
+    """Split examples into training and held-out data, and build the columns of the loss."""
     if settings.objective != "retrieval":
-        return _prepare_pads(settings, data, reader)
-    sources = tokenize_examples(data, reader.tokens)
+        return _prepare_pads(settings, data, window)
+    sources = tokenize_examples(data, window.tokenizer)
     if not settings.drop_beyond:
-        reader.refuse_beyond(sources, data.name)
-    training, held_out = split_by_article(data, settings.held_out, settings.division)
-    readable = {source.example for source in sources if reader.reads_evidence(source)}
-    # What is measured keeps the evidence beyond the window: the model fails on it, and the report
-    # says so.
+        window.refuse_truncated(sources, data.name)
+    training, held_out = split_by_article(data, settings.held_out, settings.split)
+    readable = {source.example for source in sources if window.contains_evidence(source)}
+    # Held-out data keeps truncated evidence: the report shows that the model does not find it.
     examples = [example for example in training.examples if example in readable]
-    notes = []
-    if beyond := len(training.examples) - len(examples):
-        notes.append(f"left out: {pluralize(beyond, 'question')} with evidence beyond the window")
+    notes = _note_removal(training.examples, examples, "with evidence beyond the window")
     if settings.rerankers:
         total = len(examples)
         rerankers = [ModelReranker(ModelReference(name), "eng-Latn") for name in settings.rerankers]
         examples = filter_by_margin(examples, rerankers, settings.margin)
-        count = pluralize(total - len(examples), "question")
-        notes.append(f"left out: {count} with a margin below {settings.margin:g}")
-    # The order of the columns is that of the loss.
-    columns: dict[str, list[str]] = {"anchor": [], "positive": []}
+        questions = pluralize(total - len(examples), "question")
+        notes.append(f"left out: {questions} with a margin below {settings.margin:g}")
+    negatives = {}
     if settings.hard_negatives:
-        parts = {example: cut_negatives(example) for example in examples}
-        negatives = {example: texts for example, texts in parts.items() if texts}
-        if removed := len(examples) - len(negatives):
-            notes.append(
-                f"left out: {pluralize(removed, 'question')} whose document has no other parts"
-            )
+        passages = {example: cut_negatives(example) for example in examples}
+        negatives = {example: texts for example, texts in passages.items() if texts}
+        notes += _note_removal(examples, negatives, "whose document has no other parts")
         examples = list(negatives)
+    # The loss takes the columns in this order.
+    columns = {
+        "anchor": [example.question for example in examples],
+        "positive": [example.document.text for example in examples],
+    }
+    if negatives:
         columns["negative_1"] = [first for first, _ in negatives.values()]
         columns["negative_2"] = [second for _, second in negatives.values()]
-    columns["anchor"] = [example.question for example in examples]
-    columns["positive"] = [example.document.text for example in examples]
     lengths = list(map(len, columns["positive"]))
-    rows = draw_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
-    drawn = [examples[row] for chosen in rows.values() for row in chosen]
-    if len(drawn) < len(examples):
+    rows = sample_examples(examples, lengths, settings.weights, settings.budget, settings.seed)
+    sample = [examples[row] for bin_rows in rows.values() for row in bin_rows]
+    if len(sample) < len(examples):
         notes.append(
-            f"drawn: {len(drawn):,} of {pluralize(len(examples), 'question')}, from "
+            f"sampled: {len(sample):,} of {pluralize(len(examples), 'question')}, from "
             f"{pluralize(len(rows), 'length bin')} (budget {settings.budget})"
         )
-    articles = {example.document.article for example in drawn}
-    positions = Counter(example.position.title for example in drawn)
-    counted = ", ".join(f"{place.title} {positions[place.title]:,}" for place in Position)
+    articles = {example.document.article for example in sample}
+    counts = Counter(example.position for example in sample)
+    questions = pluralize(len(sample), "question")
     about = pluralize(len(articles), "article")
     return PreparedData(
         Dataset.from_dict(columns),
         BatchPlan(tuple(examples), rows, settings.weights, settings.per_article),
-        f"{data.name}: {pluralize(len(drawn), 'question')} about {about} ({counted})",
+        f"{data.name}: {questions} about {about} ({format_counts(counts)})",
         articles,
         notes,
         held_out,
     )
 
 
-def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReader) -> PreparedData:
+def _note_removal(
+    examples: Collection[Example], selection: Collection[Example], reason: str
+) -> list[str]:
+    """Note how many examples were left out, if any."""
+    number = len(examples) - len(selection)
+    return [f"left out: {pluralize(number, 'question')} {reason}"] if number else []
+
+
+def _prepare_pads(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
+    """Build the pairs of PADS from the given texts, or from the training documents."""
     articles = set[str]()
     if settings.texts is None:
-        _, held_out = split_by_article(data, settings.held_out, settings.division)
+        _, held_out = split_by_article(data, settings.held_out, settings.split)
         name = data.name
         documents = [
             document for document in data.corpus if document.article not in held_out.articles
@@ -346,7 +355,9 @@ def _prepare_pads(settings: TrainingSettings, data: Examples, reader: ModelReade
         name = display_name(settings.texts)
         passages = open_data(settings.texts).read_texts()
         texts = {passage.text for passage in passages if isinstance(passage, Passage)}
-    kept = sorted(text for text in texts if text.strip())
-    dataset = build_pairs(kept, reader.tokens, settings.objective, settings.seed)
-    description = f"{name}: {pluralize(len(dataset), 'pair')} of {pluralize(len(kept), 'text')}"
+    usable_texts = sorted(text for text in texts if text.strip())
+    dataset = build_pairs(usable_texts, window.tokenizer, settings.objective, settings.seed)
+    description = (
+        f"{name}: {pluralize(len(dataset), 'pair')} of {pluralize(len(usable_texts), 'text')}"
+    )
     return PreparedData(dataset, None, description, articles, (), held_out)

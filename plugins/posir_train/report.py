@@ -1,5 +1,5 @@
-"""The report of a training run: what training changed on held-out documents and forgetting checks,
-paired by question.
+"""The report of a training run: paired comparison of the base model and the trained model on
+held-out documents and forgetting checks.
 """
 
 from __future__ import annotations
@@ -82,30 +82,30 @@ from posir_train.training import TrainedModel
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: nDCG@10 of the evidence at each position.
+#: nDCG@10 by position of the evidence.
 THIRDS = (Metric.NDCG_AT_10_BEGIN, Metric.NDCG_AT_10_MIDDLE, Metric.NDCG_AT_10_END)
-#: How far the cosine of unrelated texts may rise before the report warns of a collapse.
+#: Increase of the cosine of unrelated texts above which the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
     "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
-    "minus in the last) x 100. Intervals: 95% for new articles; of a difference with a change, "
-    "95% for the three together."
+    "minus in the last) x 100. Intervals: 95% for new articles; 95% jointly for the three "
+    "differences with a verdict."
 )
 LEGEND = (
-    "Searched in the whole corpus; differences are paired by query, position effects by rotated "
-    "version. Better: a higher nDCG@10, a position effect nearer to 0; equivalent: within a "
-    "margin. nDCG@10 of the positions has an interval only: different questions. Cosine of "
-    "unrelated texts: mean over documents of different articles; near 1, all texts are alike."
+    "Questions are searched in the whole corpus; differences are paired by query, position effects "
+    "by rotated version. Better: a higher nDCG@10, a position effect nearer to 0; equivalent: "
+    "within a margin. nDCG@10 by position has no verdict, since the questions differ. Cosine of "
+    "unrelated texts: mean over documents of different articles; near 1, all texts look alike."
 )
 SEEDS_NOTE = (
-    "After - before on the same held-out articles. Of a seed: the interval is for new articles. "
-    "Over seeds: the mean, and its interval for new seeds on these articles, by Student's t."
+    "After - before on the same held-out articles. Intervals of a seed are for new articles. The "
+    "interval of the mean over seeds is for new seeds on these articles, by Student's t."
 )
-#: How a trained model is deployed; what was trained is in its weights alone.
+#: How to deploy a trained model.
 DEPLOYMENT = (
-    "Deployment: the folder is an ordinary model of sentence-transformers, for "
-    "`SentenceTransformer(FOLDER)` and servers of such models; encode all documents anew, since "
-    "the vectors of the base model do not fit its queries."
+    "Deployment: the folder is an ordinary sentence-transformers model, for "
+    "`SentenceTransformer(FOLDER)` and model servers. Encode all documents again: vectors of the "
+    "base model do not fit the queries of the trained model."
 )
 CARD_FILE = "README.md"
 HEADING = "## Position of the evidence"
@@ -114,26 +114,27 @@ HEADING = "## Position of the evidence"
 def compare_measurements(
     before: Measurement, after: Measurement, task: str = ""
 ) -> list[ChangeRow]:
-    """Compare the base model and the trained one on the same questions, as `posir compare` does;
-    nDCG@10 by position and the cosine are descriptions.
+    """Compare the base model and the trained model on the same questions, as in `posir compare`;
+    nDCG@10 by position and the cosine get no verdict.
 
     Args:
-        before: The base model.
-        after: The trained model.
-        task: The data of a forgetting check; empty for held-out articles.
+        before: Measurement of the base model.
+        after: Measurement of the trained model.
+        task: Name of the data of a forgetting check; empty for held-out articles.
     """
     runs = [
-        ModelRun(name, (SubsetResult(name, "", task, "", measured.values, {}, Path(name)),))
-        for name, measured in (("before", before), ("after", after))
+        ModelRun(name, (SubsetResult(name, "", task, "", measurement.values, {}, Path(name)),))
+        for name, measurement in (("before", before), ("after", after))
     ]
     ndcg, *effects = compare_pairs([Pair(runs[0], runs[1], task)], [ALL]).rows
-    first, second = (Observations.from_ranks(measured.values.ranks) for measured in (before, after))
-    paired = subtract_observations(first, second)
+    first = Observations.from_ranks(before.values.ranks)
+    second = Observations.from_ranks(after.values.ranks)
+    differences = subtract_observations(first, second)
     thirds = [
         ChangeRow(
             metric,
             None,
-            estimate=estimate_difference(*select_third(paired, position)),
+            estimate=estimate_difference(*select_third(differences, position)),
             a=estimate_mean(*select_third(first, position)),
             b=estimate_mean(*select_third(second, position)),
             subject=ndcg.subject,
@@ -141,17 +142,17 @@ def compare_measurements(
         for position, metric in zip(Position, THIRDS, strict=True)
     ]
     cosine = ChangeRow(Metric.UNRELATED_COSINE, None, subject=ndcg.subject)
-    risen = after.unrelated_cosine - before.unrelated_cosine
-    # Without two articles there are no unrelated texts.
-    if np.isfinite(risen):
+    rise = after.unrelated_cosine - before.unrelated_cosine
+    # NaN if the data has only one article.
+    if np.isfinite(rise):
         a = Estimate(before.unrelated_cosine)
         b = Estimate(after.unrelated_cosine)
-        cosine = replace(cosine, a=a, b=b, estimate=Difference(risen))
+        cosine = replace(cosine, a=a, b=b, estimate=Difference(rise))
     return [ndcg, *thirds, *effects, cosine]
 
 
-def record_change(change: ChangeRow) -> dict[str, Any]:
-    """Return a change as a row of JSON and CSV."""
+def to_record(change: ChangeRow) -> dict[str, Any]:
+    """Convert a change to a record for JSON and CSV."""
     return {
         "score": change.metric,
         "forgetting_check": change.subject.task or None,
@@ -166,14 +167,14 @@ def record_change(change: ChangeRow) -> dict[str, Any]:
 
 
 def list_windows(before: Measurement, after: Measurement, labels: Sequence[str]) -> list[str]:
-    """Describe the window of each model and what is truncated."""
-    findings = [decide(analyze(measured.values).overall) for measured in (before, after)]
+    """Describe the window of each model and the truncated evidence."""
+    findings = [decide(analyze(measurement.values).overall) for measurement in (before, after)]
     sentences = map(describe_model_window, labels, findings)
     return [sentence for sentence in sentences if sentence]
 
 
-def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
-    """Warn of collapsed embeddings, and of lower nDCG@10."""
+def list_warnings(changes: Sequence[ChangeRow]) -> list[str]:
+    """List warnings about collapsed embeddings and lower nDCG@10."""
     warnings = []
     for change in changes:
         if change.metric is Metric.UNRELATED_COSINE and change.a and change.b:
@@ -185,30 +186,30 @@ def find_warnings(changes: Sequence[ChangeRow]) -> list[str]:
 
 
 def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
-    """Return a paragraph for the held-out articles and for each forgetting check: how nDCG@10 and
-    position effects change.
+    """Describe the changes of nDCG@10 and position effects, a paragraph for the held-out articles
+    and for each forgetting check.
     """
-    decided = defaultdict[str, list[ChangeRow]](list)
+    by_task = defaultdict[str, list[ChangeRow]](list)
     for change in changes:
         if change.state and change.estimate:
-            decided[change.subject.task].append(change)
-    return [describe_trainings(task, rows) for task, rows in decided.items()]
+            by_task[change.subject.task].append(change)
+    return [describe_trainings(task, rows) for task, rows in by_task.items()]
 
 
 def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
-    """Tabulate the scores before and after training."""
+    """Build the table of scores before and after training."""
     rows = []
     for change in changes:
-        score = FORMATS[change.metric]
-        difference = format_points
+        format_score = FORMATS[change.metric]
+        format_difference = format_points
         if change.metric is Metric.UNRELATED_COSINE:
-            score = format_psi
-            difference = format_psi_difference
+            format_score = format_psi
+            format_difference = format_psi_difference
         row = (
             title_training(change),
-            format_estimate(change.a, score),
-            format_estimate(change.b, score),
-            format_estimate(change.estimate, difference),
+            format_estimate(change.a, format_score),
+            format_estimate(change.b, format_score),
+            format_estimate(change.estimate, format_difference),
             label_change(change),
         )
         rows.append(row)
@@ -217,18 +218,20 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
-    """Return the data of a forgetting check: what `open_data` takes, or a retrieval task of
-    mteb.
+    """Open the data of a forgetting check: a retrieval task of mteb, or data for `open_data`.
+
+    Raises:
+        PosirError: There is no such data or task.
     """
     path = Path(name).expanduser()
-    # What no task is named.
+    # Task names contain neither slashes nor suffixes.
     if "/" in name or path.suffix or path.exists():
         return open_dataset(name)
     task = find_retrieval_task(name)
     if task is None:
         raise PosirError(
-            f"--guard {name}: no file or folder, and mteb has no such retrieval task. Choose "
-            "one, such as SciFact; `posir tasks` lists some."
+            f"--guard {name}: not a file or folder, and mteb has no such retrieval task. Choose "
+            "another, such as SciFact; `posir tasks` lists some."
         )
     return open_dataset(name) if isinstance(task, PositionTask) else task
 
@@ -237,15 +240,15 @@ def check_forgetting(
     data: Dataset | AbsTaskRetrieval,
     models: tuple[SentenceTransformer, SentenceTransformer],
     labels: Sequence[str],
-    trained_on: Collection[str],
+    training_articles: Collection[str],
 ) -> tuple[list[ChangeRow], list[str]]:
-    """Compare the base model and the trained one, by their labels, on the data of a forgetting
-    check.
+    """Compare the base model and the trained model on the data of a forgetting check.
 
-    With positions of the evidence, these are all scores that held-out questions have, in the whole
-    corpus, paired by query, and intervals are for new articles. Another task has nDCG@10, and its
-    queries count as independent. There are notes on articles of the data that were trained on, and
-    on what the models truncate.
+    Data with evidence positions gets all scores of held-out questions, with intervals for new
+    articles. Other tasks only get nDCG@10, with queries as independent observations.
+
+    Returns:
+        The changes, and notes on training articles in the data and on truncated evidence.
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
@@ -253,17 +256,15 @@ def check_forgetting(
         note = f"Forgetting check {name}: a task of mteb, whose queries count as independent."
         return [compare_queries(name, before, after)], [note]
     first, second = (measure(model, data) for model in models)
-    named = [
+    names = [
         name for subset in data.subsets for name in name_articles(subset, subset.read().evidence)
     ]
-    articles = set(named)
-    common = len(articles.intersection(trained_on))
-    questions = pluralize(len(named), "question")
-    note = f"{questions} about {pluralize(len(articles), 'article')}."
-    notes = [
-        f"{note} {common} of these were trained on." if common else note,
-        *list_windows(first, second, labels),
-    ]
+    articles = set(names)
+    note = f"{pluralize(len(names), 'question')} about {pluralize(len(articles), 'article')}."
+    common = len(articles.intersection(training_articles))
+    if common:
+        note += f" {common} of these were trained on."
+    notes = [note, *list_windows(first, second, labels)]
     return (
         compare_measurements(first, second, data.name),
         [f"Forgetting check {data.name}: {note}" for note in notes],
@@ -271,7 +272,8 @@ def check_forgetting(
 
 
 def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
-    # mteb warns of its own use of older names in sentence-transformers.
+    """Return nDCG@10 by query of a task of mteb."""
+    # mteb uses deprecated names of sentence-transformers.
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(action="ignore", category=FutureWarning),
@@ -300,7 +302,7 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
 def compare_queries(
     name: str, before: Mapping[str, float], after: Mapping[str, float]
 ) -> ChangeRow:
-    """Compare nDCG@10 of a task, paired by query; queries count as independent."""
+    """Compare nDCG@10 of a task, paired by query, with queries as independent observations."""
     queries = sorted(before)
     first = np.array([before[query] for query in queries])
     second = np.array([after[query] for query in queries])
@@ -313,14 +315,14 @@ def compare_queries(
     )
 
 
-def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
-    """Describe what a model was trained on and measured with."""
-    held_out = trained.data.held_out
-    tasks = "-t " + " -t ".join(list_tasks(trained.held_out))
-    sampled = f"Objective: {settings.objective}; positions of the evidence play no part in it."
+def describe(settings: TrainingSettings, trained_model: TrainedModel) -> list[str]:
+    """Describe the training data, the settings and the evaluation data of a model."""
+    held_out = trained_model.data.held_out
+    tasks = "-t " + " -t ".join(list_tasks(trained_model.held_out))
+    objective = f"Objective: {settings.objective}; it does not use positions of the evidence."
     if settings.objective == "retrieval":
         shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
-        sampled = (
+        objective = (
             f"Positions in batches: {settings.positions} (begin, middle, end: {shares}), balanced "
             f"within length bins; {settings.loss}, scale {settings.scale:g}."
         )
@@ -328,21 +330,20 @@ def describe(settings: TrainingSettings, trained: TrainedModel) -> list[str]:
     articles = pluralize(len(held_out.articles), "article")
     documents = pluralize(len(held_out.corpus), "document")
     return [
-        f"Trained on {trained.data.description}. {sampled} Batches of {settings.batch_size}, "
-        f"learning rate {settings.learning_rate:g}, seed {settings.seed}; the weights are those "
-        f"of step {trained.steps:,}.",
-        f"Measured with {questions} about {articles} that were not trained on, searched in the "
-        f"whole corpus of {documents}. They are in `{HELD_OUT}` in this folder, where "
-        f"`POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` repeats the figures.",
+        f"Trained on {trained_model.data.description}. {objective} Batches of "
+        f"{settings.batch_size}, learning rate {settings.learning_rate:g}, seed {settings.seed}, "
+        f"weights of step {trained_model.steps:,}.",
+        f"Evaluated on {questions} about {articles} that were not trained on, searched in the "
+        f"whole corpus of {documents}. The data is in `{HELD_OUT}` in this folder, where "
+        f"`POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` reproduces the scores.",
     ]
 
 
 def add_to_card(folder: Path, report: str, base: str | None) -> None:
-    """Add a report in Markdown to the model card in a folder, in place of an earlier one."""
+    """Add a Markdown report to the model card in a folder; replace an earlier report."""
     card = folder / CARD_FILE
     text = card.read_text(encoding="utf-8").partition(HEADING)[0] if card.exists() else ""
-    # sentence-transformers links to the base model on the Hub; the name of a folder is no such
-    # link.
+    # sentence-transformers links the base model to the Hub; remove the link if it is a folder.
     if base and "/" not in base:
         text = text.replace(f"[{base}](https://huggingface.co/{base})", base)
     write_text(card, f"{text.rstrip()}\n\n{HEADING}\n\n{report}\n")
@@ -353,32 +354,30 @@ class TrainingReport(Result):
     """Scores before and after training, and the folder of the trained model."""
 
     folder: Path
-    """The trained model, with its report in `training/`."""
+    """Folder of the trained model, with the report in `training/`."""
     changes: Sequence[ChangeRow]
-    """Each score of the base model and of the trained model, on held-out articles first, then on
-    the data of `guard`.
+    """Scores of the base model and the trained model: on held-out articles, then on the data of
+    `guard`.
     """
 
 
 def build_report(
     settings: TrainingSettings,
     folder: Path,
-    trained: TrainedModel,
+    trained_model: TrainedModel,
     forgetting_checks: Sequence[Dataset | AbsTaskRetrieval],
 ) -> TrainingReport:
-    """Compare the trained model with the base model on held-out articles and on the data of
-    forgetting checks.
-    """
+    """Compare the trained model with the base model on held-out articles and forgetting checks."""
     labels = (display_name(settings.model), "The trained model")
-    changes = compare_measurements(trained.before, trained.after)
+    changes = compare_measurements(trained_model.before, trained_model.after)
     forgetting_notes: list[str] = []
     if forgetting_checks:
-        models = load_base(settings), trained.model
+        models = load_base(settings), trained_model.model
         for data in progress(forgetting_checks, "Forgetting checks"):
-            checked, remarks = check_forgetting(data, models, labels, trained.data.articles)
-            changes += checked
-            forgetting_notes += remarks
-    windows = list_windows(trained.before, trained.after, labels)
+            rows, notes = check_forgetting(data, models, labels, trained_model.data.articles)
+            changes += rows
+            forgetting_notes += notes
+    windows = list_windows(trained_model.before, trained_model.after, labels)
     is_retrieval = settings.objective == "retrieval"
     method = f"on {settings.positions}" if is_retrieval else f"with {settings.objective}"
     return present_training(
@@ -386,17 +385,17 @@ def build_report(
         folder,
         changes,
         (
-            *find_warnings(changes),
+            *list_warnings(changes),
             *(f"Held-out articles: {note}" for note in windows),
             *forgetting_notes,
-            *trained.data.notes,
-            *describe(settings, trained),
+            *trained_model.data.notes,
+            *describe(settings, trained_model),
         ),
-        measured=(trained.before, trained.after),
+        measured=(trained_model.before, trained_model.after),
         settings=settings.to_json(),
-        footer=f"{folder}: the trained model, of step {trained.steps:,}. To repeat the figures "
-        "with mteb:",
-        commands=_write_commands(settings, folder, trained.held_out),
+        footer=f"{folder}: the trained model, at step {trained_model.steps:,}. To reproduce the "
+        "scores with mteb:",
+        commands=_write_commands(settings, folder, trained_model.held_out),
     )
 
 
@@ -411,13 +410,13 @@ def present_training(
     footer: str,
     commands: Sequence[str],
 ) -> TrainingReport:
-    """Present a training: sentences, the table, and the pictures before and after."""
+    """Build the report of a training: sentences, table, and charts before and after training."""
     groups = [analyze(measurement.values).overall for measurement in measured]
     strips = [
         build_strip(decide(group), group, name)
         for name, group in zip(("before", "after"), groups, strict=True)
     ]
-    rows = [record_change(change) for change in changes]
+    rows = [to_record(change) for change in changes]
     table = replace(build_table(changes, title), notes=notes)
     return TrainingReport(
         title=title,
@@ -438,23 +437,27 @@ def present_training(
 
 
 def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset) -> list[str]:
-    """Write the commands that repeat the figures of held-out articles."""
+    """Write the commands that reproduce the scores on held-out articles."""
     results = str(folder / WORK / "results")
-    tasks = [part for name in list_tasks(held_out) for part in ("-t", name)]
-    # mteb knows no other pooling, window or prompt of the base model.
-    altered = {"revision", "pooling", "window", "query_prompt"}
-    is_altered = bool(settings.model_dump(include=altered, exclude_none=True))
+    tasks = [argument for name in list_tasks(held_out) for argument in ("-t", name)]
+    models = [settings.model, str(folder)]
+    view = "compare"
+    # mteb would run the base model without these settings.
+    overrides = {"revision", "pooling", "window", "query_prompt"}
+    if settings.model_dump(include=overrides, exclude_none=True):
+        models = [str(folder)]
+        view = "report"
     data = shlex.quote(str(folder / HELD_OUT))
     runs = []
-    for model in [str(folder)] if is_altered else [settings.model, str(folder)]:
+    for model in models:
         command = ["mteb", "run", *tasks, "-m", model, "--output-folder", results]
         runs.append(f"POSIR_DATA={data} {shlex.join(command)}")
-    return [*runs, shlex.join(["posir", "report" if is_altered else "compare", results])]
+    return [*runs, shlex.join(["posir", view, results])]
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
-    """Compare trainings that differ in their seed alone: the changes by each, and their means with
-    95% intervals for new seeds.
+    """Compare trainings that differ only in the seed: the changes of each seed, and their means
+    with 95% intervals for new seeds.
     """
     seeds = [f"seed_{seed}" for seed in reports]
     rows = []
@@ -474,8 +477,8 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
         row = {"score": first.metric, "forgetting_check": check, "mean": mean}
         rows.append(row | dict(zip(seeds, differences, strict=True)))
         is_cosine = first.metric is Metric.UNRELATED_COSINE
-        form = format_psi_difference if is_cosine else format_points
-        estimates = [format_estimate(estimate, form) for estimate in (*differences, mean)]
+        fmt = format_psi_difference if is_cosine else format_points
+        estimates = [format_estimate(estimate, fmt) for estimate in (*differences, mean)]
         cells.append((title_training(first), *estimates))
     headings = ("Score", *(f"Seed {seed}" for seed in reports), "Over seeds")
     return Result(
@@ -489,8 +492,8 @@ def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
 
 
 def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
-    """Write the report into the work folder, and into the model card with its curve before and
-    after training.
+    """Write the report into the work folder, and into the model card with a chart before and after
+    training.
     """
     work_folder = report.folder / WORK
     write_text(work_folder / "report.json", report.to_json())
@@ -499,7 +502,6 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     strips = report.strips()
     Picture(draw_strips(strips)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
-    # With its notes: warnings, and what the model was trained on and measured with.
     (table,) = report.parts[0].tables
     notes = map(escape_prose, report.notes)
     card = "\n\n".join([*report.sentences, image, to_markdown(table), DEPLOYMENT, *notes])

@@ -1,4 +1,4 @@
-"""The settings of `posir train` and `posir compose`, and where a run keeps its files."""
+"""Settings of `posir train` and `posir compose`, and paths in the folder of a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from posir_tasks.datasets.opening import open_data
 
 
 class Position(IntEnum):
-    """The third of the document that contains the evidence's midpoint, by characters."""
+    """The third of the document that contains the midpoint of the evidence, in characters."""
 
     BEGIN = 0
     MIDDLE = 1
@@ -26,13 +26,13 @@ class Position(IntEnum):
 
     @property
     def title(self) -> str:
-        """The name in tables and options."""
+        """Name in tables and options."""
         return self.name.lower()
 
 
 def find_position(start: int, end: int, characters: int) -> Position:
-    """Return the third of a document of so many characters that contains the midpoint of a span;
-    borders as in PosIR.
+    """Return the third of a document that contains the midpoint of a span; boundaries as in
+    PosIR.
     """
     return Position(sum((start + end) * 3 > 2 * border * characters for border in (1, 2)))
 
@@ -47,12 +47,12 @@ class PositionWeights:
 
     @classmethod
     def parse(cls, text: str) -> PositionWeights:
-        """Read `begin`, `middle`, `end`, `uniform` or three weights separated by commas; ValueError
-        for anything else.
+        """Parse `begin`, `middle`, `end`, `uniform`, or three weights separated by commas; raise
+        ValueError for other texts.
         """
-        named = {"begin": "1,0,0", "middle": "0,1,0", "end": "0,0,1", "uniform": "1,1,1"}
+        presets = {"begin": "1,0,0", "middle": "0,1,0", "end": "0,0,1", "uniform": "1,1,1"}
         try:
-            weights = [float(weight) for weight in named.get(text, text).split(",")]
+            weights = [float(weight) for weight in presets.get(text, text).split(",")]
         except ValueError:
             weights = []
         total = sum(weights)
@@ -64,64 +64,63 @@ class PositionWeights:
         begin, middle, end = (weight / total for weight in weights)
         return cls((begin, middle, end), text)
 
-    def apportion(self, filled: Mapping[Position, int], places: int) -> Counter[Position]:
-        """Divide places among the positions: with those already filled, they have their shares
-        (Webster's method).
+    def allocate(self, counts: Mapping[Position, int], total: int) -> Counter[Position]:
+        """Divide `total` further examples among the positions so that, together with `counts`, the
+        positions have their shares (Webster's method).
         """
-        total = Counter(filled)
-        for _ in range(places):
-            quotients = {place: (total[place] + 0.5) / self.shares[place] for place in self.needed}
-            total[min(quotients, key=quotients.__getitem__)] += 1
-        return total - Counter(filled)
+        sums = Counter(counts)
+        for _ in range(total):
+            quotients = {
+                position: (sums[position] + 0.5) / self.shares[position]
+                for position in self.positions
+            }
+            sums[min(quotients, key=quotients.__getitem__)] += 1
+        return sums - Counter(counts)
 
     @property
-    def needed(self) -> tuple[Position, ...]:
-        """The positions with a weight above 0."""
+    def positions(self) -> tuple[Position, ...]:
+        """Positions with a weight above 0."""
         return tuple(position for position in Position if self.shares[position])
 
 
 def check_positions(text: str) -> str:
-    """Raise ValueError if a text is not that of `PositionWeights`."""
+    """Raise ValueError if a text cannot be parsed as `PositionWeights`."""
     return PositionWeights.parse(text).name
 
 
 def display_name(name: str) -> str:
-    """Return the name of a task or model, or of a file or folder without the folders that it is
-    in.
-    """
+    """Return the last component of an existing path; return other names unchanged."""
     path = Path(name).expanduser()
     return path.resolve().name if path.exists() else name
 
 
 def open_dataset(name: str) -> Dataset:
-    """Open what `open_data` takes; raise PosirError if there is no such data, or it has no question
-    with evidence.
+    """Open data with `open_data`; raise PosirError if it does not exist or has no questions with
+    evidence.
     """
     return open_data(name).with_questions("posir train")
 
 
-#: In the folder of a trained model: what is kept of its training.
+#: Paths in the folder of a trained model.
 WORK = "training"
 CHECKPOINTS = "training/checkpoints"
-#: The held-out questions and the corpus, as a folder for `POSIR_DATA`.
+#: Held-out questions and the corpus, as a folder for `POSIR_DATA`.
 HELD_OUT = "training/held-out"
-#: The settings in which a continued run must agree.
+#: Settings that must not change when a run is resumed.
 RECORD = "training/run.json"
-#: Value of `positions` for a corpus of each position.
+#: Value of `positions` for one corpus per position.
 EACH = "each"
-#: Settings of the published code of PADS, with Adam and, as here, three epochs and a learning rate
-#: of 2e-5.
+#: Settings of PADS's published code. It also uses Adam, three epochs and a learning rate of 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
-#: The checkpoint that becomes the model: the one with the smallest position effect of those whose
-#: nDCG@10 is not below the base model's by an interval without 0, the one with the highest nDCG@10,
-#: or the last one.
+#: The checkpoint to select. balanced: the smallest position effect among the checkpoints without a
+#: significant loss of nDCG@10 to the base model; ndcg: the highest nDCG@10; last: the last one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
-#: Questions from each length bin: the same from every bin and for all positions, as many as the
-#: scarcest cell has (arXiv 2605.26578, section 3.2.2), or bin by bin as many as the scarcest
-#: position that is trained on allows.
+#: Number of questions per length bin. equal: the size of the scarcest cell, for all bins and
+#: positions (arXiv 2605.26578, section 3.2.2); most: as many as the scarcest trained position of
+#: each bin allows.
 QuestionBudget: TypeAlias = Literal["equal", "most"]
-#: Questions and the documents that answer them; PADS with labels -1 of negative pairs, or with 0,
-#: as in the published code.
+#: retrieval: questions with their documents; pads: PADS with label -1 for negative pairs;
+#: pads-published: PADS with label 0, as in the published code.
 Objective: TypeAlias = Literal["retrieval", "pads", "pads-published"]
 Share = Annotated[float, Field(ge=0, le=1)]
 Count = Annotated[int, Field(ge=1)]
@@ -131,10 +130,10 @@ Reference = Annotated[str, Field(min_length=1)]
 
 
 class TrainingSettings(Section):
-    """Everything that a training run is asked for, but for its folder."""
+    """Settings of a training run, except its folder."""
 
     model: Reference
-    """The model to train: a registered one or a local folder."""
+    """The model to train: a registered model or a local folder."""
     data: Reference
     """A task, or any file, folder or Hub dataset of questions with evidence."""
     positions: Annotated[str, AfterValidator(check_positions)] = "uniform"
@@ -142,23 +141,24 @@ class TrainingSettings(Section):
     revision: str | None = None
     """Revision of the model."""
     pooling: Literal["mean", "cls", "lasttoken", "max"] | None = None
-    """Instead of the model's own."""
+    """Override the model's pooling."""
     window: Annotated[int, Field(ge=8)] | None = None
-    """Tokens of a text that the model reads, instead of its own."""
+    """Override the model's context window, in tokens."""
     query_prompt: str | None = None
-    """Put before queries, in training and in the trained model."""
+    """Query prompt, for training and in the trained model."""
     budget: QuestionBudget | Count = "equal"
-    """Questions of each of five length bins: equal, as many in every bin and for all positions
-    (arXiv 2605.26578); most, as many as the scarcest position that is trained on allows, bin by
-    bin; or a number.
+    """Questions per length bin (five bins). equal: the same number for all bins and positions
+    (arXiv 2605.26578); most: as many as the scarcest trained position of each bin allows; or a
+    number.
     """
     objective: Objective = "retrieval"
-    """PADS, with labels -1 or, as published, 0, uses no questions; unless set, batch_size is then
-    1, the learning rate constant without warmup, and the last checkpoint chosen.
+    """retrieval, or PADS with label -1 (pads) or 0 (pads-published) for negative pairs. PADS uses
+    no questions; its defaults are batch_size 1, a constant learning rate without warmup, and the
+    last checkpoint.
     """
     texts: str | None = None
-    """Plain texts that PADS trains on, any data with documents; without them, the documents of
-    `data` that are not held out. With them, all of `data` is measured with.
+    """Training texts for PADS: any data with documents; then all of `data` is used for evaluation.
+    By default the documents of `data` that are not held out.
     """
     loss: Literal[
         "MultipleNegativesRankingLoss",
@@ -170,17 +170,17 @@ class TrainingSettings(Section):
     scale: Positive = 20.0
     """Factor of the cosines in the loss: 1 / temperature."""
     epochs: Positive = 3.0
-    """Passes over the data."""
+    """Number of epochs."""
     max_steps: Count | None = None
-    """Steps in place of epochs."""
+    """Number of steps, instead of epochs."""
     batch_size: Count = 32
-    """Questions or, of PADS, pairs of samples per step."""
+    """Questions per step, or pairs of samples for PADS."""
     mini_batch_size: Count = 32
-    """Questions at a time of a Cached loss, and texts at a time of measurements."""
+    """Questions per mini-batch of a Cached loss, and texts per encoding batch of evaluations."""
     learning_rate: Positive = 2e-5
-    """The highest one."""
+    """Peak learning rate."""
     warmup: Annotated[float, Field(ge=0)] = 0.1
-    """Share of the steps, or from 1 their number."""
+    """Warmup as a share of the steps if below 1, else as a number of steps."""
     schedule: Literal[
         "linear",
         "cosine",
@@ -190,50 +190,48 @@ class TrainingSettings(Section):
         "constant_with_warmup",
         "inverse_sqrt",
     ] = "linear"
-    """Schedule of the learning rate, by transformers' names."""
+    """Schedule of the learning rate, as named in transformers."""
     seed: Seed = 42
-    """Seed of all random numbers."""
+    """Random seed."""
     split_seed: Seed | None = None
-    """Seed of the division into training and held-out articles; null for `seed`."""
+    """Seed of the split into training and held-out articles; null for `seed`."""
     held_out: Share = 0.2
-    """Share of the articles to measure with."""
+    """Share of the articles for evaluation."""
     per_article: Count = 4
-    """Questions about one article in a row of a batch; 1 for random order, as in arXiv
-    2605.26578.
+    """Maximum number of consecutive questions about one article in a batch; 1 for random order, as
+    in arXiv 2605.26578.
     """
     hard_negatives: bool = False
-    """Add the document's other parts as negatives."""
+    """Add other passages of the document as negatives."""
     rerankers: tuple[str, ...] = ()
-    """Models of the margin filter; without any, nothing is filtered."""
+    """Models of the margin filter; empty for no filter."""
     margin: float = 0.3
-    """Least difference by which the third with the evidence must beat the others in every
-    reranker.
-    """
+    """Minimum margin by which every reranker must prefer the third with the evidence."""
     drop_beyond: bool = False
-    """Leave out evidence beyond the window, instead of refusing it."""
+    """Leave questions with evidence beyond the window out, instead of raising an error."""
     evaluations: Count = 5
-    """Times that the model is measured and saved during training."""
+    """Number of evaluations and checkpoints during training."""
     select: Select | None = None
-    """Checkpoint to choose: balanced (smallest position effect with nDCG@10 kept), ndcg (highest),
-    or last. By default balanced for uniform positions, else last.
+    """Checkpoint to select: balanced (smallest position effect without loss of nDCG@10), ndcg
+    (highest), or last. By default balanced for uniform positions, else last.
     """
     guard: tuple[str, ...] = ()
-    """Data of forgetting checks: tasks of mteb, or what `data` takes."""
+    """Data of forgetting checks: mteb tasks, or data as for `data`."""
     trackers: tuple[str, ...] = ()
-    """wandb, tensorboard and others, by transformers' names."""
+    """wandb, tensorboard and others, as named in transformers."""
 
-    #: Settings that the trained model does not depend on.
+    #: Settings that do not affect the trained model.
     INDEPENDENT: ClassVar = frozenset({"mini_batch_size", "guard", "trackers"})
 
     @model_validator(mode="before")
     @classmethod
-    def _follow_pads(cls, values: Any) -> Any:
+    def _add_pads_defaults(cls, values: Any) -> Any:
         if isinstance(values, dict) and values.get("objective") in ("pads", "pads-published"):
             return PADS_DEFAULTS | values
         return values
 
     @model_validator(mode="after")
-    def _fit_the_objective(self) -> Self:
+    def _check_objective(self) -> Self:
         if self.objective == "retrieval" and self.batch_size < 2:
             raise ValueError("batch_size: in-batch negatives need at least 2")
         if self.objective == "retrieval" and self.texts is not None:
@@ -248,18 +246,18 @@ class TrainingSettings(Section):
         return PositionWeights.parse(self.positions)
 
     @property
-    def division(self) -> int:
-        """The seed of the division into training and held-out articles."""
+    def split(self) -> int:
+        """Seed of the split into training and held-out articles."""
         return self.seed if self.split_seed is None else self.split_seed
 
     @property
-    def chosen(self) -> Select:
-        """The checkpoint to choose."""
+    def checkpoint(self) -> Select:
+        """The checkpoint to select."""
         return self.select or ("balanced" if self.positions == "uniform" else "last")
 
     def to_json(self) -> dict[str, Any]:
-        """Return the settings that the trained model depends on as plain JSON; paths are reduced to
-        their last name.
+        """Convert the settings that affect the trained model to JSON values; paths are reduced to
+        their last component.
         """
         return self.model_dump(mode="json", exclude=set(self.INDEPENDENT)) | {
             "model": display_name(self.model),
@@ -270,19 +268,19 @@ class TrainingSettings(Section):
 
 
 class ComposeSettings(Section):
-    """Settings of the composition of documents."""
+    """Settings of `posir compose`."""
 
     kind: Literal["windows", "moved", "mosaics", "needles"] = "windows"
-    """windows: cut from the documents themselves; moved: whole documents, in which the sentences
-    with the evidence are moved; mosaics: passages of other articles around the evidence; needles:
-    its sentences between those of other articles, in a domain NAME_N for each length of N tokens.
+    """windows: cut from the documents; moved: whole documents with moved evidence sentences;
+    mosaics: the evidence between passages of other articles; needles: the evidence sentences
+    between sentences of other articles, in a domain NAME_N for each length of N tokens.
     """
     tokens: Annotated[int, Field(ge=9)] = 126
-    """Tokens of a composed document; needles have `lengths`."""
+    """Tokens of a composed document; needles use `lengths`."""
     lengths: tuple[Annotated[int, Field(ge=9)], ...] = (128, 256, 512, 1_024, 2_048, 4_096, 8_000)
-    """Tokens of the documents of each domain of needles."""
+    """Document lengths of the needle domains, in tokens."""
     literal: bool = False
-    """Whether the sentences of a needle are themselves its question, word for word."""
+    """If true, the question of a needle is its evidence sentences, word for word."""
     positions: Annotated[
         str, AfterValidator(lambda text: text if text == EACH else check_positions(text))
     ] = EACH
@@ -292,11 +290,18 @@ class ComposeSettings(Section):
     tokenizer: str | None = None
     """Name or folder of a tokenizer; null for one token per 4 bytes of UTF-8."""
     groups: Annotated[int, Field(ge=4)] = 8
-    """Groups of articles, for mosaics; passages are never mixed with those of other groups."""
+    """Number of article groups for mosaics, which only use passages of their own group."""
     seed: int = 42
-    """Seed of the random numbers."""
+    """Random seed."""
 
     @property
     def weights(self) -> PositionWeights | None:
-        """Weights by which positions are drawn; None for a corpus of each."""
+        """Weights for sampling positions; None for one corpus per position."""
         return None if self.positions == EACH else PositionWeights.parse(self.positions)
+
+    @property
+    def domain_numbers(self) -> list[int]:
+        """Numbers in the names of the corpora's domains; empty for a single corpus."""
+        if self.kind == "needles":
+            return sorted(set(self.lengths))
+        return [] if self.weights else list(range(1, len(Position) + 1))

@@ -1,4 +1,4 @@
-"""A training run: from settings and data to a model in a folder."""
+"""A training run, from settings and data to a model in a folder."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from posir_train.evaluation import CRITERION, PositionEvaluator
 from posir_train.examples import Examples, write_dataset
 from posir_train.measurement import Measurement, measure
 from posir_train.preparation import (
-    ModelReader,
+    ModelWindow,
     PadsLoss,
     PreparedData,
     load_base,
@@ -60,12 +60,12 @@ from posir_train.settings import CHECKPOINTS, HELD_OUT, RECORD, WORK, TrainingSe
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Free bytes below which an error of writing is one of a full disk.
+#: Free bytes below which a write error counts as a full disk.
 ALMOST_FULL = 2**24
 
 
 class PositionTrainer(SentenceTransformerTrainer):
-    """A trainer whose batches follow a plan, and that stops if the loss is not a number."""
+    """A trainer that follows a batch plan and stops if the loss is not finite."""
 
     def __init__(self, plan: BatchPlan | None, **options: Any) -> None:
         self._plan = plan
@@ -74,25 +74,25 @@ class PositionTrainer(SentenceTransformerTrainer):
     def get_batch_sampler(
         self, dataset: PairDataset, batch_size: int, *args: Any, **options: Any
     ) -> BatchSampler | None:
-        """Return the sampler of the plan; without a plan, sentence-transformers' own."""
+        """Return a sampler for the plan, or sentence-transformers' sampler without a plan."""
         if self._plan is None:
             return super().get_batch_sampler(dataset, batch_size, *args, **options)
         return PositionBatchSampler(dataset, self._plan, batch_size, self.args.seed)
 
     def compute_loss(self, *args: Any, **options: Any) -> Any:
-        """Compute the loss; raise PosirError if it is not finite, before it changes the weights."""
-        computed = super().compute_loss(*args, **options)
-        loss = computed[0] if isinstance(computed, tuple) else computed
+        """Compute the loss; raise PosirError if it is not finite, before the weights change."""
+        result = super().compute_loss(*args, **options)
+        loss = result[0] if isinstance(result, tuple) else result
         if not math.isfinite(loss.item()):
             raise PosirError(
                 f"the loss is {loss.item()} in step {self.state.global_step + 1}. Lower "
                 "learning_rate."
             )
-        return computed
+        return result
 
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, None for the beginning; one of the last step is loaded."""
+    """Train from a checkpoint, or from the start; a checkpoint of the last step is only loaded."""
     if checkpoint is None:
         trainer.train()
         return
@@ -100,15 +100,15 @@ def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> Non
     if state.global_step < state.max_steps:
         trainer.train(resume_from_checkpoint=str(checkpoint))
         return
-    # From the last step, transformers would take a further one unless an epoch ends there.
+    # transformers would run one more step unless an epoch ends here.
     trainer.state = state
     best = state.best_model_checkpoint if trainer.args.load_best_model_at_end else None
     trainer._load_from_checkpoint(best or str(checkpoint))
 
 
 def _read_step(checkpoint: Path | None) -> int:
-    """Return the step of a checkpoint, 0 for none; raise OSError, ValueError or TypeError if it is
-    incomplete.
+    """Return the step of a checkpoint, or 0 for None; raise OSError, ValueError or TypeError if the
+    checkpoint is incomplete.
     """
     if checkpoint is None:
         return 0
@@ -116,10 +116,9 @@ def _read_step(checkpoint: Path | None) -> int:
 
 
 def find_checkpoint(folder: Path) -> Path | None:
-    """Return the last complete checkpoint in a folder, None if there is none; remove those without
-    state, written last.
+    """Return the last complete checkpoint in a folder, or None; remove incomplete checkpoints.
 
-    Only folders that are named `checkpoint-STEP` count.
+    Checkpoints are folders named `checkpoint-STEP`. Their state is written last.
     """
     checkpoints: dict[int, Path] = {}
     for path in folder.glob(f"{PREFIX_CHECKPOINT_DIR}-*"):
@@ -133,16 +132,17 @@ def find_checkpoint(folder: Path) -> Path | None:
     return checkpoints[max(checkpoints)] if checkpoints else None
 
 
-def _place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
-    """Write into the checkpoints in a folder that the best of them is in `parent`; `Path()` for its
-    name alone.
+def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
+    """Set the parent folder of the best checkpoint in the state of all checkpoints; `Path()` for a
+    bare name.
 
-    transformers writes its path, which is wrong once the folder is moved, and says how folders of
-    the user are named.
+    transformers writes absolute paths, which break when the folder is moved and reveal names of
+    the user's folders.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
         state = TrainerState.load_from_json(str(file))
-        if best := state.best_model_checkpoint:
+        best = state.best_model_checkpoint
+        if best:
             state.best_model_checkpoint = str(parent / Path(best).name)
             with atomic_write(file) as temporary:
                 state.save_to_json(str(temporary))
@@ -150,6 +150,7 @@ def _place_best_checkpoint(checkpoints: Path, parent: Path) -> None:
 
 @contextmanager
 def _explain_failures(checkpoints: Path) -> Iterator[None]:
+    """Convert errors of a training to PosirError, with advice on how to continue."""
     try:
         yield
     except (PosirError, OSError, RuntimeError, SafetensorError) as error:
@@ -157,7 +158,7 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
             reason = f"{error} Choose another --output for other settings."
         elif isinstance(error, torch.OutOfMemoryError):
             reason = (
-                "the GPU has not enough memory. Lower mini_batch_size (for steps, with the loss "
+                "not enough GPU memory. Lower mini_batch_size (for steps, with the loss "
                 "CachedMultipleNegativesRankingLoss) and run the same command with --resume; or "
                 "choose a lower batch_size or window, and another --output."
             )
@@ -169,34 +170,35 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
         else:
             raise
         last = find_checkpoint(checkpoints)
-        kept = (
-            f"The last checkpoint, {last}, is complete." if last else "There is no checkpoint yet."
-        )
-        raise PosirError(f"Training stopped: {reason} {kept}") from error
+        progress = "There is no checkpoint yet."
+        if last:
+            progress = f"The last checkpoint, {last}, is complete."
+        raise PosirError(f"Training stopped: {reason} {progress}") from error
 
 
 def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
-    """Tell whether an error is one of a full disk; PyTorch and safetensors do not keep the
-    system's error number.
+    """Return True if an error is due to a full disk. PyTorch and safetensors only have the system's
+    error number in their messages.
     """
     number = getattr(error, "errno", None)
-    if number is None and (stated := re.search(r"(?:os error|code:) (\d+)", str(error))):
-        number = int(stated[1])
+    match = re.search(r"(?:os error|code:) (\d+)", str(error))
+    if number is None and match:
+        number = int(match[1])
     output = checkpoints.parents[1]
     return number in DISK_FULL or shutil.disk_usage(output).free < ALMOST_FULL
 
 
-#: Documents of each length that are rotated for each checkpoint.
+#: Number of rotated documents per length bucket, for each checkpoint.
 CHECKPOINT_SAMPLE = 50
-#: Names of the scores that checkpoints are compared by.
+#: Scores that checkpoints are compared by.
 METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
-#: The file that makes a folder a model of sentence-transformers; it is written last.
+#: File that identifies a sentence-transformers model; it is written last.
 MODULES_FILE = "modules.json"
 
 
 @dataclass(frozen=True, eq=False)
 class TrainedModel:
-    """A trained model, and what is needed to compare it with the base model."""
+    """A trained model, its data, and measurements before and after training."""
 
     model: SentenceTransformer
     data: PreparedData
@@ -204,83 +206,82 @@ class TrainedModel:
     before: Measurement
     after: Measurement
     steps: int
-    """The step whose weights it has."""
+    """The step of the selected weights."""
 
 
 def train_model(
     settings: TrainingSettings, output: Path, data: Examples, *, resume: bool = False
 ) -> TrainedModel:
-    """Train a model, measure it, and write it into the output folder; or continue an unfinished run
-    of the same settings.
+    """Train a model, measure it, and write it into the output folder; or resume a run with the same
+    settings.
     """
     _check_run(settings, output, data, resume=resume)
     work_folder = output / WORK
     checkpoints = output / CHECKPOINTS
-    # None of the libraries' own bars, and of their messages errors only.
+    # Hide the libraries' progress bars and all messages except errors.
     disable_progress_bars()
     transformers_logging.set_verbosity_error()  # type: ignore[no-untyped-call]
     transformers_logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     with track("Loading the model"):
         model = load_base(settings)
     with track("Preparing the data"):
-        prepared = prepare_data(settings, data, ModelReader.of_model(model, settings.model))
+        prepared_data = prepare_data(settings, data, ModelWindow.of_model(model, settings.model))
     with _explain_failures(checkpoints):
-        # First, as a folder without it is not a run's and is not written to again.
+        # Written first: only folders with this file can be resumed.
         write_text(output / RECORD, json.dumps(_record_settings(settings, data), indent=2))
         write_text(work_folder / "settings.yaml", dump_settings(settings))
-        held_out = write_dataset(prepared.held_out, output / HELD_OUT)
-        # What an earlier start of the run measured is read again.
-        measured = work_folder / "before.json"
-        if measured.exists():
-            before = Measurement.from_json(read_json(measured))
+        held_out = write_dataset(prepared_data.held_out, output / HELD_OUT)
+        file = work_folder / "before.json"
+        if file.exists():
+            before = Measurement.from_json(read_json(file))
         else:
             with track("Measuring the base model"):
                 before = measure(model, held_out, settings.mini_batch_size)
-            write_text(measured, json.dumps(before.to_json()))
+            write_text(file, json.dumps(before.to_json()))
     evaluator = PositionEvaluator(
         held_out,
-        primary_metric=METRICS.get(settings.chosen, CRITERION),
+        primary_metric=METRICS.get(settings.checkpoint, CRITERION),
         batch_size=settings.mini_batch_size,
         write_csv=False,
         baseline=before.values,
         rotated=CHECKPOINT_SAMPLE,
     )
-    trainer = _build_trainer(settings, checkpoints, prepared, model, evaluator)
+    trainer = _build_trainer(settings, checkpoints, prepared_data, model, evaluator)
     checkpoint = find_checkpoint(checkpoints)
     with _explain_failures(checkpoints):
         with track(
-            "Training", _count_steps(settings, prepared) - _read_step(checkpoint)
+            "Training", _count_steps(settings, prepared_data) - _read_step(checkpoint)
         ) as advance:
             trainer.add_callback(
                 type("StepCounter", (TrainerCallback,), {"on_step_end": lambda *_, **__: advance()})
             )
-            _place_best_checkpoint(checkpoints, checkpoints)
+            _set_best_checkpoint(checkpoints, checkpoints)
             _continue_training(trainer, checkpoint)
-        best = trainer.state.best_global_step if settings.chosen in METRICS else None
+        best = trainer.state.best_global_step if settings.checkpoint in METRICS else None
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, output)
-        # Checkpoints can still be continued, and name no folders of the user.
-        _place_best_checkpoint(checkpoints, Path())
-        # The arguments of the run, output folder included, which nothing reads: they are built from
-        # the settings.
-        for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
-            file.unlink()
-    return TrainedModel(model, prepared, held_out, before, after, step)
+        # Keep names of the user's folders out of the checkpoints; they can still be resumed.
+        _set_best_checkpoint(checkpoints, Path())
+        # Unused, and contains the output folder.
+        for arguments_file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
+            arguments_file.unlink()
+    return TrainedModel(model, prepared_data, held_out, before, after, step)
 
 
 def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, Any]:
+    """Convert the settings and the revisions of model and data to JSON values."""
     base = Path(settings.model).expanduser()
     weights = digest_folder(base) if is_model_folder(base) else None
     texts = open_data(settings.texts).find_revision() if settings.texts is not None else None
     revisions = {"data_revision": data.revision, "texts_revision": texts, "model_digest": weights}
-    recorded: dict[str, Any] = to_jsonable_python(settings.to_json() | revisions)
-    return recorded
+    record: dict[str, Any] = to_jsonable_python(settings.to_json() | revisions)
+    return record
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
-    """Raise PosirError unless the trackers are installed, and the folder is empty, or that of a run
-    of the same settings.
+    """Raise PosirError if a tracker is missing, or the folder is neither empty nor a run to resume
+    with the same settings.
     """
     try:
         for callback in get_reporting_integration_callbacks(list(settings.trackers)):  # type: ignore[no-untyped-call]
@@ -296,19 +297,19 @@ def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resu
                 "--output."
             )
     elif file.exists():
-        requested = _record_settings(settings, data)
-        recorded = read_json(file)
-        names = sorted(requested.keys() | recorded.keys())
-        changed = [name for name in names if requested.get(name) != recorded.get(name)]
-        if changed:
+        current = _record_settings(settings, data)
+        previous = read_json(file)
+        names = sorted(current.keys() | previous.keys())
+        changes = [name for name in names if current.get(name) != previous.get(name)]
+        if changes:
             raise PosirError(
                 f"{output}: cannot be continued, since it was started with other values of "
-                f"{', '.join(changed)}. Give the same settings and data, or choose another "
+                f"{', '.join(changes)}. Give the same settings and data, or choose another "
                 "--output."
             )
     elif any(not is_unfinished(path) for path in output.rglob("*") if not path.is_dir()):
         raise PosirError(
-            f"{output}: has files, but no run to continue ({RECORD}). Choose another --output."
+            f"{output}: contains files, but no run to continue ({RECORD}). Choose another --output."
         )
 
 
@@ -319,13 +320,13 @@ def _build_trainer(
     model: SentenceTransformer,
     evaluator: PositionEvaluator,
 ) -> PositionTrainer:
-    every = math.ceil(_count_steps(settings, data) / settings.evaluations)
+    interval = math.ceil(_count_steps(settings, data) / settings.evaluations)
     is_retrieval = settings.objective == "retrieval"
     prompts = {
         "anchor": model.prompts.get("query") or "",
         "positive": model.prompts.get("document") or "",
     }
-    best = settings.chosen in METRICS
+    metric = METRICS.get(settings.checkpoint)
     arguments = SentenceTransformerTrainingArguments(
         output_dir=str(folder),
         num_train_epochs=settings.epochs,
@@ -334,19 +335,19 @@ def _build_trainer(
         learning_rate=settings.learning_rate,
         warmup_steps=settings.warmup,
         lr_scheduler_type=settings.schedule,
-        # Without weight decay AdamW is Adam, with which PADS trains.
+        # PADS trains with Adam, which is AdamW without weight decay.
         weight_decay=0.01 if is_retrieval else 0.0,
         seed=settings.seed,
         prompts=prompts if any(prompts.values()) and is_retrieval else None,
         eval_strategy="steps",
-        eval_steps=every,
+        eval_steps=interval,
         save_strategy="steps",
-        save_steps=every,
-        logging_steps=every,
+        save_steps=interval,
+        logging_steps=interval,
         save_total_limit=2,
-        load_best_model_at_end=best,
-        metric_for_best_model=f"eval_{METRICS[settings.chosen]}" if best else None,
-        greater_is_better=True if best else None,
+        load_best_model_at_end=metric is not None,
+        metric_for_best_model=metric and f"eval_{metric}",
+        greater_is_better=True if metric else None,
         report_to=list(settings.trackers),
         disable_tqdm=True,
         use_cpu=not torch.cuda.is_available(),
@@ -355,7 +356,7 @@ def _build_trainer(
     if settings.loss.startswith("Cached"):
         options["mini_batch_size"] = settings.mini_batch_size
     build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
-    # A progress bar of the model card cannot be switched off.
+    # The progress bar of the model card has no other switch.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
             data.plan,
@@ -370,6 +371,7 @@ def _build_trainer(
 
 
 def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
+    """Return the number of steps of the whole training."""
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size
@@ -380,12 +382,10 @@ def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
 
 
 def save_model(model: SentenceTransformer, folder: Path) -> None:
-    """Write a model into a folder; an interrupted attempt leaves no folder that is taken for a
-    model.
-    """
+    """Write a model into a folder. An interrupted write does not look like a complete model."""
     with tempfile.TemporaryDirectory(dir=folder, prefix=".model.", suffix=PART_SUFFIX) as temporary:
         model.save_pretrained(temporary)
-        # What makes the folder a model is moved last.
+        # Move the file that identifies a model last.
         for path in sorted(Path(temporary).iterdir(), key=lambda path: path.name == MODULES_FILE):
             if path.is_dir():
                 shutil.rmtree(folder / path.name, ignore_errors=True)

@@ -1,6 +1,4 @@
-"""`posir.doctor`, `posir.tasks` and `posir.rescore`: the installation, the tasks, and the scores of
-saved results.
-"""
+"""`posir.doctor`, `posir.tasks` and `posir.rescore`."""
 
 from __future__ import annotations
 
@@ -11,10 +9,10 @@ import re
 import site
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +49,7 @@ logger = logging.getLogger(__name__)
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 #: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
-#: When Python does not run this file; the documentation of the module `site` has the rules.
+#: Cases in which Python does not run this file, by the documentation of the module `site`.
 SKIPPED_WHEN = (
     "Python skips autoload when it runs with -S, when the package is in a folder that is only on "
     "PYTHONPATH or was installed with `pip install --target`, when it is in the user site and "
@@ -60,28 +58,28 @@ SKIPPED_WHEN = (
 )
 
 
-#: Marks of what passed, what failed, and information, with their colors.
+#: Mark and color of a check that passed or failed, and of information.
 MARKS = {True: ("✓", Tone.GOOD), False: ("✗", Tone.BAD), None: ("·", Tone.OPEN)}
 
 
 @dataclass(frozen=True)
 class CheckResult:
-    """One line of the report."""
+    """A line of the diagnosis."""
 
     passed: bool | None
-    """None for information that is not the outcome of a check."""
+    """None for information without a check."""
     text: str
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Diagnosis(Result):
-    """The outcome of all checks of an installation."""
+    """The results of all checks of an installation."""
 
     findings: tuple[CheckResult, ...]
 
 
 def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
-    """Show a line for each finding; the exit status is 1 if a check fails."""
+    """Build a diagnosis with a line for each finding, and exit status 1 if a check failed."""
     rows = []
     for finding in findings:
         mark, tone = MARKS[finding.passed]
@@ -97,24 +95,24 @@ def build_diagnosis(findings: Sequence[CheckResult], title: str) -> Diagnosis:
 
 @public()
 def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Diagnosis:
-    """Check the installation: versions, autoload, tasks, plugins, access to the data; exit 1 if any
-    check fails.
+    """Check the installation: versions, autoload, tasks, plugins and access to the data. Exit
+    status 1 if a check fails.
 
         posir doctor
 
-    With a protocol: what the authors set for each of a paper's models, and where mteb's own
-    settings differ. A named model whose weights are on this machine is also loaded with the
-    protocol, and its difference is reported. Nothing is downloaded.
+    With --protocol, print the authors' settings of each of the paper's models and their differences
+    from mteb's settings. If a model is named and its weights are on this machine, load it with the
+    protocol and report differences. Nothing is downloaded.
 
     Args:
         model: A model of the paper, by its full or bare name; by default all.
-        protocol: A paper whose protocol is checked instead of the installation.
+        protocol: Check this paper's protocol instead of the installation.
 
     Returns:
-        The findings; `exit_status` is 1 if any check fails.
+        The findings; `exit_status` is 1 if a check fails.
 
     Raises:
-        PosirError: A model is given without a protocol, or the paper's authors did not run it.
+        PosirError: A model without a protocol, or a model that the paper's authors did not run.
 
     Examples:
         >>> import posir
@@ -132,8 +130,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         return build_diagnosis(findings, f"Protocol {protocol}")
     if model is not None:
         raise PosirError(
-            f"doctor {model}: a model is checked against a paper's protocol. Add --protocol, such "
-            "as posq."
+            f"Cannot check {model} without a paper's protocol. Add --protocol, such as posq."
         )
     python = f"Python {platform.python_version()} ({sys.executable})"
     findings = [CheckResult(None, f"posir {version('posir')}, mteb {version('mteb')}, {python}")]
@@ -148,22 +145,22 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
 
 
 def _describe_protocol(row: Protocol) -> str:
-    """List the settings of a row, and the names of those that mteb sets otherwise."""
+    """Describe the settings of a model, and name the settings that mteb has different."""
     titles = SETTINGS | STATED
     settings = [
         f"{titles[name]} {quote_value(value)}"
         for name, value in row.asked().items()
         if name in titles
     ]
-    described = f"{row.model}: {', '.join(settings)}"
+    description = f"{row.model}: {', '.join(settings)}"
     if row.mteb_differs:
-        differing = ", ".join(titles[name] for name in row.mteb_differs.split())
-        described += f"; without the protocol, mteb differs in {differing}"
-    return described
+        differences = ", ".join(titles[name] for name in row.mteb_differs.split())
+        description += f"; without the protocol, mteb differs in {differences}"
+    return description
 
 
 def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
-    """Load the model of a row with its protocol, if its weights are on this machine."""
+    """Load a model with its protocol if its weights are on this machine."""
     with track("Loading mteb"):
         import mteb
         from huggingface_hub import try_to_load_from_cache
@@ -173,11 +170,11 @@ def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
     try:
         meta = mteb.get_model_meta(row.model, fetch_from_hf=False)
     except KeyError:
-        yield CheckResult(None, f"{row.model}: not loaded, since mteb has no class for it")
+        yield CheckResult(None, f"{row.model}: not loaded: mteb has no class for it")
         return
     config = try_to_load_from_cache(row.model, "config.json", revision=meta.revision)
     if not isinstance(config, str):
-        yield CheckResult(None, f"{row.model}: not loaded, since its weights are not here")
+        yield CheckResult(None, f"{row.model}: not loaded: its weights are not on this machine")
         return
     try:
         with with_settings(protocol=row.paper), track(f"Loading {row.model}"):
@@ -185,7 +182,7 @@ def _check_loaded(row: Protocol) -> Iterator[CheckResult]:
     except ProtocolDifferenceError as error:
         yield CheckResult(False, str(error))
     except (PosirError, ImportError) as error:
-        yield CheckResult(None, f"{row.model}: cannot be loaded here ({summarize_error(error)})")
+        yield CheckResult(None, f"{row.model}: cannot be loaded: {summarize_error(error)}")
     else:
         yield CheckResult(True, f"{row.model}: no difference after loading")
 
@@ -210,8 +207,8 @@ def check_autoload() -> Iterator[CheckResult]:
 
 
 def check_mteb() -> Iterator[CheckResult]:
-    """Report which of mteb's internals posir could not patch or find, and what does not work
-    without them.
+    """Report mteb's internals that posir could not find or patch, and the features that they
+    disable.
     """
     import mteb  # noqa: F401
 
@@ -227,26 +224,23 @@ def check_mteb() -> Iterator[CheckResult]:
 
 
 def check_tasks() -> Iterator[CheckResult]:
-    """Check that mteb knows the tasks."""
-    from posir_tasks.tasks.catalog import builtin_task_classes, language_tasks
+    """Check that mteb has registered the tasks."""
+    from posir_tasks.tasks.catalog import builtin_tasks, language_tasks
 
-    others = language_tasks()
-    classes = (*builtin_task_classes(), *others.values())
+    more_tasks = language_tasks()
+    tasks = builtin_tasks() | more_tasks
     registry = TASKS_REGISTRY.resolve()
-    names = [task.metadata.name for task in classes]
-    missing = [
-        name for name, task in zip(names, classes, strict=True) if registry.get(name) is not task
-    ]
-    described = f"tasks: mteb knows {len(names) - len(missing)} of {len(names)}"
+    missing = [name for name, task in tasks.items() if registry.get(name) is not task]
+    text = f"tasks: mteb knows {len(tasks) - len(missing)} of {len(tasks)}"
     if missing:
-        described += f"; missing: {', '.join(missing)}"
-    yield CheckResult(not missing, described)
-    if others:
-        yield CheckResult(None, f"tasks of languages beyond the papers' ten: {', '.join(others)}")
+        text += f"; missing: {', '.join(missing)}"
+    yield CheckResult(not missing, text)
+    if more_tasks:
+        yield CheckResult(None, f"tasks in more languages: {', '.join(more_tasks)}")
 
 
 def check_plugins() -> Iterator[CheckResult]:
-    """Check every plugin and the tasks it adds, and report where they come from."""
+    """Check plugins and their tasks, and report their origins."""
     from posir_tasks.tasks.catalog import checked_plugin_tasks, plugin_languages
 
     for plugin in loaded_plugins().plugins:
@@ -261,7 +255,7 @@ def check_plugins() -> Iterator[CheckResult]:
 
 
 def check_data() -> Iterator[CheckResult]:
-    """Check the environment variables for data, and report where the data is read from."""
+    """Check the environment variables for data, and report the location of each dataset."""
     from huggingface_hub import HfApi
 
     from posir_tasks.data.declared import FINEWEB, REPO_ID, SQUAD
@@ -279,32 +273,31 @@ def check_data() -> Iterator[CheckResult]:
         return
     folder = data_folder()
     for repo_id in (REPO_ID, SQUAD.repository, FINEWEB.repository):
-        location = "reachable on the Hub"
         if folder is not None:
-            local = locate_dataset(folder, repo_id)
-            found = "found" if local.is_dir() else "not found"
-            location = f"{local} ({found}; {DATA_VARIABLE} is set)"
+            path = locate_dataset(folder, repo_id)
+            state = "found" if path.is_dir() else "not found"
+            location = f"{path} ({state}; {DATA_VARIABLE} is set)"
         else:
             try:
                 HfApi().dataset_info(repo_id, timeout=5)
+                location = "reachable on the Hub"
             except Exception as error:
-                name = type(error).__name__
                 location = (
-                    f"not reachable on the Hub ({name}); set {DATA_VARIABLE}=/path to read a "
-                    "local folder"
+                    f"not reachable on the Hub ({type(error).__name__}); set {DATA_VARIABLE}=/path "
+                    "to read a local folder"
                 )
         yield CheckResult(None, f"data {repo_id}: {location}")
 
 
 HEADINGS = ("Task", "Language", "Documents", "Questions")
 NOTE = (
-    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of one. About: the "
-    "average of PosIR's ten languages (arXiv 2601.08363). Blank: not published."
+    "LANGUAGE is one of {languages}; `posir tasks German` lists the tasks of a language. About: "
+    "the average of PosIR's ten languages (arXiv 2601.08363). Blank: not published."
 )
 ADVICE = """mteb run -m MODEL -t {task}          # one task
 posir run --plan -m MODEL -t {task}  # how long it takes
 mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
-#: Titles of groups of tasks in their order, each with what their names have in common.
+#: Titles of the groups of tasks in order, each with a pattern of task names.
 GROUPS = (
     (
         "Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes",
@@ -318,12 +311,12 @@ GROUPS = (
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
 )
-#: Stands for the language in the name of a task that is in several.
+#: Placeholder for the language in the name of a task in several languages.
 ANY = "LANGUAGE"
 
 
 def _find_group(task: DeclaredTask) -> int:
-    return next(place for place, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
+    return next(index for index, (_, pattern) in enumerate(GROUPS) if re.search(pattern, task.name))
 
 
 def _describe_task(task: DeclaredTask) -> dict[str, Any]:
@@ -352,17 +345,17 @@ def tasks(word: str | None = None) -> Result:
         posir tasks
         posir tasks German
 
-    Tasks that differ in their language alone are one line, without a word; `--format csv` has all.
+    Without a word, tasks that differ only in their language share a line; `--format csv` lists all.
 
     Args:
         word: Part of a task's name or language.
 
     Returns:
-        A row for each task, small ones first: its name, languages of queries and documents, number
-        of subsets, of documents and of questions as far as they are published, benchmark and data.
+        A row for each task, small tasks first: name, languages of queries and documents, numbers of
+        subsets, documents and questions (if published), benchmark and data.
 
     Raises:
-        UsageError: No task has the word.
+        UsageError: No task matches the word.
 
     Examples:
         >>> import posir
@@ -370,7 +363,7 @@ def tasks(word: str | None = None) -> Result:
         True
     """
     names = {language.code: language.name for language in LANGUAGES}
-    listed = sorted(
+    all_tasks = sorted(
         declare_tasks(),
         key=lambda task: (
             _find_group(task),
@@ -380,39 +373,34 @@ def tasks(word: str | None = None) -> Result:
         ),
     )
     rows = []
-    lines: dict[str, list[str]] = {}
-    counts = Counter[str]()
-    groups: dict[str, int] = {}
-    for task in listed:
+    # The tasks of each line: of one language or, without a word, of all languages.
+    lines: dict[tuple[int, str, str], list[DeclaredTask]] = {}
+    for task in all_tasks:
         row = _describe_task(task)
         codes = [row["query_language"], row["document_language"]]
-        spoken = [names.get(code, code) for code in codes if code != "the same"]
-        language = ", ".join(dict.fromkeys(spoken))
+        task_languages = [names.get(code, code) for code in codes if code != "the same"]
+        language = ", ".join(dict.fromkeys(task_languages))
         if word and word.lower() not in f"{task.name} {language}".lower():
             continue
         rows.append(row)
         name = task.name
         language_name = "".join(name.split("-")[1:2])
         if language_name in names.values() and not word:
-            # Tasks that differ in their language alone are one line.
             name = name.replace(language_name, ANY, 1)
             language = language.replace(language_name, ANY, 1)
-        counts[name] += 1
-        groups[name] = _find_group(task)
-        documents = format_size(task.documents)
-        lines.setdefault(name, [language, documents, format_size(task.questions)])
+        lines.setdefault((_find_group(task), name, language), []).append(task)
     if not rows:
-        near = suggest_name(word or "", (task.name for task in listed))
+        suggestion = suggest_name(word or "", (task.name for task in all_tasks))
         raise UsageError(
-            f"{word}: no task has this in its name or language.{near} `posir tasks` lists all."
+            f"No task has '{word}' in its name or language.{suggestion} `posir tasks` lists all."
         )
     cells: list[tuple[str, ...]] = []
-    for name, (language, *sizes) in lines.items():
-        title = GROUPS[groups[name]][0]
-        if all(cell[0] != title for cell in cells):
-            cells.append((title, "", "", ""))
-        cells.append((name, language.replace(ANY, f"{counts[name]} languages"), *sizes))
-    note = f"{len(rows)} of {len(listed)} tasks; `posir tasks` lists all."
+    for group, entries in groupby(lines.items(), key=lambda entry: entry[0][0]):
+        cells.append((GROUPS[group][0], "", "", ""))
+        for (_, name, language), members in entries:
+            sizes = map(format_size, (members[0].documents, members[0].questions))
+            cells.append((name, language.replace(ANY, f"{len(members)} languages"), *sizes))
+    note = f"{len(rows)} of {len(all_tasks)} tasks; `posir tasks` lists all."
     if not word:
         note = NOTE.format(languages=", ".join(sorted(names.values())))
     return Result(
@@ -426,8 +414,7 @@ def tasks(word: str | None = None) -> Result:
 
 @public()
 def rescore(results: str | Path) -> Result:
-    """Recompute the plugins' scores in saved results, from their position profiles; no model is
-    needed.
+    """Recompute the scores of saved results from their position profiles, without the model.
 
         posir rescore results
 
@@ -435,10 +422,10 @@ def rescore(results: str | Path) -> Result:
         results: The --output-folder of mteb run.
 
     Returns:
-        A row for each file: its path, and the number of its profiles that were rescored.
+        A row for each file: its path and the number of rescored profiles.
 
     Raises:
-        PosirError: There is no result with a position profile, or a file cannot be read or written.
+        PosirError: No result has a position profile, or a file cannot be read or written.
 
     Examples:
         >>> import posir
@@ -454,12 +441,12 @@ def rescore(results: str | Path) -> Result:
     rows = [{"file": str(file), "profiles": count} for file, count in counts.items() if count]
     if not rows:
         raise PosirError(
-            f"{results}: no result with a position profile below it; nothing was written."
+            f"No result below {results} has a position profile; nothing was written. Give an "
+            "--output-folder of `mteb run` with results of position-aware tasks."
         )
-    rescored = f"{pluralize(sum(counts.values()), 'profile')} in {pluralize(len(rows), 'file')}"
+    profiles = pluralize(sum(counts.values()), "profile")
     return Result(
         title="Rescored results",
         rows=rows,
-        tables=[],
-        sentences=[f"{results}: rescored {rescored}"],
+        sentences=[f"{results}: rescored {profiles} in {pluralize(len(rows), 'file')}"],
     )

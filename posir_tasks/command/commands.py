@@ -1,4 +1,4 @@
-"""The commands of posir and of all plugins: found by name, imported and parsed when called."""
+"""The commands of posir and its plugins, imported and parsed when called."""
 
 from __future__ import annotations
 
@@ -36,79 +36,76 @@ OWN_COMMANDS = (
         EXTEND,
     ),
 )
-#: The command of a group that runs if none is named: `posir build CONFIG.yaml`.
+#: The default command of a group: `posir build CONFIG.yaml` is `posir build run CONFIG.yaml`.
 DEFAULTS = {"build": "run"}
 HELP_FLAGS = ("-h", "--help")
 
 
 def declared_commands() -> list[Command]:
-    """Return the commands of posir and of all plugins by panel; warn about each that cannot be
-    used.
-    """
+    """Return the commands of posir and all plugins by panel, and warn about unusable commands."""
     commands = {command.name: command for command in OWN_COMMANDS}
     for owner, command in collect_items("posir_commands", "commands"):
         problem = ""
         if not isinstance(command, Command):
-            problem = f"{command!r}, which is no posir_tasks.plugin_api.Command"
+            problem = f"{command!r}, which is not a posir_tasks.plugin_api.Command"
         elif command.name in commands:
             problem = f"a command '{command.name}', which is {commands[command.name].target}"
         if problem:
             logger.warning("posir plugin '%s' declared %s; omitted", owner, problem)
         else:
             commands[command.name] = command
-    panels = dict.fromkeys([*PANELS, *(command.panel for command in commands.values())])
-    order = list(panels)
-    return sorted(commands.values(), key=lambda command: order.index(command.panel))
+    panels = [*PANELS, *(command.panel for command in commands.values())]
+    return sorted(commands.values(), key=lambda command: panels.index(command.panel))
 
 
 def find_command(words: Sequence[str], commands: Mapping[str, Command]) -> tuple[str, list[str]]:
-    """Find the command, or the group of commands, that the first words name.
+    """Find the command or group of commands that a command line starts with.
 
     Returns:
-        Its name, empty for posir itself, and the other words.
+        The name of the command or group (empty for `posir` itself), and the remaining words.
 
     Raises:
         UsageError: There is no such command.
     """
     if not words or words[0].startswith("-"):
         return "", list(words)
-    first, *others = words
-    if first in commands:
-        return first, others
-    members = [name.split(" ")[1] for name in commands if name.startswith(f"{first} ")]
+    for size in (1, 2):
+        name = " ".join(words[:size])
+        if name in commands:
+            return name, list(words[size:])
+    group, *arguments = words
+    members = [name.split(" ")[1] for name in commands if name.startswith(f"{group} ")]
     if not members:
-        hint = suggest_name(first, sorted({name.split(" ")[0] for name in commands}))
-        raise UsageError(f"No such command '{first}'.{hint}", "posir")
-    if not others or others[0] in HELP_FLAGS:
-        return first, others
-    if others[0] in members:
-        return f"{first} {others[0]}", others[1:]
-    if first in DEFAULTS:
-        return f"{first} {DEFAULTS[first]}", others
-    hint = suggest_name(others[0], members)
-    raise UsageError(f"No such command '{first} {others[0]}'.{hint}", f"posir {first}")
+        hint = suggest_name(group, sorted({name.split(" ")[0] for name in commands}))
+        raise UsageError(f"No such command '{group}'.{hint}", "posir")
+    if not arguments or arguments[0] in HELP_FLAGS:
+        return group, arguments
+    if group in DEFAULTS:
+        return f"{group} {DEFAULTS[group]}", arguments
+    hint = suggest_name(arguments[0], members)
+    raise UsageError(f"No such command '{name}'.{hint}", f"posir {group}")
 
 
 def load_command(command: Command) -> Any:
-    """Import what a command declares.
+    """Import the target of a command.
 
     Returns:
-        A public function, a function with the annotations of cyclopts, or a `cyclopts.App`.
+        A public function, a function with cyclopts annotations, or a `cyclopts.App`.
 
     Raises:
-        PosirError: It cannot be imported.
+        PosirError: The target cannot be imported.
     """
     try:
         return resolve_name(command.target)
     except (ImportError, AttributeError) as error:
         raise PosirError(
-            f"`posir {command.name}` cannot be imported from {command.target}: "
-            f"{summarize_error(error)}. Install the package that it is part of again."
+            f"Cannot import `posir {command.name}` from {command.target}: "
+            f"{summarize_error(error)}. Reinstall its package."
         ) from error
 
 
 def build_app(target: Any, name: str) -> App:
-    """Build the parser of one command."""
+    """Build the parser of a command."""
     from cyclopts import App
 
     from posir_tasks.command.options import build_command
@@ -127,7 +124,7 @@ def build_app(target: Any, name: str) -> App:
 
 
 def install_completion(commands: Mapping[str, Command]) -> Path:
-    """Write the completion of all commands for the shell in use, and return its file."""
+    """Write the completion script of all commands for the current shell, and return its path."""
     from cyclopts import App
 
     app = App(name="posir", help_flags=HELP_FLAGS, version_flags=("--version",))
@@ -143,24 +140,24 @@ def install_completion(commands: Mapping[str, Command]) -> Path:
 
 
 def run_command(words: Sequence[str]) -> int:
-    """Run a command line without the name of the program, and return the exit status.
+    """Run a command line (without `posir`), and return the exit status.
 
     Raises:
-        PosirError: A mistake of the user.
+        PosirError: An error of the user.
     """
     from posir_tasks.command.help import render_command, render_group, render_overview
 
     commands = {command.name: command for command in declared_commands()}
-    name, rest = find_command(words, commands)
+    name, arguments = find_command(words, commands)
     if not name:
-        if rest == ["--version"]:
+        if arguments == ["--version"]:
             print(version("posir"))
             return 0
-        if rest == ["--install-completion"]:
+        if arguments == ["--install-completion"]:
             print(f"written: {install_completion(commands)}")
             return 0
-        if rest and rest[0] not in HELP_FLAGS:
-            raise UsageError(f"No such option '{rest[0]}'.", "posir")
+        if arguments and arguments[0] not in HELP_FLAGS:
+            raise UsageError(f"No such option '{arguments[0]}'.", "posir")
         print(render_overview(commands.values()))
         return 0
     if name not in commands:
@@ -169,23 +166,22 @@ def run_command(words: Sequence[str]) -> int:
     target = load_command(commands[name])
     declaration: Declaration | None = getattr(target, DECLARATION, None)
     if declaration is not None:
-        flags = [flag for flag in HELP_FLAGS if flag in rest]
-        if flags:
-            print(render_command(name, target, is_short="-h" in flags))
+        if any(flag in arguments for flag in HELP_FLAGS):
+            print(render_command(name, target, is_short="-h" in arguments))
             return 0
-        if declaration.settings and "--settings-help" in rest:
+        if declaration.settings and "--settings-help" in arguments:
             from posir_tasks.base.settings_file import describe_settings
 
             print(describe_settings(resolve_name(declaration.settings)))
             return 0
-    return call_app(build_app(target, name), name, target, rest)
+    return call_app(build_app(target, name), name, target, arguments)
 
 
 def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
-    """Parse the words of a command, run it, and return its exit status.
+    """Parse the arguments of a command, run it, and return its exit status.
 
     Raises:
-        UsageError: The words are no call of the command.
+        UsageError: The arguments are invalid.
     """
     command, bound = parse_call(app, name, target, words)
     status = command(*bound.args, **bound.kwargs)
@@ -195,10 +191,10 @@ def call_app(app: App, name: str, target: Any, words: Sequence[str]) -> int:
 def parse_call(
     app: App, name: str, target: Any, words: Sequence[str]
 ) -> tuple[Callable[..., Any], Any]:
-    """Parse the words of a command without running it.
+    """Parse the arguments of a command without running it.
 
     Raises:
-        UsageError: The words are no call of the command.
+        UsageError: The arguments are invalid.
     """
     from cyclopts import CycloptsError
 
@@ -214,12 +210,11 @@ def parse_call(
 
 
 def describe_error(error: CycloptsError, name: str, target: Any) -> str:
-    """Describe what is wrong with the arguments of a command, and what is missing."""
+    """Describe an error in the arguments of a command, with an example if one is missing."""
     from cyclopts import MissingArgumentError
 
     argument = error.argument
-    is_missing = isinstance(error, MissingArgumentError) and argument is not None
-    if not is_missing or argument is None or argument.tokens:
+    if not isinstance(error, MissingArgumentError) or argument is None or argument.tokens:
         return str(error)
     from posir_tasks.command.help import find_example
 
@@ -236,11 +231,11 @@ def check_words(words: Sequence[str]) -> None:
     """Check a command line without running it.
 
     Raises:
-        PosirError: No command takes these words.
+        PosirError: There is no such command, or its arguments are invalid.
     """
     commands = {command.name: command for command in declared_commands()}
-    name, rest = find_command(words, commands)
-    if name not in commands or any(word in HELP_FLAGS for word in rest):
+    name, arguments = find_command(words, commands)
+    if name not in commands or any(flag in arguments for flag in HELP_FLAGS):
         return
     target = load_command(commands[name])
-    parse_call(build_app(target, name), name, target, rest)
+    parse_call(build_app(target, name), name, target, arguments)

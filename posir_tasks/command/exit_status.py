@@ -1,6 +1,4 @@
-"""The end of a command by an error: a message and an exit status, of their own for a check that
-cannot be decided.
-"""
+"""Error messages and exit status of commands."""
 
 from __future__ import annotations
 
@@ -12,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import distributions
 
-#: Exit status if a check cannot be decided, and for wrong options.
+#: Exit status of an inconclusive check and of invalid options.
 UNDECIDED = 2
 
-#: Errors of the operating system for a file or folder that the user named.
+#: Operating system errors caused by a path that the user named.
 REFUSED = frozenset(
     {
         errno.ENAMETOOLONG,
@@ -27,9 +25,9 @@ REFUSED = frozenset(
         errno.ELOOP,
     }
 )
-#: Libraries of models, which an installation may lack.
+#: Model libraries that an installation may lack.
 MODEL_LIBRARIES = frozenset({"torch", "transformers", "sentence_transformers"})
-#: Most characters of its name that are shown.
+#: Maximum number of characters of a path in a message.
 MAX_NAME = 300
 
 logger = logging.getLogger(__name__)
@@ -37,22 +35,18 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def undecided_on_error() -> Iterator[None]:
-    """Exit with the status of an undecided check if anything fails: status 1 says that the check
-    fails.
-    """
+    """Exit with status 2 on any error, since status 1 means that a check failed."""
     try:
         with report_errors(UNDECIDED):
             yield
     except Exception:
-        logger.exception("an unexpected error, which is no verdict")
+        logger.exception("unexpected error: the check has no verdict")
         sys.exit(UNDECIDED)
 
 
 @contextmanager
 def report_errors(status: int = 1) -> Iterator[None]:
-    """Report a user's mistake, a file that cannot be used and a full disk on the error stream, and
-    exit with a status.
-    """
+    """Print user errors, unusable files and a full disk as messages, and exit with `status`."""
     from posir_tasks.base.errors import PosirError, UsageError
     from posir_tasks.base.files import DISK_FULL
 
@@ -67,28 +61,28 @@ def report_errors(status: int = 1) -> Iterator[None]:
     except PosirError as error:
         exit_with(str(error), status)
     except ModuleNotFoundError as error:
-        # `posir-gate` has a part of the modules and libraries, mteb-core none for models.
-        is_part = any(distributions(name="posir-gate"))
-        if not is_part and str(error.name).partition(".")[0] not in MODEL_LIBRARIES:
+        # `posir-gate` lacks some libraries, mteb-core has no model libraries.
+        is_gate = any(distributions(name="posir-gate"))
+        if not is_gate and str(error.name).partition(".")[0] not in MODEL_LIBRARIES:
             raise
         exit_with(
-            f"this needs {error.name}, which is not installed. Run `pip install posir torch "
-            "sentence-transformers`, instead of posir-gate in another environment.",
+            f"This command needs {error.name}, which is not installed. Run `pip install posir "
+            "torch sentence-transformers`, in a new environment if this one has posir-gate.",
             status,
         )
     except OSError as error:
         if error.filename and error.errno in REFUSED:
-            # A name may be a text that was given in its place.
-            name = str(error.filename)
-            shown = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}..."
+            # The user may have passed a long text as a path.
+            path = str(error.filename)
+            if len(path) > MAX_NAME:
+                path = f"{path[:MAX_NAME]}..."
             exit_with(
-                f"{shown}: {error.strerror}. Give another file or folder, or change its "
-                "permissions.",
+                f"{path}: {error.strerror}. Use another file or folder, or change its permissions.",
                 status,
             )
         if error.errno not in DISK_FULL:
             raise
-        # Python flushes standard output at exit, and would fail again.
+        # Python would flush standard output at exit, and fail again.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         exit_with(
             f"{error.filename or 'standard output'}: not enough disk space ({error.strerror}). "
@@ -104,9 +98,7 @@ def exit_with(message: str, status: int) -> None:
 
 
 def say(message: str, kind: str = "") -> None:
-    """Print a message on the error stream, after its kind in red, in lines as wide as a terminal; a
-    log has it as it is.
-    """
+    """Print a message on the error stream, after its kind in red, wrapped only in a terminal."""
     from rich.console import Console
     from rich.text import Text
 
@@ -118,6 +110,6 @@ def say(message: str, kind: str = "") -> None:
     lines = text.split("\n")
     if console.is_terminal:
         lines = [part for line in lines for part in wrap(line, console.width)]
-    printed = Text("\n".join(lines))
-    printed.stylize("bold red", 0, len(kind))
-    console.print(printed, soft_wrap=True)
+    output = Text("\n".join(lines))
+    output.stylize("bold red", 0, len(kind))
+    console.print(output, soft_wrap=True)

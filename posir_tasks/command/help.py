@@ -1,6 +1,4 @@
-"""The help of commands: headings without boxes, and long names above their texts; `-h` has the
-usual part.
-"""
+"""The help of commands. `-h` has only the common options."""
 
 from __future__ import annotations
 
@@ -30,24 +28,24 @@ from posir_tasks.plugin_api import Command
 
 #: Summaries of the groups of commands.
 GROUPS = {
-    "build": "Build questions about documents, with known places of evidence.",
+    "build": "Build questions about documents, with known positions of the evidence.",
     "study": "Study probes over models, samples, domains and translations.",
     "leaderboard": "Build, serve and publish a leaderboard: one static page.",
 }
-#: Columns of a terminal that help uses at most, and of a name that has its text on the same line.
+#: Maximum width of the help, and of a name with its text on the same line.
 MAX_WIDTH = 100
 MAX_NAME = 22
-#: The output options that `-h` shows.
-USUAL_OUTPUT = ("--format ", "--html ", "--figures ")
-#: A line of an example: a command, and perhaps a comment.
+#: The output options in `-h`.
+COMMON_OUTPUT = ("--format ", "--html ", "--figures ")
+#: A line of an example: a command with an optional comment.
 EXAMPLE = re.compile(r"^ *((?:posir|mteb) .*?)(  # .*)?$")
 OVERVIEW = """Does an embedding model read to the end, and does it prefer the beginning?
 
-posir window all-MiniLM-L6-v2               # what it reads of a text
-posir inspect all-MiniLM-L6-v2 FOLDER       # what your texts lose
-mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # scores a model (mteb)
+posir window all-MiniLM-L6-v2               # how many tokens does it read?
+posir inspect all-MiniLM-L6-v2 FOLDER       # what does it miss in your texts?
+mteb run -m all-MiniLM-L6-v2 -t PosIR-Mini  # evaluate a model (mteb)
 posir report results                        # is it biased?
-posir COMMAND -h                            # its usual options"""
+posir COMMAND -h                            # common options of a command"""
 
 
 @dataclass(frozen=True)
@@ -58,17 +56,17 @@ class HelpEntry:
     text: str
     default: str = ""
     limits: tuple[str, ...] = ()
-    """The ends of its range, and whether it is required."""
+    """Minimum, maximum, and `required`."""
 
 
 def render_overview(commands: Iterable[Command]) -> str:
-    """Render the help of `posir`: every command in the panel of its purpose."""
+    """Render the help of `posir`: commands by panel, each group once."""
     sections: dict[str, list[HelpEntry]] = {}
     names: set[str] = set()
     for command in commands:
         name, _, member = command.name.partition(" ")
-        text = GROUPS.get(name, command.summary) if member else command.summary
         if name not in names:
+            text = GROUPS.get(name, command.summary) if member else command.summary
             sections.setdefault(command.panel, []).append(HelpEntry(name, text))
             names.add(name)
     return _render("Usage: posir [--version] COMMAND [ARGS]...", OVERVIEW, sections)
@@ -76,17 +74,18 @@ def render_overview(commands: Iterable[Command]) -> str:
 
 def render_group(group: str, commands: Iterable[Command]) -> str:
     """Render the help of a group of commands."""
-    entries = []
-    for command in commands:
-        name, _, member = command.name.partition(" ")
-        if name == group:
-            entries.append(HelpEntry(member, command.summary))
+    prefix = f"{group} "
+    entries = [
+        HelpEntry(command.name.removeprefix(prefix), command.summary)
+        for command in commands
+        if command.name.startswith(prefix)
+    ]
     usage = f"Usage: posir {group} COMMAND [ARGS]..."
     return _render(usage, GROUPS.get(group, ""), {"Commands": entries})
 
 
 def render_command(name: str, function: Callable[..., Any], *, is_short: bool = False) -> str:
-    """Render the help of the command of a public function; the usual part if it is to be short."""
+    """Render the help of a public function's command, with only common options if `is_short`."""
     from posir_tasks.command.options import OUTPUT, list_own, list_shared
 
     declaration: Declaration = getattr(function, DECLARATION)
@@ -103,21 +102,20 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
             usage += f" {entry.name}"
         sections.setdefault(title, []).append(entry)
     sections[OUTPUT] = list(map(describe_parameter, list_shared(declaration)))
-    sections[OUTPUT].append(HelpEntry("-h, --help", "Show the usual options, or all."))
+    sections[OUTPUT].append(HelpEntry("-h, --help", "Show the common options, or all."))
     text = describe_function(function)
     if not is_short:
         return _render(usage, text, sections)
     number = sum(map(len, sections.values())) - len(sections["Arguments"])
-    usual = {title: sections[title] for title in ("Arguments", "Options")}
-    usual[OUTPUT] = [entry for entry in sections[OUTPUT] if entry.name.startswith(USUAL_OUTPUT)]
-    first, *others = text.split("\n\n")
-    examples = [part for part in others if is_literal(part)]
-    rendered = _render(usage, "\n\n".join([first, *examples]), usual)
-    return f"{rendered}\n\n--help: all {number} options"
+    common = {title: sections[title] for title in ("Arguments", "Options")}
+    common[OUTPUT] = [entry for entry in sections[OUTPUT] if entry.name.startswith(COMMON_OUTPUT)]
+    summary, *paragraphs = text.split("\n\n")
+    short_text = "\n\n".join([summary, *filter(is_literal, paragraphs)])
+    return f"{_render(usage, short_text, common)}\n\n--help: all {number} options"
 
 
 def find_example(function: Callable[..., Any], name: str) -> str:
-    """Find the first example of a command in the docstring of its function; empty if none."""
+    """Return the first example in the docstring of a command's function, or an empty text."""
     for line in describe_function(function).split("\n"):
         match = EXAMPLE.match(line)
         if match and match[1].startswith(f"posir {name}"):
@@ -129,7 +127,7 @@ def describe_parameter(parameter: Parameter) -> HelpEntry:
     """Describe an argument or option: name and placeholder, text, default and range."""
     option = parameter.option
     value = getattr(parameter.default, "value", parameter.default)
-    is_shown = value and isinstance(value, str | int | float) and value is not True
+    has_default = value and isinstance(value, str | int | float) and value is not True
     limits = []
     if option.min is not None:
         limits.append(f"at least {option.min:g}")
@@ -149,9 +147,10 @@ def describe_parameter(parameter: Parameter) -> HelpEntry:
         if option.short:
             name = f"{option.short}, {name}"
         name = f"{name} {_choose_placeholder(parameter)}".rstrip()
-    several = "..." if parameter.repeats else ""
-    default = str(value) if is_shown else ""
-    return HelpEntry(f"{name}{several}", parameter.help, default, tuple(limits))
+    if parameter.repeats:
+        name += "..."
+    default = str(value) if has_default else ""
+    return HelpEntry(name, parameter.help, default, tuple(limits))
 
 
 def _choose_placeholder(parameter: Parameter) -> str:
@@ -169,7 +168,7 @@ def _choose_placeholder(parameter: Parameter) -> str:
 
 
 def _render(usage: str, text: str, sections: dict[str, list[HelpEntry]]) -> str:
-    """Render help with the colors that the terminal has; none where output is piped."""
+    """Render help for the terminal, without colors if output is piped."""
     width = min(shutil.get_terminal_size().columns, MAX_WIDTH)
     lines = [Text(usage), Text(), *_render_text(text, width)]
     names = [len(entry.name) for entries in sections.values() for entry in entries]
@@ -194,11 +193,11 @@ def _render_text(text: str, width: int) -> Iterator[Text]:
             yield Text()
         lines = part.split("\n") if is_literal(part) else textwrap.wrap(part, width - 2)
         for line in lines:
-            rendered = Text(f"  {line}")
+            styled_line = Text(f"  {line}")
             if is_literal(part):
-                rendered.stylize("cyan")
-                rendered.highlight_regex("  # .*", "dim default")
-            yield rendered
+                styled_line.stylize("cyan")
+                styled_line.highlight_regex("  # .*", "dim default")
+            yield styled_line
 
 
 def _render_entry(entry: HelpEntry, column: int, width: int) -> Iterator[Text]:

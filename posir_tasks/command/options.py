@@ -1,4 +1,4 @@
-"""The command of a public function: the function plus the options that all commands share."""
+"""Build the command of a public function, with the options that all commands share."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import inspect
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext, suppress
+from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,7 +30,7 @@ from posir_tasks.display.presentation import Result, present, write_charts
 from posir_tasks.display.strip import FigureFormat, FigureStyle
 from posir_tasks.display.tables import OutputFormat
 
-#: Title in the help of the options that commands share.
+#: Title of the shared options in the help.
 OUTPUT = "Output"
 
 
@@ -40,64 +41,72 @@ def _share(
     return Parameter(name, kind, repeats, default, False, text, option or Option())
 
 
-#: The folder of charts, and the fields of `FigureStyle` in order.
+#: The option for the folder of charts, and the options for the fields of `FigureStyle` in order.
 FIGURES = (
     _share(
         "figures",
         Path,
         None,
-        "Folder for the charts, as --figure-format svg, pdf or png; for a paper --bare, with "
-        "--figure-width (inches), --font-size (points) and --font.",
+        "Folder for the charts. For a paper, add --bare, and perhaps --figure-format, "
+        "--figure-width, --font-size and --font.",
         Option(metavar="FOLDER"),
     ),
     _share("figure_format", FigureFormat, "svg", "Format of the charts."),
-    _share("bare", bool, False, "For a paper: no title, explanation and source."),
+    _share("bare", bool, False, "For a paper: charts without title, explanation and source."),
     _share(
         "figure_width",
         float,
         None,
-        "Inches of a --bare chart; by default 3.",
+        "Width of a --bare chart in inches; by default 3.",
         Option(min=1, max=40),
     ),
-    _share("font_size", float, None, "Points of its text; by default 8.", Option(min=4, max=40)),
-    _share("font", str, None, "Its font, such as 'Times New Roman'."),
+    _share(
+        "font_size",
+        float,
+        None,
+        "Size of the text of a --bare chart in points; by default 8.",
+        Option(min=4, max=40),
+    ),
+    _share("font", str, None, "Font of a --bare chart, such as 'Times New Roman'."),
 )
 
 
 def list_own(function: Callable[..., Any]) -> list[Parameter]:
-    """List the parameters of a public function that its command has."""
+    """Return the parameters of a public function that its command has."""
     return [
         parameter for parameter in read_parameters(function) if not parameter.option.python_only
     ]
 
 
 def list_shared(declaration: Declaration) -> list[Parameter]:
-    """List the options that a command has beside the parameters of its function."""
-    shared = []
+    """Return the options of a command that are not parameters of its function."""
+    options = []
     if declaration.settings:
-        text = "Such as seed=7; it takes precedence over the file."
-        shared.append(_share("set", str, (), text, Option(metavar="KEY=VALUE")))
+        text = "A setting, such as seed=7; overrides the settings file."
+        options.append(_share("set", str, (), text, Option(metavar="KEY=VALUE")))
         # `commands.run_command` prints the settings.
         text = "Print a settings file with all settings and their defaults, and exit."
-        shared.append(_share("settings_help", bool, False, text))
-    shared.append(_share("format", OutputFormat, OutputFormat.TEXT, "Output format."))
-    text = "File for one page with all of it; alone, posir-COMMAND.html."
-    shared.append(_share("html", Path, None, text))
-    shared.append(_share("open", bool, False, "Show the page in the browser."))
+        options.append(_share("settings_help", bool, False, text))
+    options.append(_share("format", OutputFormat, OutputFormat.TEXT, "Output format."))
+    text = "Write one HTML page; without a file name, posir-COMMAND.html."
+    options.append(_share("html", Path, None, text))
+    options.append(_share("open", bool, False, "Show the page in the browser."))
     if declaration.charts:
-        shared += FIGURES
+        options += FIGURES
     if declaration.card:
-        text = "PNG file for the picture of the answer, 1,200 x 630."
-        shared.append(_share("card", Path, None, text))
-    shared.append(_share("explain", bool, False, "Explain every column below the tables."))
-    shared.append(_share("quiet", bool, False, "Show no progress."))
+        text = "PNG file for the position chart, 1,200 x 630 pixels."
+        options.append(_share("card", Path, None, text))
+    options.append(_share("explain", bool, False, "Explain every column below the tables."))
+    options.append(_share("quiet", bool, False, "Show no progress."))
     for name in declaration.flags:
-        shared.append(_share(name, bool, False, f"Short for --format {name}."))
-    return shared
+        options.append(_share(name, bool, False, f"Short for --format {name}."))
+    return options
 
 
 def build_command(function: Callable[..., Result]) -> Callable[..., int]:
-    """Build the function that cyclopts calls for a public function; it returns the exit status."""
+    """Build the function that cyclopts calls for a public function, which returns the exit
+    status.
+    """
     declaration: Declaration = getattr(function, DECLARATION)
     parameters = [*list_own(function), *list_shared(declaration)]
     has_arguments = any(parameter.is_argument for parameter in parameters)
@@ -116,7 +125,9 @@ def build_command(function: Callable[..., Result]) -> Callable[..., int]:
 
 
 def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) -> dict[str, Any]:
-    """Read the arguments of a function: settings of `--set`, and the options that are given."""
+    """Build the arguments of a function from `--set` and its own options, omitting unset
+    options.
+    """
     arguments = read_overrides(options.get("set") or ())
     for parameter in list_own(function):
         value = options[parameter.name]
@@ -132,32 +143,32 @@ def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) 
 def run_function(
     function: Callable[..., Result], declaration: Declaration, options: Mapping[str, Any]
 ) -> int:
-    """Call a function with the options of its command, print and write its result, and return the
-    exit status.
+    """Call a function with the options of its command, output its result, and return the exit
+    status.
 
     Raises:
-        PosirError: Several formats are asked for, or `--bare` is given without `--figures`.
+        PosirError: There are several output formats, or `--bare` without `--figures`.
     """
     formats = {OutputFormat(name) for name in declaration.flags if options[name]}
     formats |= {options["format"]} - {OutputFormat.TEXT}
     if len(formats) > 1:
-        raise PosirError(f"Several output formats: {', '.join(sorted(formats))}. Give one.")
+        raise PosirError(f"Several output formats: {', '.join(sorted(formats))}. Choose one.")
     format_ = next(iter(formats), OutputFormat.TEXT)
     style = FigureStyle()
     if declaration.charts:
         style = FigureStyle(*(options[parameter.name] for parameter in FIGURES[1:]))
     if style.bare and not options["figures"]:
-        raise PosirError("--bare is how --figures writes charts. Add --figures DIR.")
+        raise PosirError("--bare needs --figures. Add --figures FOLDER.")
     arguments = read_arguments(function, options)
-    printed = 0
+    number_printed = 0
 
     def show(result: Result) -> None:
-        nonlocal printed
+        nonlocal number_printed
         console = Console(highlight=False)
         sections = result.sections()
-        for section in sections[printed:]:
+        for section in sections[number_printed:]:
             section.print_on(console)
-        printed = len(sections)
+        number_printed = len(sections)
         console.file.flush()
 
     if declaration.streams and format_ is OutputFormat.TEXT:
@@ -168,9 +179,9 @@ def run_function(
         result = function(**arguments)
         for warning in result.warnings:
             say(warning)
-        # Rich exits where a reader such as `head` has left; the files are written all the same.
+        # If the reader of a pipe ended, Rich exits, but the files must still be written.
         with suppress(SystemExit):
-            present(result, format_, explain=options["explain"], printed=printed)
+            present(result, format_, explain=options["explain"], printed=number_printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
     if options["open"]:
         webbrowser.open(options["html"].resolve().as_uri())
@@ -178,35 +189,34 @@ def run_function(
 
 
 def name_page(name: str, words: Sequence[str]) -> list[str]:
-    """Name the file of a page after the command where `--html` or `--open` stands without one."""
+    """Add the default file name `posir-COMMAND.html` to `--html` or `--open` without a file."""
     page = f"posir-{name.replace(' ', '-')}.html"
-    named: list[str] = []
-    for index, word in enumerate(words):
-        named.append(word)
-        is_last = index + 1 == len(words) or words[index + 1].startswith("-")
-        if word == "--html" and is_last:
-            named.append(page)
+    completed: list[str] = []
+    for word, following in zip_longest(words, words[1:], fillvalue="-"):
+        completed.append(word)
+        if word == "--html" and following.startswith("-"):
+            completed.append(page)
     has_page = any(word.partition("=")[0] == "--html" for word in words)
-    return [*named, "--html", page] if "--open" in words and not has_page else named
+    return [*completed, "--html", page] if "--open" in words and not has_page else completed
 
 
 def read_whole_number(_type: Any, tokens: Sequence[Token]) -> int:
-    """Read a whole number; cyclopts would round 1.5."""
+    """Parse a whole number. (cyclopts would round 1.5.)"""
     return int(tokens[0].value)
 
 
 def read_whole_numbers(_type: Any, tokens: Sequence[Token]) -> list[int]:
-    """Read whole numbers."""
+    """Parse whole numbers."""
     return [int(token.value) for token in tokens]
 
 
 def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter:
-    """Build a parameter of a command with the annotation of cyclopts.
+    """Build a parameter of a command with its cyclopts annotation.
 
     Args:
         parameter: The parameter of a public function.
-        several: Whether an option takes several values, `-t A B` as well as `-t A -t B`; not
-            where arguments may follow it.
+        several: If true, a repeatable option takes `-t A B` as well as `-t A -t B`. False for
+            commands with arguments, which may follow the option.
     """
     option = parameter.option
     kind = str if option.parse else parameter.type
@@ -222,7 +232,7 @@ def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter
         help=parameter.help,
         validator=limits,
         converter=read_whole if kind is int else None,
-        # What is done by default can only be turned off.
+        # A flag that is on by default has only its `--no-` form.
         negative_bool="no-" if parameter.default is True else (),
         negative_iterable=(),
         consume_multiple=parameter.repeats and several,

@@ -1,6 +1,4 @@
-"""Calls of `posir` and `mteb` in lines of a shell: expanded as a shell does, and parsed without
-being run.
-"""
+"""Expand and check shell lines that call `posir` or `mteb`, without running them."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ PROGRAMS = ("posir", "mteb")
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a program, its variables replaced."""
+    """A call of a program, with variables replaced."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
@@ -35,8 +33,10 @@ class Call:
 
 
 def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
-    """Yield the calls of a line: several for a loop, none for a comment. Raise PosirError for a
-    variable that is not given.
+    """Yield the calls of a line: several for a loop, none for a comment.
+
+    Raises:
+        PosirError: A variable has no value.
     """
     if line.startswith("#"):
         return
@@ -45,30 +45,31 @@ def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
             yield from expand_line(loop[3], {**variables, loop[1]: value})
         return
     words = shlex.split(_substitute(line, variables))
-    assigned = list(takewhile(ASSIGNMENT.match, words))
-    yield Call(dict(word.split("=", 1) for word in assigned), tuple(words[len(assigned) :]))
+    assignments = list(takewhile(ASSIGNMENT.match, words))
+    environment = dict(word.split("=", 1) for word in assignments)
+    yield Call(environment, tuple(words[len(assignments) :]))
 
 
 def _substitute(text: str, variables: Mapping[str, str]) -> str:
     try:
         return Template(text).substitute(variables)
     except (KeyError, ValueError) as error:
-        raise PosirError(f"{text}: the variable {error} has no value.") from error
+        raise PosirError(f"The variable {error} has no value: {text}") from error
 
 
 def check_call(arguments: Sequence[str]) -> str | None:
-    """Describe why a program does not take these arguments; None if it takes them.
+    """Return the error of a call, or None if it is valid.
 
     Args:
         arguments: A program and its arguments.
     """
-    program, *rest = arguments
+    program, *program_arguments = arguments
     if program not in PROGRAMS:
         return f"'{program}' is not {' or '.join(PROGRAMS)}"
     if program == "mteb":
-        return _check_mteb(rest)
+        return _check_mteb(program_arguments)
     try:
-        check_words(rest)
+        check_words(program_arguments)
     except PosirError as error:
         return str(error)
     return None
@@ -77,11 +78,11 @@ def check_call(arguments: Sequence[str]) -> str | None:
 def _check_mteb(arguments: list[str]) -> str | None:
     from mteb.cli.build_cli import build_cli
 
-    printed = io.StringIO()
+    output = io.StringIO()
     try:
-        with redirect_stderr(printed):
+        with redirect_stderr(output):
             build_cli().parse_args(arguments)
-    except SystemExit as ended:
-        # `--help` ends the program, too.
-        return " ".join(printed.getvalue().split()) if ended.code else None
+    except SystemExit as exit_:
+        # `--help` also exits, with code 0.
+        return " ".join(output.getvalue().split()) if exit_.code else None
     return None

@@ -1,5 +1,4 @@
-"""Parts that the charts of report, dataset statistics and leaderboard share: axes, layers,
-tooltips, panels.
+"""Building blocks of Altair charts: axes, layers, tooltips and panels.
 
 Curves have a row per cell with `position`, `start`, `middle`, `end`, `ndcg_at_10`, its interval
 `ndcg_at_10_low` and `ndcg_at_10_high`, and its null band `null_low` and `null_high`. Other charts
@@ -19,23 +18,22 @@ import altair as alt
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.values.schemes import Axes
 
-#: Okabe & Ito 2008 (Color Universal Design), dark ones first; their yellow is too pale for a line
-#: on white.
+#: Okabe & Ito 2008 (Color Universal Design), dark colors first, without the yellow, which is too
+#: pale for a line on white.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "triangle-down", "cross")
-#: Patterns of lines: lengths of strokes and of gaps; the first is solid.
+#: Line patterns: lengths of strokes and gaps. The first is solid.
 DASHES = ([1, 0], [7, 3], [2, 2], [7, 3, 2, 3], [12, 3], [4, 4])
-#: Style of numbers in cells, which a narrow picture omits.
+#: Style name of numbers in cells; a narrow figure omits these numbers.
 NUMBER = "number"
-#: The line where what a model reads ends.
+#: Style of the line at the end of a model's window.
 WINDOW_END: dict[str, Any] = {"strokeDash": [4, 3], "strokeWidth": 1.3}
-#: The null band, and text.
+#: Colors of the null band, secondary text and text.
 NULL, FAINT, INK = "#d4d4d4", "#666666", "#1a1a1a"
-#: Characters per line of a title, and of the text above and below a chart; a chart is about 800
-#: pixels wide.
+#: Characters per line of a title and of other text; a chart is about 800 pixels wide.
 TITLE_WIDTH, TEXT_WIDTH = 84, 138
 LayeredChart = alt.LayerChart | alt.FacetChart
-#: Encodings that tell lines and points apart.
+#: Encodings that distinguish lines and points.
 Looks = tuple[alt.Color, alt.Shape, alt.StrokeDash]
 FRAME = alt.Config(
     font="DejaVu Sans, Verdana, sans-serif",
@@ -75,7 +73,6 @@ FRAME = alt.Config(
 
 
 def _wrap(text: str, width: int = TEXT_WIDTH) -> list[str]:
-    """Break a text into lines."""
     return textwrap.wrap(text, width, break_on_hyphens=False)
 
 
@@ -87,15 +84,15 @@ def render_svg(chart: alt.VConcatChart) -> str:
 
 
 class FramedChart(alt.VConcatChart):
-    """A chart that a notebook shows as an image, without scripts from a network."""
+    """A chart that a notebook shows as an SVG image, without scripts."""
 
     def _repr_mimebundle_(self, *_: Any, **__: Any) -> dict[str, str]:
         return {"image/svg+xml": render_svg(self)}
 
 
 def build_chart(rows: Sequence[Mapping[str, Any]]) -> alt.Chart:
-    """Return a chart of rows without marks; any number of rows, since Altair limits only data
-    frames (to 5,000).
+    """Build a chart without marks from any number of rows: Altair limits only data frames (to
+    5,000 rows).
     """
     return alt.Chart(alt.InlineData(values=[dict(row) for row in rows]))
 
@@ -108,23 +105,21 @@ def add_frame(
     source: str,
     seen: str = "",
 ) -> alt.VConcatChart:
-    """Return a chart with a title of two lines and an explanation of its marks above, and its
-    source below.
+    """Add a title of two lines and an explanation above a chart, and its source below.
 
-    A page, where text wraps by itself, takes the four texts from `usermeta` and draws the chart
-    without them.
+    An HTML page reads the four texts from `usermeta` and shows the chart without them.
 
     Args:
-        chart: Its marks and axes.
+        chart: Marks and axes.
         title: The finding.
-        subject: What it is of.
-        explanation: What the marks are.
+        subject: Models and data.
+        explanation: The meaning of the marks.
         source: Data and revisions.
-        seen: The numbers in a sentence, for readers who do not see the marks.
+        seen: The numbers in a sentence, for screen readers.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
-    cited = alt.TitleParams(
+    source_line = alt.TitleParams(
         _wrap(source),
         color=FAINT,
         orient="bottom",
@@ -134,10 +129,10 @@ def add_frame(
         fontWeight="normal",
     )
     texts = [f"{text}." for text in (title, subject) if text]
-    # All at once: Altair copies the whole chart at every `properties` and `configure`.
+    # One call: Altair copies the whole chart at every `properties` and `configure`.
     return FramedChart(
         vconcat=[alt.vconcat(chart, title=heading)],
-        title=cited,
+        title=source_line,
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
         description=" ".join(filter(None, [*texts, seen, explanation])),
@@ -145,24 +140,24 @@ def add_frame(
 
 
 def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int]]) -> alt.Scale:
-    """Build a scale that gives each label a value, starting over after the last value."""
+    """Build a scale that maps labels to values, cyclically."""
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
 def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
-    """Choose color, shape and line pattern of each label, which one legend shows, so that they
-    differ in gray, too.
+    """Encode labels by color, shape and line pattern, with one legend: labels also differ in
+    grayscale.
     """
-    shared: dict[str, Any] = {"title": None, "legend": legend}
+    options: dict[str, Any] = {"title": None, "legend": legend}
     return (
-        alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **shared),
-        alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **shared),
-        alt.StrokeDash(f"{field}:N", scale=cycle_scale(labels, DASHES), **shared),
+        alt.Color(f"{field}:N", scale=cycle_scale(labels, COLORS), **options),
+        alt.Shape(f"{field}:N", scale=cycle_scale(labels, SHAPES), **options),
+        alt.StrokeDash(f"{field}:N", scale=cycle_scale(labels, DASHES), **options),
     )
 
 
 def legend_of_models(labels: Sequence[str]) -> alt.Legend:
-    """Return a legend below the chart, where long names have room."""
+    """Build a legend below the chart, where long names fit."""
     return alt.Legend(
         orient="bottom",
         columns=1 if max(map(len, labels)) > 46 else 2,
@@ -181,29 +176,26 @@ LENGTH = alt.Tooltip("length:N", title="Length")
 POSITION = alt.Tooltip("position:N", title="Position")
 QUERIES = alt.Tooltip("queries:Q", title="Queries", format=",")
 
-#: A position counts as beyond a model's window if more than this share of its evidence ends there.
+#: A position is beyond a model's window if more than this share of its evidence is.
 MOSTLY = 0.5
 
-#: A constant color, or one that a page sets.
-Shade = str | alt.ExprRef
-#: An encoding of the color of marks.
 Color = alt.Color | alt.ColorValue
 
 
 @dataclass(frozen=True)
 class Positions:
-    """Position bins as horizontal axis: continuous over the document if they divide it equally,
-    otherwise a step per bin.
+    """Position bins as a horizontal axis: continuous if the bins have equal width, otherwise one
+    step per bin.
     """
 
     title: str | None
     names: Sequence[str] | None
-    """Names of the bins in order; None for the order of the rows."""
+    """Names of the bins in order, or None for the order of the rows."""
     equal_bins: bool
 
     @property
     def axis(self) -> alt.X:
-        """The encoding of marks at the middle of their bin."""
+        """Encoding of marks at the middle of their bin."""
         if self.equal_bins:
             return alt.X(
                 "middle:Q", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES, grid=True)
@@ -217,7 +209,7 @@ class Positions:
 
     @property
     def extent(self) -> dict[str, alt.X | str]:
-        """The encodings of marks as wide as their bin."""
+        """Encodings of marks as wide as their bin."""
         if self.equal_bins:
             start = alt.X(
                 "start:Q", bin="binned", title=self.title, scale=UNIT, axis=alt.Axis(**SHARES)
@@ -236,12 +228,12 @@ def build_positions(axes: Axes) -> Positions:
 
 
 def ndcg_axis(field: str, scale: alt.Scale) -> alt.Y:
-    """Build the vertical axis of nDCG@10, printed x 100."""
+    """Build the vertical axis of nDCG@10 x 100."""
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
 def null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
-    """Build the band of 95% of the bin means if position has no effect."""
+    """Build the 95% band of bin means under the null hypothesis of no position effect."""
     band: alt.Chart = base.mark_rect(color=NULL).encode(
         **positions.extent, y=ndcg_axis("null_low", UNIT), y2="null_high:Q"
     )
@@ -258,8 +250,9 @@ def curve(
     line: Mapping[str, Any] | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> list[alt.Chart]:
-    """Draw intervals if there are any, line and points of nDCG@10 over positions; `line` and
-    `point` are encodings.
+    """Build layers of nDCG@10 over positions: intervals (if any), line and points.
+
+    `line` and `point` are additional encodings of line and points.
     """
     base = base.encode(x=positions.axis)
     charts = []
@@ -277,46 +270,44 @@ def curve(
 
 
 def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
-    """Label the first row in each panel of which most evidence is beyond the
-    window with `beyond_label`.
+    """Add `beyond_label` to the first row in each panel with most evidence beyond the window.
 
     Args:
-        rows: Of cells in order, with the name of their `panel` if there are several, and
-            `beyond_share` in [0, 1] or None.
-        window: Tokens of a text that the model reads; None if unknown.
+        rows: Cells in order with `beyond_share` in [0, 1] or None, and the name of their `panel`
+            if there are several.
+        window: The model's window in tokens, or None if unknown.
     """
-    labeled: set[Any] = set()
-    marked = []
+    labeled_panels: set[Any] = set()
+    marked_rows = []
     for row in rows:
         panel = row.get("panel")
         label = None
-        if window and (row.get("beyond_share") or 0.0) > MOSTLY and panel not in labeled:
+        if window and (row.get("beyond_share") or 0.0) > MOSTLY and panel not in labeled_panels:
             label = f"beyond {window:,} tokens"
-            labeled.add(panel)
-        marked.append({**row, "beyond_label": label})
-    return marked
+            labeled_panels.add(panel)
+        marked_rows.append({**row, "beyond_label": label})
+    return marked_rows
 
 
 def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Draw a dashed line from which on most evidence is beyond the model's window, and its name;
-    rows of `mark_beyond`.
-    """
+    """Build a dashed line at the label of `mark_beyond`, and its text."""
     x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
-    named = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
-    rule = named.mark_rule(**WINDOW_END, color=FAINT)
-    charts = [rule.encode(y=alt.value(0), y2=alt.value("height"))]
-    sides: tuple[tuple[str, Literal["left", "right"], int], ...] = (
-        ("datum.start <= 0.5", "left", 4),
-        ("datum.start > 0.5", "right", -4),
+    border = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
+    rule = border.mark_rule(**WINDOW_END, color=FAINT)
+    text = border.mark_text(
+        align=alt.ExprRef("datum.start <= 0.5 ? 'left' : 'right'"),
+        dx=alt.ExprRef("datum.start <= 0.5 ? 4 : -4"),
+        color=INK,
+        fontSize=12,
     )
-    for side, align, dx in sides:
-        text = named.transform_filter(side).mark_text(align=align, dx=dx, color=INK, fontSize=12)
-        charts.append(text.encode(y=alt.value(10), text="beyond_label:N"))
-    return charts
+    return [
+        rule.encode(y=alt.value(0), y2=alt.value("height")),
+        text.encode(y=alt.value(10), text="beyond_label:N"),
+    ]
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Explain the line of `mark_window` in a sentence that follows others; empty without it."""
+    """Explain the line of `mark_window` in a sentence, or return an empty text without the line."""
     if not any(row.get("beyond_label") for row in rows):
         return ""
     return (
@@ -326,15 +317,13 @@ def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str
 
 
 def describe_scores(name: str, scores: Iterable[float | None]) -> str:
-    """Describe the scores of a line, for readers who do not see it: `nDCG@10 from start to
-    end: 62, 39, 27.`
-    """
-    shown = ", ".join(format_percent(score, ".0f") for score in scores)
-    return f"{name} from start to end: {shown}."
+    """Describe a curve for screen readers: `nDCG@10 from start to end: 62, 39, 27.`"""
+    numbers = ", ".join(format_percent(score, ".0f") for score in scores)
+    return f"{name} from start to end: {numbers}."
 
 
 def heat_color(scale: alt.Scale) -> alt.Color:
-    """Build the color of nDCG@10 in a heat map, with its legend below."""
+    """Encode nDCG@10 of a heat map by color, with a legend below."""
     legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
@@ -342,7 +331,7 @@ def heat_color(scale: alt.Scale) -> alt.Color:
 def interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color
 ) -> alt.Chart:
-    """Draw the 95% intervals of a score as thin lines along a channel."""
+    """Build thin lines along a channel for the 95% intervals of a score."""
     ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
     rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=color)
     return rule
@@ -351,9 +340,7 @@ def interval_rule(
 def facet_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
-    """Draw layers in a panel for each title, two in a row, each with its own axes; rows name
-    their title as `panel`.
-    """
+    """Facet layers by the field `panel`, two panels per row, each with its own axes."""
     panels: alt.FacetChart = (
         alt.layer(*layers, width=width, height=height)
         .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)
@@ -363,9 +350,7 @@ def facet_panels(
 
 
 def cell_tooltips() -> list[alt.Tooltip]:
-    """Build tooltips of a row of a cell: its position, queries and nDCG@10, with interval and null
-    band.
-    """
+    """Build the tooltips of a cell: position, queries, and nDCG@10 with interval and null band."""
     titles = {
         "ndcg_at_10": "nDCG@10",
         "ndcg_at_10_low": "95% interval, from",

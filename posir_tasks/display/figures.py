@@ -1,6 +1,4 @@
-"""Figures, the files that they are written to, and pages of a single file that need no network,
-which each command fills.
-"""
+"""Figures, their files, and self-contained HTML pages."""
 
 import base64
 import re
@@ -30,7 +28,7 @@ from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.labels import find_link, find_tone
 from posir_tasks.display.strip import (
     SCALE,
-    SHORT,
+    SHORT_LABELS,
     STYLE,
     FigureStyle,
     Strip,
@@ -40,77 +38,78 @@ from posir_tasks.display.strip import (
     render_png,
 )
 
-#: Characters of a task or model in a file name.
-SLUG = 80
-#: CSS pixels and points of an inch, and dots of an inch of a bare PNG.
+#: Maximum number of characters of a task or model in a file name.
+MAX_SLUG = 80
+#: CSS pixels, points, and dots of a bare PNG per inch.
 PIXELS, POINTS, DOTS = 96, 72, 600
-#: Inches of a bare chart and points of its text: a column of a paper, and its captions.
-COLUMN, CAPTION = 3.0, 8.0
-#: Width of a cell with a number as a share of the size of text; pixels of text in a picture of the
-#: answer.
-CELL, DRAWN = 1.6, 12
-#: Width of a panel of a bare chart as a share of the chart, and characters of a line of a title.
-PANEL = 0.7
-#: Greatest height of a panel as a share of its width.
-TALL = 0.5
+#: Default width of a bare chart in inches and size of its text in points: a column of a paper and
+#: its captions.
+COLUMN_WIDTH, CAPTION_SIZE = 3.0, 8.0
+#: Minimum width of a cell with a number, relative to the text size.
+MIN_CELL_WIDTH = 1.6
+#: Text size of a position chart in pixels.
+CHART_TEXT_SIZE = 12
+#: Maximum width of a panel of a bare chart, relative to the chart.
+MAX_PANEL_WIDTH = 0.7
+#: Maximum height of a panel, relative to its width.
+MAX_PANEL_HEIGHT = 0.5
+#: Maximum number of characters in a line of a title.
 MAX_TITLE = 36
-#: The title of a panel in lines, which are no longer than the panel.
-LINES = "split(datum.label, ' · ')"
-#: Times that a bare chart is drawn to find the size of its text.
+#: Vega expression: the title of a panel, split into lines.
+TITLE_LINES = "split(datum.label, ' · ')"
+#: Iterations to find the text size of a bare chart.
 FITTING_STEPS = 3
-#: Width and height of a picture in SVG.
-SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
+#: Width and height of an SVG image.
+SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
-#: Where papers are, and a name with hyphens, outside of tags.
+#: Addresses of papers by host.
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
+#: A name with hyphens, outside of tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
 
 @dataclass(frozen=True)
 class Figure:
-    """A chart and what it shows."""
+    """A chart with its task and model."""
 
     kind: str
-    """Name of the kind of figure, such as `curves`, or of a probe."""
+    """The kind of figure, such as `curves`, or the name of a probe."""
     task: str | None
     """None for all tasks."""
     model: str | None
-    """Its label; None for all models."""
+    """The model's label, or None for all models."""
     chart: alt.VConcatChart
 
     @property
     def title(self) -> str:
-        """Its finding."""
+        """The finding."""
         return str(self.chart.usermeta["title"])
 
     @property
     def label(self) -> str:
-        """Its title, subject and explanation, for screen readers."""
+        """Title, subject and explanation for screen readers."""
         return str(self.chart.description)
 
     @property
     def slug(self) -> str:
-        """File name of its picture without suffix: letters, digits, dots, dashes and underscores;
-        not unique.
-        """
+        """File name without suffix: letters, digits, dots, dashes and underscores; not unique."""
         parts = (_shorten_slug(part or "") for part in (self.task, self.model, self.kind))
         return ".".join(part for part in parts if part)
 
 
 def _shorten_slug(text: str) -> str:
     slug = re.sub(r"[^A-Za-z0-9.-]+", "_", text).strip("._")
-    return slug if len(slug) <= SLUG else f"{slug[: SLUG - 9]}-{digest(text, size=4).hex()}"
+    return slug if len(slug) <= MAX_SLUG else f"{slug[: MAX_SLUG - 9]}-{digest(text, size=4).hex()}"
 
 
 def render_image(figure: Figure) -> str:
-    """Render a figure as the address of an image that holds all its content, in SVG."""
-    return (
-        f"data:image/svg+xml;base64,{base64.b64encode(render_svg(figure.chart).encode()).decode()}"
-    )
+    """Render a figure as an SVG data URL."""
+    content = base64.b64encode(render_svg(figure.chart).encode()).decode()
+    return f"data:image/svg+xml;base64,{content}"
 
 
 def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
-    """Write files and return their names; raise PosirError if that fails."""
+    """Render and write files, and return their paths. Raise PosirError on failure."""
     for file, render in progress(list(files.items()), "Writing files"):
         with atomic_write(file) as temporary:
             temporary.write_bytes(render())
@@ -120,32 +119,35 @@ def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
 def prepare_figures(
     strips: Sequence[Strip], figures: Sequence[Figure], folder: Path, style: FigureStyle
 ) -> dict[Path, Callable[[], bytes]]:
-    """Prepare what draws each chart by its file, the picture of the answer first; raise PosirError
-    if there is none.
+    """Map the file of each chart to the function that renders it, position charts first.
+
+    Raises:
+        PosirError: There is no chart, or `folder` is a file.
     """
     if folder.exists() and not folder.is_dir():
         raise PosirError(
-            f"{folder}: a file, not a folder. --figures takes the folder to write charts to."
+            f"{folder} is a file, not a folder. --figures takes the folder to write charts to."
         )
-    draws = [("answer", partial(_draw_answer, strips, style))] if strips else []
-    draws += [(figure.slug, partial(_draw_figure, figure, style)) for figure in figures]
+    names = [figure.slug for figure in figures]
+    draws = [partial(_draw_figure, figure, style) for figure in figures]
+    if strips:
+        names.insert(0, "answer")
+        draws.insert(0, partial(_draw_answer, strips, style))
     if not draws:
         raise PosirError(
-            "There is no chart of this: too few documents, or a table of its own. Omit --figures, "
-            "or ask for more documents or the default tables."
+            "There is no chart: too few documents, or a table without charts. Omit --figures, or "
+            "ask for more documents or the default tables."
         )
-    names = deduplicate([name for name, _ in draws])
-    files: dict[Path, Callable[[], bytes]] = {}
-    for name, (_, draw) in zip(names, draws, strict=True):
-        files[folder / f"{name}.{style.format}"] = partial(_convert, draw, style)
-    return files
+    files = [folder / f"{name}.{style.format}" for name in deduplicate(names)]
+    renderers = [partial(_convert, draw, style) for draw in draws]
+    return dict(zip(files, renderers, strict=True))
 
 
 def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
-    """Convert a chart to a file, which has the same size in inches in all formats."""
+    """Draw a chart and convert it to its format, with the same size in inches in all formats."""
     svg = draw()
     if style.format == "pdf":
-        # A pixel of SVG is a point of PDF.
+        # vl-convert turns a pixel of SVG into a point of PDF.
         return bytes(vl_convert.svg_to_pdf(_resize(svg, _measure(svg) * POINTS / PIXELS)))
     if style.format == "png":
         return render_png(svg, DOTS / PIXELS if style.bare else SCALE)
@@ -156,14 +158,14 @@ def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
     if not style.bare:
         return draw_strips(strips)
     width, size = _measure_style(style)
-    svg = draw_strips(strips, width=round(width * DRAWN / size), explained=False)
+    svg = draw_strips(strips, width=round(width * CHART_TEXT_SIZE / size), explained=False)
     if style.font:
         svg = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
     return _resize(svg, width)
 
 
 def _draw_figure(figure: Figure, style: FigureStyle) -> str:
-    """Draw a chart as SVG; a bare one without text around it, in the width and with the text of its
+    """Draw a chart as SVG. A bare chart has no text around it, and the width and font of its
     style.
     """
     if not style.bare:
@@ -177,38 +179,36 @@ def _draw_figure(figure: Figure, style: FigureStyle) -> str:
     config["legend"] |= {"orient": "bottom"}
     for part in _walk(chart["vconcat"]):
         if isinstance(part.get("width"), int | float):
-            part["width"] = min(part["width"], PANEL * width)
+            part["width"] = min(part["width"], MAX_PANEL_WIDTH * width)
             if isinstance(part.get("height"), int | float):
-                part["height"] = min(part["height"], TALL * part["width"])
+                part["height"] = min(part["height"], MAX_PANEL_HEIGHT * part["width"])
         if isinstance(part.get("title"), str):
             part["title"] = textwrap.wrap(part["title"], MAX_TITLE)
     svg = vl_convert.vegalite_to_svg(chart)
-    # Larger text makes a chart wider, which makes its text smaller in the width of the style.
+    # Larger text widens the chart, and scaling it to the style's width shrinks the text again.
     for _ in range(FITTING_STEPS):
-        scaled = size * _measure(svg) / width
-        _set_text(chart, scaled)
+        text_size = size * _measure(svg) / width
+        _set_text(chart, text_size)
         svg = vl_convert.vegalite_to_svg(chart)
-    _omit_numbers(chart, scaled)
+    _omit_numbers(chart, text_size)
     return _resize(vl_convert.vegalite_to_svg(chart), width)
 
 
 def _omit_numbers(chart: Mapping[str, Any], size: float) -> None:
-    """Leave numbers out of cells that are too narrow for text of a size, in pixels."""
+    """Omit numbers in cells that are too narrow for text of `size` pixels."""
     for panel in _walk(chart["vconcat"]):
         for layer in panel.get("layer", ()):
             if layer["mark"].get("style") == NUMBER:
-                step = panel["width"]
-                cell = f"(datum.end - datum.start) * {step}"
-                if isinstance(step, dict):
-                    cell = str(step["step"])
-                shown = {"filter": f"{cell} > {CELL * size}"}
-                layer["transform"] = [*layer.get("transform", ()), shown]
+                width = panel["width"]
+                cell_width = f"(datum.end - datum.start) * {width}"
+                if isinstance(width, dict):
+                    cell_width = str(width["step"])
+                is_wide = {"filter": f"{cell_width} > {MIN_CELL_WIDTH * size}"}
+                layer["transform"] = [*layer.get("transform", ()), is_wide]
 
 
 def _set_text(chart: dict[str, Any], size: float) -> None:
-    """Set the size of all text, in pixels, and put panels and entries of legends below each
-    other.
-    """
+    """Set the size of all text in pixels, and stack panels and legend entries."""
     chart["config"] |= {"text": {"fontSize": size}}
     chart["config"]["axis"] |= {"labelOverlap": "greedy", "labelSeparation": size / 2}
     for part in _walk([chart["config"], chart["vconcat"]]):
@@ -217,18 +217,19 @@ def _set_text(chart: dict[str, Any], size: float) -> None:
                 part[name] = size
         if "facet" in part:
             part["columns"] = 1
-            part["facet"]["header"] = {"labelFontWeight": "normal", "labelExpr": LINES}
+            part["facet"]["header"] = {"labelFontWeight": "normal", "labelExpr": TITLE_LINES}
         if isinstance(part.get("legend"), dict):
             part["legend"]["columns"] = 1
 
 
 def _measure_style(style: FigureStyle) -> tuple[float, float]:
-    """Measure the width of a bare chart and the size of its text in pixels."""
-    return (style.width or COLUMN) * PIXELS, (style.font_size or CAPTION) * PIXELS / POINTS
+    """Return the width and the text size of a bare chart in pixels."""
+    points = style.font_size or CAPTION_SIZE
+    return (style.width or COLUMN_WIDTH) * PIXELS, points * PIXELS / POINTS
 
 
 def _walk(part: Any) -> Iterator[dict[str, Any]]:
-    """Yield all mappings of a chart, the outer ones first."""
+    """Yield all mappings of a chart specification, outer mappings first."""
     if isinstance(part, dict):
         yield part
         part = list(part.values())
@@ -238,58 +239,57 @@ def _walk(part: Any) -> Iterator[dict[str, Any]]:
 
 
 def _measure(svg: str) -> float:
-    """Measure the width of a picture in pixels."""
-    return float(SIZE.findall(svg)[0][0])
+    """Return the width of an SVG image in pixels."""
+    return float(SVG_SIZE.findall(svg)[0][0])
 
 
 def _resize(svg: str, width: float) -> str:
-    """Make a picture as wide as given, in pixels."""
-    old, height = map(float, SIZE.findall(svg)[0])
-    return SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
+    """Scale an SVG image to a width in pixels."""
+    old, height = map(float, SVG_SIZE.findall(svg)[0])
+    return SVG_SIZE.sub(f'width="{width:g}" height="{height * width / old:g}"', svg, count=1)
 
 
 def deduplicate(names: Sequence[str]) -> list[str]:
-    """Make names distinct even if case is ignored: the second of a name gets `-2`."""
+    """Number repeated names, ignoring case: the second `a` becomes `a-2`."""
     counts = Counter[str]()
-    distinct = []
+    unique_names = []
     for name in names:
         counts[name.lower()] += 1
         number = counts[name.lower()]
-        distinct.append(name if number == 1 else f"{name}-{number}")
-    return distinct
+        unique_names.append(name if number == 1 else f"{name}-{number}")
+    return unique_names
 
 
 @cache
 def bundle_chart_library() -> str:
     """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
-    # Without the patch version, as vl-convert names its Vega-Lite.
+    # vl-convert takes a Vega-Lite version without its patch number.
     return vl_convert.javascript_bundle(
         "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])
     )
 
 
 def mark(text: object) -> Markup:
-    """Convert text to HTML in which commands are code, and a number stays with its unit and
-    interval.
+    """Convert text to HTML with commands as code, links to papers, and numbers kept together with
+    unit and interval.
     """
-    linked = PAPER.sub(_link_paper, escape(bind(str(text))))
-    return Markup(COMMAND.sub(r"<code>\1</code>", linked))
+    html = PAPER.sub(_link_paper, escape(bind(str(text))))
+    return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
-def _link_paper(paper: re.Match[str]) -> str:
-    return f'<a href="{HOSTS[paper[1]]}{paper[2]}">{paper[0]}</a>'
+def _link_paper(match: re.Match[str]) -> str:
+    return f'<a href="{HOSTS[match[1]]}{match[2]}">{match[0]}</a>'
 
 
 def keep_whole(text: object) -> Markup:
-    """Return text as HTML in which a name with hyphens begins a new line rather than being
-    broken.
-    """
+    """Convert text to HTML without line breaks inside of names with hyphens."""
     return Markup(NAME.sub(r'<span class="whole">\1</span>', bind(str(Markup.escape(text)))))
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
-    """Render a template in `templates` of a package, which may extend the shell, `page.html`;
-    values are escaped.
+    """Render a template from the package's `templates`, which may extend `page.html`.
+
+    Values are escaped, and secrets are redacted.
     """
     loader = ChoiceLoader([PackageLoader(package), PackageLoader(__package__)])
     environment = Environment(
@@ -302,7 +302,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
         "draw_glyph": draw_glyph,
         "STRIP_STYLE": STYLE,
         "format_share": format_share,
-        "SHORT": SHORT,
+        "SHORT_LABELS": SHORT_LABELS,
     }
     environment.filters |= {
         "mark": mark,

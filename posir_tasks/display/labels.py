@@ -1,4 +1,4 @@
-"""Words for a state in a cell, with the color that follows from the state."""
+"""Cell texts with a color or a link."""
 
 from __future__ import annotations
 
@@ -7,27 +7,25 @@ from enum import StrEnum
 
 
 class Tone(StrEnum):
-    """The color of a state in a terminal and on a page; there is no other color."""
+    """The color of a state in a terminal and on a page."""
 
     GOOD = "green"
     BAD = "red"
     OPEN = "yellow"
-    """Nothing is decided: shown faint."""
+    """Undecided: shown faint."""
     BEST = "bold"
-    """The best of several values, which LaTeX prints in bold."""
+    """The best of several values: bold in LaTeX."""
 
 
 class Label(str):
-    """A text with a color, such as the state `inconclusive`, or a link; it may have further
-    lines.
-    """
+    """A cell text with a color, such as the state `inconclusive`, or with a link."""
 
     tone: Tone | None
     link: str
-    """The `anchor` of a section of the same page; empty for none."""
+    """The `anchor` of a section on the same page, or empty."""
 
     def __new__(cls, text: str, tone: Tone | None = Tone.OPEN, link: str = "") -> Label:
-        """Make a label; its color follows from the tone."""
+        """Create a label from its text."""
         label = super().__new__(cls, text)
         label.tone = tone
         label.link = link
@@ -35,15 +33,15 @@ class Label(str):
 
 
 def find_tone(cell: object) -> Tone | None:
-    """Find the tone of a label; None for any other cell."""
+    """Return the tone of a label, or None for other cells."""
     return cell.tone if isinstance(cell, Label) else None
 
 
 def find_link(cell: object) -> str:
-    """Return the anchor that a label links to; empty for any other cell."""
+    """Return the anchor of a label, or an empty text for other cells."""
     return cell.link if isinstance(cell, Label) else ""
 
 
 def change_text(cell: str, change: Callable[[str], str]) -> str:
-    """Change the text of a cell; a label stays one."""
+    """Change the text of a cell. A label keeps its tone and link."""
     return Label(change(cell), cell.tone, cell.link) if isinstance(cell, Label) else change(cell)

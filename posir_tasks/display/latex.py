@@ -11,27 +11,28 @@ from posir_tasks.values.estimates import Estimate
 
 #: The hyphen before a negative number.
 NEGATIVE = re.compile(r"(?<![\w.)-])-(?=\d)")
-LATEX_SPECIAL = {
-    "\\": r"\textbackslash{}",
-    "~": r"\textasciitilde{}",
-    "^": r"\textasciicircum{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    "–": "--",
-    "…": r"\ldots{}",
-    **{character: "\\" + character for character in "&%$#_{}"},
-}
+LATEX_SPECIAL = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "~": r"\textasciitilde{}",
+        "^": r"\textasciicircum{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "–": "--",
+        "…": r"\ldots{}",
+        **{character: "\\" + character for character in "&%$#_{}"},
+    }
+)
 
 
 def to_latex(table: Table, *, label: str) -> str:
-    """Build a table for the packages booktabs and adjustbox, as wide as the text at most.
+    """Build a table for the packages booktabs and adjustbox, at most as wide as the text.
 
-    Title and notes are its caption. The first column is aligned to the left, the others are
-    centered. Of a cell with several lines the first is printed in the table's size and the others
-    below it, smaller.
+    Title and notes become the caption. The first column is left-aligned, the others are centered.
+    All lines of a cell after the first are printed smaller.
     """
-    table = table.escaped()
+    table = table.escape()
     return "\n".join(
         [
             r"\begin{table*}",
@@ -54,13 +55,12 @@ def to_latex(table: Table, *, label: str) -> str:
 
 
 def escape_latex(text: str) -> str:
-    """Return LaTeX that prints the text as it is, with a minus before a negative number."""
-    escaped = "".join(LATEX_SPECIAL.get(character, character) for character in text)
-    return NEGATIVE.sub("$-$", escaped)
+    """Escape text for LaTeX, with a minus sign before negative numbers."""
+    return NEGATIVE.sub("$-$", text.translate(LATEX_SPECIAL))
 
 
 def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[str]:
-    """Format estimates as cells with their intervals on a second line; an exact value has none."""
+    """Format estimates as cells with intervals on a second line. Exact values have no interval."""
     cells = []
     for estimate in estimates:
         is_exact = estimate is not None and estimate.interval == (estimate.value, estimate.value)
@@ -70,7 +70,7 @@ def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[
 
 
 def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[str]:
-    """Mark the cells of the highest score, which are printed in bold; none of a single one."""
+    """Mark the cells of the highest of several scores, to be printed in bold."""
     values = [score.value for score in scores if score]
     if len(values) < 2:
         return list(cells)
@@ -81,7 +81,7 @@ def mark_best(scores: Sequence[Estimate | None], cells: Sequence[str]) -> list[s
 
 
 def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
-    """Yield the line of the groups' headings and the rules below them."""
+    """Yield the line of group headings and the line of rules below them."""
     cells = []
     rules = []
     start = 1
@@ -99,18 +99,20 @@ def _latex_groups(columns: Sequence[Column]) -> Iterator[str]:
 
 
 def _latex_rows(row: Sequence[str]) -> str:
-    """Write a row; the lines of its cells become rows below one another."""
+    """Format a row as one LaTeX row for each line of its cells."""
     columns = [_split_cell(cell) for cell in row]
-    first, *others = zip_longest(*columns, fillvalue="")
-    # In braces: a name that starts with a bracket would be read as an argument of the line break
-    # before it.
-    small = ([rf"\scriptsize {text}" if text else "" for text in line] for line in others)
-    return "\n".join([_latex_row([f"{{{first[0]}}}", *first[1:]]), *map(_latex_row, small)])
+    first_line, *small_lines = zip_longest(*columns, fillvalue="")
+    # LaTeX would read a name that starts with a bracket as an argument of the previous line break.
+    small_rows = ([rf"\scriptsize {text}" if text else "" for text in line] for line in small_lines)
+    first_row = [f"{{{first_line[0]}}}", *first_line[1:]]
+    return "\n".join(map(_latex_row, [first_row, *small_rows]))
 
 
 def _split_cell(cell: str) -> list[str]:
-    first, *others = escape_latex(cell).split("\n")
-    return [rf"\textbf{{{first}}}" if find_tone(cell) is Tone.BEST else first, *others]
+    lines = escape_latex(cell).split("\n")
+    if find_tone(cell) is Tone.BEST:
+        lines[0] = rf"\textbf{{{lines[0]}}}"
+    return lines
 
 
 def _latex_row(cells: Iterable[str]) -> str:

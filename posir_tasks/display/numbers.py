@@ -1,4 +1,4 @@
-"""Numbers as text: one function per kind of number, and one mark for a missing value."""
+"""Numbers as text: a function for each kind of number."""
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
@@ -8,14 +8,15 @@ from typing import Any
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreValue, Unit
 
-#: Text for a value that is undefined or that no plugin computed.
+#: Text for an undefined value or a score that no plugin computed.
 MISSING = "–"
 Format = Callable[[float | None], str]
 
 
 def format_number(value: float | None, spec: str) -> str:
-    """Format a value by a format specification such as `,.1f`; `MISSING` for None. What rounds to 0
-    has no sign.
+    """Format a value by a format specification such as `,.1f`, or `MISSING` for None.
+
+    Values that round to 0 have no sign.
     """
     if value is None:
         return MISSING
@@ -24,7 +25,7 @@ def format_number(value: float | None, spec: str) -> str:
 
 
 def format_percent(value: float | None, spec: str = ".1f") -> str:
-    """Format a score in [0, 1] x 100, with one decimal unless `spec` says otherwise: `58.3`."""
+    """Format a score in [0, 1] x 100, by default with one decimal: `58.3`."""
     return format_number(None if value is None else value * 100, spec)
 
 
@@ -39,36 +40,30 @@ format_psi_difference: Format = partial(format_number, spec="+.3f")
 
 
 def format_p_value(value: float | None) -> str:
-    """Format a p-value with three decimals; below them `<0.001`."""
+    """Format a p-value with three decimals: `0.035`, `<0.001`."""
     return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
 
 
 def format_estimate(estimate: Estimate | None, form: Format) -> str:
-    """Format an estimate followed by its interval if it has one: `58.3 [55.1, 61.4]`; `MISSING` for
-    None.
-    """
-    return (
-        f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip()
-        if estimate
-        else MISSING
-    )
+    """Format an estimate and its interval, if any: `58.3 [55.1, 61.4]`; `MISSING` for None."""
+    if estimate is None:
+        return MISSING
+    return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip()
 
 
 def format_interval(estimate: Estimate | None, form: Format) -> str:
-    """Format the interval of an estimate: `[55.1, 61.4]`; an empty string if it has none."""
+    """Format the interval of an estimate: `[55.1, 61.4]`, or an empty text without an interval."""
     return f"[{', '.join(map(form, estimate.interval))}]" if estimate and estimate.interval else ""
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:
-    """Format the value of a score: `58.3 [55.1, 61.4]` for an estimate in percent; `MISSING` for
-    None.
-    """
+    """Format the value of a score by its unit: `58.3 [55.1, 61.4]` for an estimate in percent."""
     if isinstance(value, Estimate):
         return format_estimate(value, FORMATS[unit])
     return value if isinstance(value, str) else FORMATS[unit](value)
 
 
-#: How the numbers of a unit are printed.
+#: The format of each unit.
 FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.PERCENT: format_percent,
     Unit.POINTS: format_points,
@@ -79,12 +74,12 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.TEXT: lambda value: MISSING if value is None else str(value),
 }
 
-#: Heights of an eighth of the axis each, from 0 to 1, and what an unknown score shows.
+#: Bars by eighths of the axis from 0 to 1, and the mark of an unknown score.
 HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
 
 
 def draw_sparkline(scores: Iterable[float]) -> str:
-    """Return scores in [0, 1] on an axis from 0 to 1, a character for each; NaN where unknown."""
+    """Draw scores in [0, 1] as bars, one character each; NaN stands for an unknown score."""
     return "".join(
         EMPTY if isnan(score) else HEIGHTS[min(int(score * len(HEIGHTS)), len(HEIGHTS) - 1)]
         for score in scores

@@ -1,8 +1,7 @@
-"""The result of a public function: it shows itself in terminal and notebook and becomes a data
-frame.
+"""The result of a public function, for terminals, notebooks, pages, files and data frames.
 
-A command prints it in the format that is asked for (`present`) and writes its charts
-(`write_charts`), so that Python and the command line show the same.
+A command prints a result (`present`) and writes its charts (`write_charts`), so that Python and the
+command line show the same.
 """
 
 from __future__ import annotations
@@ -45,12 +44,12 @@ if TYPE_CHECKING:
 Item = TypeVar("Item", covariant=True)
 #: Lines of a `repr` below the title.
 REPR_LINES = 8
-#: Maximum number of pictures on a card.
-ON_CARD = 6
+#: Maximum number of position charts on a card.
+MAX_ON_CARD = 6
 
 
 class Deferred(Sequence[Item]):
-    """A sequence that is built when it is first read, for fields of a result that take long."""
+    """A sequence that is built when it is first read, for expensive fields of a result."""
 
     def __init__(self, build: Callable[[], Iterable[Item]]) -> None:
         self._build = build
@@ -70,53 +69,54 @@ class Deferred(Sequence[Item]):
         return len(self._items)
 
     def __bool__(self) -> bool:
-        """Return whether there is an item, of which at most the first is built."""
+        """Return True if there is an item, building at most one."""
         return any(True for _ in self.__dict__.get("_items") or self._build())
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Result:
-    """What a public function returns: rows, and the findings, tables and charts that show them.
+    """The result of a public function: rows, and the findings, tables and charts that show them.
 
-    All that is shown or exported follows from the fields. A function of the room builds them; where
-    one takes long, it is `Deferred`. A subclass adds typed fields.
+    All output is derived from the fields. Expensive fields are `Deferred`. Subclasses add typed
+    fields.
     """
 
     title: str = ""
     """Subject in a few words."""
     rows: Sequence[Any] = ()
-    """Dataclasses or mappings of the same fields: the rows of data frame and CSV, not rounded."""
+    """Rows of data frame and CSV, unrounded: dataclasses or mappings of the same fields."""
     values: object = None
-    """The value that JSON holds; None for the rows. A function is called for it."""
+    """The JSON document, or a function that builds it; None for the rows."""
     sentences: Sequence[str] = ()
-    """Findings, a paragraph each, above the tables."""
+    """Findings above the tables, one paragraph each."""
     tables: Sequence[Table] = ()
     draw: Callable[[], Sequence[Figure]] | None = None
-    """Draws the charts next to the tables; None if there are none."""
+    """Builds the figures next to the tables, or None."""
     parts: Sequence[DisplaySection] = ()
-    """Sections below sentences and tables; one may be for a single medium."""
+    """Sections below sentences and tables, for all media or a single one."""
     page_title: str = ""
-    """Heading of the page, if it is not the title."""
+    """Heading of the page, if different from the title."""
     notes: Sequence[str] = ()
-    """Paragraphs on how to read the tables: few lines."""
+    """Short paragraphs on how to read the tables."""
     details: Sequence[str] = ()
-    """All further paragraphs, for a page and `--explain`."""
+    """More paragraphs, for pages and `--explain`."""
     footer: Sequence[str] = ()
-    """Lines below everything else, such as files."""
+    """Lines at the end, such as file names."""
     commands: Sequence[str] = ()
     """Commands below the footer, as code."""
     warnings: Sequence[str] = ()
     """Lines that the command prints on the error stream."""
     data: str = ""
-    """The data and its revision in a few words, for a page and a card; empty for the title."""
+    """Data and revision in a few words, for pages and cards; by default the title."""
     full: bool = True
-    """Whether `--full` would show no more."""
+    """False if `--full` shows more."""
     exit_status: int = 0
-    """1 if a check fails, 2 if it cannot be decided."""
+    """1 if a check fails, 2 if it is inconclusive."""
 
     def sections(self, medium: Medium = Medium.TEXT) -> tuple[DisplaySection, ...]:
-        """Return what a medium shows, in order: the sentences, the tables, then the other parts; in
-        LaTeX the parts of its own, or else those of text.
+        """Return the sections of a medium in order: sentences, tables, then `parts`.
+
+        LaTeX has only its own parts or, without any, the sections of text.
         """
         special = tuple(part for part in self.parts if part.only is medium)
         if medium is Medium.LATEX:
@@ -127,93 +127,91 @@ class Result:
         return (*sections, *(part for part in self.parts if part.only in (None, medium)))
 
     def records(self) -> Sequence[Any]:
-        """Return the rows."""
+        """Return the rows of data frame and CSV."""
         return self.rows
 
     def document(self) -> object:
-        """Return what JSON holds."""
+        """Return the JSON document."""
         if callable(self.values):
             return self.values()
         return self.rows if self.values is None else self.values
 
     def strips(self) -> list[Strip]:
-        """Return the pictures of the answer that a page and a card show."""
+        """Return the position charts of pages and cards."""
         return [strip for section in self.sections(Medium.PAGE) for strip in section.strips]
 
     def figures(self) -> list[Figure]:
-        """Return the charts that a page shows."""
+        """Return the figures of a page."""
         return [figure for section in self.sections(Medium.PAGE) for figure in section.figures()]
 
     def to_polars(self) -> pl.DataFrame:
-        """Convert the rows to a polars DataFrame; an estimate `x` has the columns `x`, `x_low` and
-        `x_high`.
+        """Convert the rows to a polars DataFrame.
+
+        An estimate `x` has the columns `x`, `x_low` and `x_high`.
         """
         return build_frame(self.records())
 
     def to_pandas(self) -> pd.DataFrame:
-        """Convert the rows to a pandas DataFrame, as `to_polars` has them; raise PosirError if
-        pandas is not installed.
+        """Convert the rows to a pandas DataFrame with the columns of `to_polars`.
+
+        Raises:
+            PosirError: pandas is not installed.
         """
         try:
             import pandas as pd
         except ImportError as error:
             raise PosirError(
-                "pandas is not installed: pip install pandas. `to_polars` needs no further package."
+                "pandas is not installed. Run `pip install pandas`, or use `to_polars`."
             ) from error
         return pd.DataFrame(self.to_polars().to_dict(as_series=False))
 
     def to_json(self) -> str:
-        """Convert everything to JSON, not rounded, as the command prints it with `--format
-        json`.
-        """
+        """Convert the result to JSON, unrounded: the output of `--format json`."""
         return to_json(self.document())
 
     def to_markdown(self, *, explain: bool = False) -> str:
-        """Convert everything to GitHub's Markdown, as the command prints it with `--format
-        markdown`.
-        """
+        """Convert the result to GitHub's Markdown: the output of `--format markdown`."""
         sections = [section.to_markdown() for section in self.sections()]
         paragraphs = map(escape_controls, self.paragraphs(explain=explain))
         return "\n\n".join([*sections, *map(escape_prose, paragraphs)])
 
     def to_latex(self) -> str:
-        """Convert the tables for the packages booktabs and adjustbox; raise PosirError if there is
-        none.
+        """Convert the tables to LaTeX for the packages booktabs and adjustbox.
+
+        Raises:
+            PosirError: There is no table.
         """
-        rendered = ["% In the preamble: \\usepackage{booktabs,adjustbox}"]
+        tables: list[str] = []
         for section in self.sections(Medium.LATEX):
             notes = () if section.only is Medium.LATEX else self.notes
             for table in section.tables:
                 title = table.title or f"{self.title}.".replace("?.", "?")
-                captioned = replace(table, title=title, notes=(*table.notes, *notes))
-                rendered.append(to_latex(captioned, label=f"tab:posir-{len(rendered)}"))
-        if not rendered[1:]:
+                complete = replace(table, title=title, notes=(*table.notes, *notes))
+                tables.append(to_latex(complete, label=f"tab:posir-{len(tables) + 1}"))
+        if not tables:
             raise PosirError("There is no table for LaTeX. Choose another --format.")
-        return "\n\n".join(rendered)
+        return "\n\n".join(["% In the preamble: \\usepackage{booktabs,adjustbox}", *tables])
 
     def to_html(self) -> str:
-        """Render a page of a single file that needs no network, as the command writes it with
-        `--html`.
-        """
+        """Render a self-contained HTML page: the output of `--html`."""
         return self._render("sections.html")
 
     def to_card(self) -> bytes:
-        """Draw the picture of the answer as a PNG of 1,200 x 630 pixels, with data and date, to be
-        pasted into a message.
+        """Draw the position charts with data and date on a PNG of 1,200 x 630 pixels.
 
         Raises:
-            PosirError: There is no such picture, as nothing has positions.
+            PosirError: There is no position chart.
         """
         strips = self.strips()
         if not strips:
             raise PosirError(
-                "There is no picture for a card: no results by position, or a table of its own "
-                "was asked for."
+                "Cannot draw a card: there are no results by position, or the output is another "
+                "table. Omit --card, or ask for the default tables."
             )
-        more = f"; {len(strips) - ON_CARD} more" if len(strips) > ON_CARD else ""
+        more = f"; {len(strips) - MAX_ON_CARD} more" if len(strips) > MAX_ON_CARD else ""
         source = f"{self.data or self.title}{more}; {date.today().isoformat()}"
         question = "Where in a document is evidence found?"
-        return render_png(draw_card(strips[:ON_CARD], question, source))
+        return render_png(draw_card(strips[:MAX_ON_CARD], question, source))
 
     def save_figures(
         self,
@@ -225,15 +223,15 @@ class Result:
         font_size: float | None = None,
         font: str | None = None,
     ) -> list[Path]:
-        """Write each chart to a file, as the command does with `--figures`.
+        """Write each chart to a file, as `--figures` does.
 
         Args:
-            folder: Where to write them.
+            folder: Folder to write to.
             format: `svg`, `pdf` or `png`.
-            bare: For a paper, which has a caption: without title, explanation and source.
-            width: Inches of a bare chart, by default 3, a column.
-            font_size: Points of its text, by default 8.
-            font: Name of its font, such as `Times New Roman`.
+            bare: Omit title, explanation and source, which belong in a paper's caption.
+            width: Width of a bare chart in inches, by default 3: a column.
+            font_size: Size of the text of a bare chart in points, by default 8.
+            font: Font of a bare chart, such as `Times New Roman`.
 
         Returns:
             The files.
@@ -247,9 +245,9 @@ class Result:
         return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
     def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
-        """Print sections and notes; with `explain`, detailed sections and all paragraphs, too.
+        """Print sections and notes, with detailed sections and all paragraphs if `explain`.
 
-        The first `printed` sections are left out.
+        The first `printed` sections are omitted.
         """
         for section in self.sections()[printed:]:
             if explain or not section.detailed:
@@ -257,14 +255,14 @@ class Result:
         print_tables(console, [], self.paragraphs(explain=explain))
 
     def paragraphs(self, *, explain: bool) -> list[str]:
-        """Return how to read the tables; if asked to explain, all of it."""
+        """Return the notes, with `explain` also the details."""
         notes = [note for note in self.notes if note]
         return [*notes, *self.details] if explain else notes
 
     def __str__(self) -> str:
-        """Return the complete text, as the command prints it outside a terminal."""
+        """Return the output of the command outside a terminal."""
         stream = io.StringIO()
-        # In a notebook, Rich would show the text there and write nothing.
+        # `force_jupyter`: in a notebook, Rich would display the text and write nothing.
         console = Console(file=stream, highlight=False, force_terminal=False, force_jupyter=False)
         self.print_on(console)
         return stream.getvalue().rstrip()
@@ -274,16 +272,14 @@ class Result:
         title = escape_controls(self.title)
         # The text may begin with the title.
         lines = [line for line in str(self).splitlines() if line not in ("", title)]
-        shown = [f"{type(self).__name__}: {title}", *lines[:REPR_LINES]]
+        summary = [f"{type(self).__name__}: {title}", *lines[:REPR_LINES]]
         if lines[REPR_LINES:]:
             more = pluralize(len(lines) - REPR_LINES, "line")
-            shown.append(f"... and {more} more; print it to see all")
-        return "\n".join(shown)
+            summary.append(f"... and {more} more; print it to see all")
+        return "\n".join(summary)
 
     def _repr_html_(self) -> str:
-        """Render tables and charts for a notebook: a fragment without scripts, with images, that
-        loads nothing.
-        """
+        """Render an HTML fragment for a notebook, self-contained and without scripts."""
         return self._render("fragment.html")
 
     def _render(self, template: str) -> str:
@@ -292,7 +288,7 @@ class Result:
 
         sections = self.sections(Medium.PAGE)
         title = self.page_title or self.title
-        # A title without anything below it is the heading of the page.
+        # A first section with only a title is the heading of the page.
         if sections and sections[0].is_heading:
             title = sections[0].title
             sections = sections[1:]
@@ -308,12 +304,12 @@ class Result:
 
 
 def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
-    """Yield a section for each finding, so that it is a paragraph of its own."""
+    """Yield a section for each finding, so that each is a paragraph."""
     for sentence in sentences:
         yield DisplaySection(sentences=(sentence,))
 
 
-#: How a result is rendered in each format, but for text, which depends on the terminal.
+#: Renderers of all formats except text, which depends on the terminal.
 RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
     OutputFormat.JSON: lambda result, _: result.to_json(),
     OutputFormat.CSV: lambda result, _: to_csv(result.records()).removesuffix("\n"),
@@ -325,10 +321,7 @@ RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
 def present(
     result: Result, format_: OutputFormat, *, explain: bool = False, printed: int = 0
 ) -> None:
-    """Print a result in a format; of text, without the sections that a terminal shows already.
-
-    Text has explanations only if asked to.
-    """
+    """Print a result in a format. In text, omit the first `printed` sections."""
     if format_ in RENDERERS:
         print(RENDERERS[format_](result, explain))
         return
@@ -350,8 +343,10 @@ def write_charts(
     html: Path | None = None,
     card: Path | None = None,
 ) -> None:
-    """Write charts to a folder, page and card to a file, each if given, and print their names;
-    raise PosirError if it fails.
+    """Write figures to a folder, and page and card to files, and print the paths.
+
+    Raises:
+        PosirError: There is no chart, or a file cannot be written.
     """
     if not (folder or html or card):
         return

@@ -1,8 +1,7 @@
-"""One picture of the answer: a document from its start to its end, how well evidence is found
-there, and what is truncated.
+"""The position chart: scores from the start to the end of a document, and the truncated share.
 
-Pages, notebooks, cards and the leaderboard show it as SVG that needs no script and no network,
-terminals as a line of text.
+Pages, notebooks, cards and the leaderboard show it as a self-contained SVG, terminals as a line of
+text.
 """
 
 from __future__ import annotations
@@ -11,9 +10,9 @@ import html
 import math
 import textwrap
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from itertools import pairwise
+from itertools import accumulate, count, pairwise
 from pathlib import Path
 from typing import Literal, TypeAlias
 
@@ -25,31 +24,29 @@ from posir_tasks.base.wording import shorten_names
 from posir_tasks.display.numbers import draw_sparkline, format_percent
 from posir_tasks.values.estimates import Estimate
 
-#: Widths of a picture, in pixels: of a page, and of a telephone, where the words are above the
-#: drawing.
+#: Widths of an image in pixels, on a page and on a phone, where the words are above the chart.
 WIDE, NARROW = 760, 350
-#: Pixels of a card, as previews of links have them.
-CARD = 1200, 630
-#: Heights of the drawing, of the label above and below it, and of a line of words; width of the
-#: axis with its labels.
+#: Pixels of a card: the format of link previews.
+CARD_SIZE = 1200, 630
+#: Pixels: height of the chart, height of the labels above and below it, height of a line of words,
+#: width of the vertical axis.
 HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
-#: Share of a wide picture that the drawing takes, distance to the words, and pixels of a letter of
-#: them.
-DRAWN, GAP, LETTER = 0.58, 20, 7.1
-#: Letters of a bold name in the room of one that is not.
+#: Width of the chart as a share of a wide image, pixels between chart and words, and pixels per
+#: letter.
+CHART_SHARE, GAP, LETTER = 0.58, 20, 7.1
+#: Bold letters that fit the width of one regular letter.
 BOLD = 0.87
-#: Pixels of a PNG for each pixel of the picture.
+#: Pixels of a PNG per pixel of SVG.
 SCALE = 2
-#: Pixels between the lines of what is hatched, and share of the drawing that parts it from what is
-#: read.
-HATCH, APART = 7, 0.014
-#: Labels of an axis where there is no room for the others.
-SHORT = {"end of the window": "window ends", "start of the window": "window begins"}
-#: Characters of a line of text.
+#: Pixels between hatching lines, and gap between hatching and bars as a share of the chart.
+HATCH, HATCH_GAP = 7, 0.014
+#: Short labels for a narrow axis.
+SHORT_LABELS = {"end of the window": "window ends", "start of the window": "window begins"}
+#: Characters of a chart in text.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
-#: Attributes of each kind of mark in light, and their colors in dark: Okabe & Ito 2008 (Color
-#: Universal Design) and grays.
+#: SVG attributes of each kind of mark, and its CSS in dark mode: Okabe & Ito 2008 (Color Universal
+#: Design) and grays.
 KINDS = {
     "paper": ('fill="#fff"', "fill:#191a1c"),
     "ink": ('fill="#1a1a1a"', "fill:#e8e8e4"),
@@ -58,10 +55,6 @@ KINDS = {
     "hatch": ('fill="none" stroke="#777" stroke-opacity="0.45"', "stroke:#9a9a95"),
     "band": ('fill="#8fc1de" shape-rendering="crispEdges"', "fill:#316a8b"),
     "grid": ('fill="none" stroke="#b4b9bd" shape-rendering="crispEdges"', "stroke:#5b6066"),
-    "level": (
-        'fill="none" stroke="#5c5c5c" stroke-dasharray="4 3" shape-rendering="crispEdges"',
-        "stroke:#a9a9a3",
-    ),
     "mean": (
         'fill="none" stroke="#005f96" stroke-width="2" shape-rendering="crispEdges"',
         "stroke:#7cc6f2",
@@ -76,118 +69,99 @@ FigureFormat: TypeAlias = Literal["svg", "pdf", "png"]
 
 @dataclass(frozen=True)
 class FigureStyle:
-    """Format and looks of charts in files; one that is not bare has no width and no font of its
-    own.
-    """
+    """Format and style of chart files. Width and font apply only to bare charts."""
 
     format: FigureFormat = "svg"
     bare: bool = False
-    """Whether they are for a paper, which has a caption: without title, explanation and source."""
+    """If true, without title, explanation and source, which belong in a paper's caption."""
     width: float | None = None
-    """Inches of a bare chart; by default a column of a paper."""
+    """Width of a bare chart in inches; by default a column of a paper."""
     font_size: float | None = None
-    """Points of all its text; by default that of a caption."""
+    """Size of all text in points; by default the size of a caption."""
     font: str | None = None
-    """Name of its font, or several separated by commas, of which the first that there is counts."""
+    """Font name, or several names separated by commas, in order of preference."""
 
     def __post_init__(self) -> None:
         if not self.bare and (self.width or self.font_size or self.font):
-            raise PosirError(
-                "Width and font can be chosen for bare charts, which have no text around them. "
-                "Add --bare."
-            )
+            raise PosirError("Width and font apply only to bare charts. Add --bare.")
 
 
 @dataclass(frozen=True)
 class Scale:
-    """The quantity that the height of a picture is, in [0, 1]."""
+    """The vertical axis of a position chart, from 0 to 1."""
 
     name: str
     format: Callable[[float | None], str]
     whole: str
-    """The whole of which a share is truncated."""
+    """The whole that truncation takes a share of, such as `the evidence`."""
     caption: str
-    """A clause on the heights."""
-    unread: str = ""
-    """The meaning of the height `{}` of a truncated part, if it is no score."""
-    unit: str = ""
-    """The unit, and what it is measured on, for the line below the name on a page."""
-    top: float = 1.0
-    """The value at the top of the picture."""
-    even: str = ""
-    """The meaning of a dashed line at the mean of what is read; empty for none."""
+    """A clause that explains the heights."""
 
 
 NDCG = Scale(
     "nDCG@10",
     partial(format_percent, spec=".0f"),
     "the evidence",
-    "documents to their end: how well evidence at that place is found (nDCG@10, 0 to 100)",
+    "documents to their end: how well evidence at each position is found (nDCG@10, 0 to 100)",
 )
 
 
 @dataclass(frozen=True)
 class Strip:
-    """A document from its start to its end, as one system finds evidence in it."""
+    """The position chart of one system: scores from the start to the end of a document."""
 
     name: str
     words: tuple[str, ...]
-    """Lines on the window and on the position effect, and last the finding."""
+    """Lines on the window and the position effect; the last line is the finding."""
     ndcg_by_part: tuple[Estimate | None, ...]
-    """nDCG@10 in equal parts of the window, from start to end, or of the document if it is unknown;
-    None if empty.
+    """nDCG@10 in equal parts of the window (of the document, if the window is unknown), from start
+    to end; None for a part without evidence.
     """
     truncated: float = 0.0
     """Share of the questions whose evidence is truncated, wholly or in part; 0 if the window is
     unknown.
     """
     ndcg_truncated: Estimate | None = None
-    """nDCG@10 of that evidence; None if there is none."""
+    """nDCG@10 of truncated evidence, or None."""
     before: int | None = None
-    """Parts of the window that lie before what is truncated; None for all."""
+    """Number of parts of the window before the truncated part; None for all."""
     finding: str = ""
-    """The answer in one or two sentences, for the card of a page."""
+    """The finding in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
-    """Returns names and values of what the finding rests on, then what to do; they take long. What
-    follows the first line of a value explains it.
+    """Computes the names and values behind the finding, then the next step. The first line of a
+    value is the value, further lines explain it.
     """
     scale: Scale = NDCG
-    """The quantity that is drawn."""
     code: str = ""
-    """A command that does what is to do, for the card of a page."""
+    """Command for the next step, for the card of a page."""
     codes: tuple[tuple[str, str, str, bool], ...] = ()
-    """Code to do it in several libraries, for the card of a page: name, a sentence, the code, and
-    whether it is open.
+    """Code for the next step in several libraries, for the card of a page: name, sentence, code,
+    and True if expanded.
     """
     border: str = ""
     """The end of the window, for the axis of a page."""
     places: tuple[str, ...] = ()
     """Names of the parts."""
     counted: str = ""
-    """The number of questions whose evidence is truncated, instead of their share: `351 of 394
-    sentences`.
-    """
+    """Number of truncated questions, shown instead of their share: `351 of 394 sentences`."""
 
     @property
     def read_before(self) -> int:
-        """Parts of the window before what is truncated."""
+        """Number of parts of the window before the truncated part."""
         return len(self.ndcg_by_part) if self.before is None else self.before
 
     @property
     def edges(self) -> list[float]:
-        """Where parts begin and end, in [0, 1]: one more than there are parts, what is truncated
-        included.
-        """
-        count = len(self.ndcg_by_part)
-        read = [(1 - self.truncated) / count * place for place in range(count + 1)]
-        if not self.truncated:
-            return read
-        before = self.read_before
-        return [*read[: before + 1], *(edge + self.truncated for edge in read[before:])]
+        """Borders of all parts in [0, 1], including the truncated part: one more than the parts."""
+        part_count = len(self.ndcg_by_part)
+        widths = [(1 - self.truncated) / part_count] * part_count
+        if self.truncated:
+            widths.insert(self.read_before, self.truncated)
+        return list(accumulate(widths, initial=0.0))
 
     @property
     def scores(self) -> list[tuple[Estimate | None, bool]]:
-        """nDCG@10 of each part between the edges, and whether it is read."""
+        """nDCG@10 of each part between the edges, and False for the truncated part."""
         parts: list[tuple[Estimate | None, bool]] = [(part, True) for part in self.ndcg_by_part]
         if self.truncated:
             parts.insert(self.read_before, (self.ndcg_truncated, False))
@@ -195,8 +169,8 @@ class Strip:
 
     @property
     def axis(self) -> tuple[float, float, str, str]:
-        """Where the labels of the axis begin and end, in [0, 1], and both: of what is read, if that
-        is at one end.
+        """Positions in [0, 1] and texts of the two axis labels, at the ends of the window if it is
+        in one piece.
         """
         if not self.truncated or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
@@ -205,14 +179,8 @@ class Strip:
         return 0, 1 - self.truncated, "start", "end of the window"
 
     @property
-    def labels(self) -> list[str]:
-        """The names of the parts of what is read."""
-        count = len(self.ndcg_by_part)
-        return list(self.places) or [f"{at} of {count}" for at in range(1, count + 1)]
-
-    @property
     def share(self) -> str:
-        """How much is truncated: `59% of the evidence truncated`; empty if nothing."""
+        """Truncated share, such as `59% of the evidence truncated`; empty without truncation."""
         if not self.truncated:
             return ""
         if self.counted:
@@ -221,7 +189,7 @@ class Strip:
 
     @property
     def ndcg_read(self) -> float | None:
-        """The mean of the parts that are read; None if one of them is empty."""
+        """Mean over the parts that are read, or None if a part has no evidence."""
         values = [part.value for part in self.ndcg_by_part if part]
         if len(values) < len(self.ndcg_by_part):
             return None
@@ -229,11 +197,11 @@ class Strip:
 
     @property
     def description(self) -> str:
-        """The picture in a sentence, for readers who do not see it."""
-        shown = [self.scale.format(part.value if part else None) for part in self.ndcg_by_part]
-        heights = ", ".join(shown)
+        """The chart in words, for screen readers."""
+        scores = [self.scale.format(part.value if part else None) for part in self.ndcg_by_part]
+        heights = ", ".join(scores)
         if self.places:
-            heights = "; ".join(map(" ".join, zip(self.places, shown, strict=True)))
+            heights = "; ".join(map(" ".join, zip(self.places, scores, strict=True)))
         if self.truncated:
             heights += f"; {self.share}"
         if self.truncated and self.ndcg_truncated:
@@ -248,24 +216,19 @@ def format_share(share: float) -> str:
 
 
 def describe_marks(strips: Sequence[Strip]) -> str:
-    """Explain the marks of pictures."""
+    """Explain the marks of position charts."""
     scale = strips[0].scale
     sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
-    if scale.even:
-        sentences.append(f"Dashed: {scale.even}.")
     if any(strip.truncated for strip in strips):
         sentences.append(
-            f"Hatched: {scale.whole} truncated, as a share of all and not a position in each "
-            "document."
+            f"Hatched: the truncated share of {scale.whole}, not a position in each document."
         )
-        if scale.unread:
-            sentences.append("Dashed: what a truncated part has, as any two parts of a document.")
     return " ".join(sentences)
 
 
 def sketch_strip(strip: Strip) -> str:
-    """Sketch a strip as a line of text: `▆▅▄┊░░`, with a mark where reading ends; `·` where there
-    is no evidence.
+    """Draw a position chart as text: `▆▅▄┊░░`, with `┊` at the end of the window and `·` for parts
+    without evidence.
     """
     parts = len(strip.ndcg_by_part)
     marks = 1 if strip.before in (None, 0) else 2
@@ -275,29 +238,20 @@ def sketch_strip(strip: Strip) -> str:
         share = round(CHARACTERS * strip.truncated)
         unread = min(max(share, 1), CHARACTERS - marks - 1)
         columns = CHARACTERS - unread - marks
-    values = np.array([part.value if part else math.nan for part in strip.ndcg_by_part])
-    is_known = ~np.isnan(values)
-    ends = np.linspace(0, 1, parts + 1)
-    edges = np.linspace(0, 1, columns + 1)
-    # The mean of a column is over the parts that it overlaps.
-    sums = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(np.nan_to_num(values)))))
-    widths = np.diff(np.interp(edges, ends, np.append(0, np.cumsum(is_known))))
-    means = [
-        total / width if width > 1e-9 else math.nan
-        for total, width in zip(sums.tolist(), widths.tolist(), strict=True)
-    ]
-    line = draw_sparkline(means)
+    values = [part.value if part else math.nan for part in strip.ndcg_by_part]
+    # A column shows the mean of the parts that it overlaps, weighted by the overlap.
+    cells = np.ma.masked_invalid(values).repeat(columns).reshape(columns, parts)
+    line = draw_sparkline(cells.mean(axis=1).filled(math.nan).tolist())
     if not unread:
         return line
     before = round(columns * strip.read_before / parts)
-    first = MARK if before else ""
-    last = MARK if before < columns else ""
-    return f"{line[:before]}{first}{UNREAD * unread}{last}{line[before:]}"
+    # A mark divides the truncated part from each neighbor.
+    return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
 def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
-    """Sketch a line for each strip: name, sketch and, if there is room for it, the finding, else
-    how much is truncated.
+    """Draw a line for each position chart: name, chart and the finding or, if the finding does not
+    fit, the truncated share.
     """
     sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
     rows = list(zip(sketches, strips, strict=True))
@@ -312,13 +266,13 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
 
 
 def explain_sketches(strips: Sequence[Strip]) -> str:
-    """Explain the lines of text."""
+    """Explain the lines of `sketch_strips`."""
     unread = f"; {UNREAD} truncated" if any(strip.truncated for strip in strips) else ""
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 
 def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
-    """Draw the marks alone, for the row of a table."""
+    """Draw only the marks as SVG, for a table row."""
     marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
     return (
         f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
@@ -330,34 +284,33 @@ def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
 def draw_strips(
     strips: Sequence[Strip], *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
-    """Draw strips below each other on one axis as SVG.
+    """Draw position charts below each other on one axis as SVG.
 
     Args:
-        strips: One for each system.
-        width: Of the picture in pixels.
-        source: Data and date, below them.
-        explained: Whether the words stand at their side, and below them what the marks are.
+        strips: A chart for each system.
+        width: Width of the image in pixels.
+        source: Data and date, below the charts.
+        explained: If true, words next to each chart and an explanation of the marks below.
     """
-    shown = strips if explained else [replace(strip, words=()) for strip in strips]
-    drawn, height = _draw_rows(shown, width, "", source, explained=explained)
-    return _wrap_svg(drawn, strips, (width, height), (width, height))
+    content, height = _draw_rows(strips, width, "", source, explained=explained)
+    return _wrap_svg(content, strips, (width, height), (width, height))
 
 
 def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
-    """Draw strips as a card of 1,200 x 630 pixels: the fewer there are, the larger."""
-    ratio = CARD[1] / CARD[0]
-    width = WIDE
-    drawn, height = _draw_rows(strips, width, heading, source)
-    while height > width * ratio:
-        width += 20
-        drawn, height = _draw_rows(strips, width, heading, source)
-    moved = f'<g transform="translate(0 {(width * ratio - height) / 2:.1f})">{drawn}</g>'
-    return _wrap_svg(moved, strips, (width, round(width * ratio, 1)), CARD)
+    """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
+    ratio = CARD_SIZE[1] / CARD_SIZE[0]
+    for width in count(WIDE, 20):
+        content, height = _draw_rows(strips, width, heading, source)
+        margin = width * ratio - height
+        if margin >= 0:
+            break
+    centered = f'<g transform="translate(0 {margin / 2:.1f})">{content}</g>'
+    return _wrap_svg(centered, strips, (width, round(width * ratio, 1)), CARD_SIZE)
 
 
 @dataclass(frozen=True, repr=False)
 class Picture:
-    """A picture that a notebook shows without a script or a network."""
+    """An SVG image that a notebook shows without scripts."""
 
     svg: str
 
@@ -365,42 +318,42 @@ class Picture:
         return self.svg
 
     def save(self, file: str | Path) -> None:
-        """Write the picture as `.svg` or `.png`; raise PosirError for another suffix."""
+        """Write the image as `.svg` or `.png`; raise PosirError for another suffix."""
         suffix = Path(file).suffix.lower()
         if suffix not in (".svg", ".png"):
-            raise PosirError(f"{file}: a picture is written as .svg or .png.")
+            raise PosirError(f"Cannot write {file}: the suffix must be .svg or .png.")
         content = self.svg.encode() if suffix == ".svg" else render_png(self.svg, SCALE)
         with atomic_write(Path(file)) as temporary:
             temporary.write_bytes(content)
 
 
 def render_png(svg: str, scale: float = 1) -> bytes:
-    """Render a picture as PNG."""
-    import vl_convert  # Altair's converter, which takes long to import
+    """Render an SVG image as PNG."""
+    import vl_convert  # slow to import
 
     png: bytes = vl_convert.svg_to_png(svg, scale=scale)
     return png
 
 
 def _wrap_svg(
-    drawn: str, strips: Sequence[Strip], view: tuple[float, float], size: tuple[float, float]
+    content: str, strips: Sequence[Strip], view: tuple[float, float], size: tuple[float, float]
 ) -> str:
     label = html.escape(" ".join(strip.description for strip in strips))
     return (
         f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {view[0]:g} '
         f'{view[1]:g}" width="{size[0]:g}" '
         f'height="{size[1]:g}" {FONT} role="img" aria-label="{label}">{STYLE}'
-        f'<rect class="paper" {KINDS["paper"][0]} width="100%" height="100%"/>{drawn}</svg>'
+        f'<rect class="paper" {KINDS["paper"][0]} width="100%" height="100%"/>{content}</svg>'
     )
 
 
 def _draw_rows(
     strips: Sequence[Strip], width: int, heading: str, source: str, *, explained: bool = True
 ) -> tuple[str, float]:
-    """Draw heading, strips, caption and source, and measure how high they are."""
+    """Draw heading, charts, explanation and source, and return the SVG and its height."""
     is_wide = width >= WIDE
-    drawn = round(width * DRAWN) if is_wide else width - AXIS - 12
-    left = AXIS + drawn + GAP if is_wide else 12
+    chart_width = round(width * CHART_SHARE) if is_wide else width - AXIS - 12
+    left = AXIS + chart_width + GAP if is_wide else 12
     letters = int((width - left - 12) / LETTER)
     parts = []
     top = 12.0
@@ -408,22 +361,20 @@ def _draw_rows(
         parts.append(_write(12, top + 14, heading, "ink", 'font-size="16" font-weight="600"'))
         top += 28
     for strip in strips:
-        names = textwrap.wrap(strip.name, int(letters * BOLD))
-        lines = [line for words in strip.words for line in textwrap.wrap(words, letters)]
-        y = top + 12 + (LABEL if is_wide else 0)
-        for at, line in enumerate([*names, *lines]):
-            weight = 'font-weight="600"' if at < len(names) else ""
-            parts.append(_write(left, y + LINE * at, line, "ink", weight))
-        words = LINE * (len(names) + len(lines))
-        picture = HEIGHT + 2 * LABEL
-        if is_wide:
-            parts += _draw_labeled(strip, top, drawn)
-            top += max(words + LABEL, picture) + 14
-        else:
-            parts += _draw_labeled(strip, top + words, drawn)
-            top += words + picture + 14
-    below = [describe_marks(strips)] if explained and strips else []
-    for text in (*below, source):
+        y = top + (LABEL if is_wide else 0)
+        for line in textwrap.wrap(strip.name, int(letters * BOLD)):
+            parts.append(_write(left, y + 12, line, "ink", 'font-weight="600"'))
+            y += LINE
+        for words in strip.words if explained else ():
+            for line in textwrap.wrap(words, letters):
+                parts.append(_write(left, y + 12, line, "ink", ""))
+                y += LINE
+        # The words are next to a chart in a wide image, and above it in a narrow one.
+        chart_top = top if is_wide else y
+        parts += _draw_labeled(strip, chart_top, chart_width)
+        top = max(y, chart_top + HEIGHT + 2 * LABEL) + 14
+    notes = [describe_marks(strips)] if explained and strips else []
+    for text in (*notes, source):
         for line in textwrap.wrap(text, int((width - 24) / 6.6)):
             parts.append(_write(12, top + 10, line, "faint", 'font-size="12"'))
             top += 15
@@ -431,20 +382,19 @@ def _draw_rows(
 
 
 def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
-    """Yield a drawing with the labels of its axes, and above it how much is truncated."""
+    """Yield a chart with axis labels, and the truncated share above it."""
     bottom = top + LABEL + HEIGHT
-    turned = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
+    rotation = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
     if len(strip.scale.name) * LETTER < HEIGHT:
-        yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {turned}")
+        yield _write(0, 0, strip.scale.name, "faint", f"{_anchor('middle')} {rotation}")
     yield from _draw_marks(strip, AXIS, top + LABEL, width, HEIGHT)
     for height, y in ((1, top + LABEL + 8), (0.5, bottom - HEIGHT / 2 + 4), (0, bottom)):
-        value = strip.scale.format(height * strip.scale.top)
-        yield _write(AXIS - 6, y, value, "faint", _anchor("end"))
+        yield _write(AXIS - 6, y, strip.scale.format(height), "faint", _anchor("end"))
     low, high, *names = strip.axis
     fits = width * (high - low) > len(" ".join(names)) * LETTER
-    for name, at, anchor in zip(names, (low, high), ("start", "end"), strict=True):
-        label = name if fits else SHORT.get(name, name)
-        yield _write(AXIS + width * at, bottom + 14, label, "faint", _anchor(anchor))
+    for name, position, anchor in zip(names, (low, high), ("start", "end"), strict=True):
+        label = name if fits else SHORT_LABELS.get(name, name)
+        yield _write(AXIS + width * position, bottom + 14, label, "faint", _anchor(anchor))
     if not strip.truncated:
         return
     start, end = strip.edges[strip.read_before : strip.read_before + 2]
@@ -458,47 +408,38 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 def _draw_marks(
     strip: Strip, left: float, top: float, width: float, height: float
 ) -> Iterator[str]:
-    """Yield axis, bars with their intervals, and what is truncated, hatched."""
-    paths: dict[str, list[str]] = {
-        kind: [] for kind in ("bars", "hatch", "band", "grid", "level", "mean")
-    }
-    scale = strip.scale
+    """Yield the paths of grid, bars, intervals and hatching."""
+    paths = dict.fromkeys(("bars", "hatch", "band", "grid", "mean"), "")
     bottom = top + height
     for (score, is_read), (start, end) in zip(strip.scores, pairwise(strip.edges), strict=True):
         x = left + width * start
         right = left + width * end
         if not is_read:
-            # What is truncated is no continuation of what is read.
-            x += width * APART * (start > 0)
-            right = max(x, right - width * APART * (end < 1 - 1e-9))
-            paths["hatch"] += _hatch(x, bottom, right - x, height)
-        paths["grid"] += _draw_grid(x, right, top, height, is_read=is_read)
+            # A gap shows that the truncated part does not continue the window.
+            x += width * HATCH_GAP * (start > 0)
+            right = max(x, right - width * HATCH_GAP * (end < 1 - 1e-9))
+            paths["hatch"] += "".join(_hatch(x, bottom, right - x, height))
+        paths["grid"] += "".join(_draw_grid(x, right, top, height, is_read=is_read))
         if score is None:
             continue
-        y = bottom - height * score.value / scale.top
-        if not is_read and scale.unread:
-            paths["level"].append(_line(left, y, width))
-            continue
+        y = bottom - height * score.value
         if is_read:
-            # Neighbors share an edge, or a line of the paper would show between them.
-            paths["bars"].append(_box(x, right, bottom, y))
+            # Neighbors share an edge, or the background would show between them.
+            paths["bars"] += _box(x, right, bottom, y)
         if score.interval:
-            low, high = (bottom - height * value / scale.top for value in score.interval)
-            paths["band"].append(_box(x, right, low, high))
-        paths["mean"].append(_line(x, y, right - x))
-    if scale.even and strip.ndcg_read is not None:
-        y = bottom - height * strip.ndcg_read / scale.top
-        paths["level"].append(_line(left, y, width * (strip.axis[1] - strip.axis[0])))
+            low, high = score.interval
+            paths["band"] += _box(x, right, bottom - height * low, bottom - height * high)
+        paths["mean"] += _line(x, y, right - x)
     for kind, path in paths.items():
         if path:
-            yield f'<path class="{kind}" {KINDS[kind][0]} d="{"".join(path)}"/>'
+            yield f'<path class="{kind}" {KINDS[kind][0]} d="{path}"/>'
 
 
 def _draw_grid(
     x: float, right: float, top: float, height: float, *, is_read: bool
 ) -> Iterator[str]:
     for share in (0, 0.5, 1):
-        # Lines of neighbors overlap, or a gap would show.
+        # Lines of neighbors overlap by a pixel, or a gap would show.
         yield _line(x, top + height * share, right - x + is_read)
     if not is_read:
         for edge in (x, right):
@@ -515,8 +456,8 @@ def _box(left: float, right: float, low: float, high: float) -> str:
 
 
 def _hatch(x: float, bottom: float, width: float, height: float) -> Iterator[str]:
-    """Yield diagonal lines within a rectangle; a pattern would need a name, which is not unique on
-    a page.
+    """Yield diagonal lines within a rectangle. An SVG pattern would need an id that is unique on
+    the page.
     """
     for offset in np.arange(-height, width, HATCH).tolist():
         first = max(offset, 0.0)

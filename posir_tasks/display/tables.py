@@ -1,4 +1,6 @@
-"""Tables for terminal, Markdown and LaTeX, and the rows behind them as CSV and JSON."""
+"""Tables for terminal, Markdown and pages, data frames, CSV and JSON, and the sections of a
+result.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, fields, is_dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from itertools import groupby
+from itertools import groupby, zip_longest
 from string import Formatter
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -39,23 +41,21 @@ if TYPE_CHECKING:
 
     from posir_tasks.display.figures import Figure
 
-#: Columns between two columns of a table, and fewest columns of a first column that is folded.
+#: Characters between two columns of a table, and minimum width of a folded column.
 GAP, MIN_WIDTH = 2, 12
-#: Columns of shortened names in a table that is divided.
-DIVIDED_WIDTH = 20
-#: Most columns of a line of prose and, outside a terminal, of a picture.
+#: Characters of shortened names in a table that is split.
+SPLIT_WIDTH = 20
+#: Maximum width of a line of prose and, outside a terminal, of a chart.
 PROSE = 100
-#: A cell that a spreadsheet would run: it begins with an operator, also at full width, or with a
-#: white space that is trimmed before one is looked for. A number with a sign is none.
+#: A cell that a spreadsheet would run as a formula: it begins with an operator (or its full-width
+#: form) or with white space, which a spreadsheet trims. Signed numbers do not match.
 FORMULA = re.compile(
     r"(?![-+](?:\d*\.)?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]"
 )
-#: Styles of labels in a terminal.
-TONE_STYLES = {Tone.GOOD: "green", Tone.BAD: "red", Tone.OPEN: "dim", Tone.BEST: "bold", None: ""}
 
 
 class OutputFormat(StrEnum):
-    """Output formats of all commands; each supports some of them."""
+    """Output formats of commands."""
 
     TEXT = "text"
     MARKDOWN = "markdown"
@@ -71,15 +71,13 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "left"
     group: str = ""
-    """Heading above this column and its neighbors of the same group, which LaTeX prints; a terminal
-    does not part them.
+    """Heading above neighboring columns of one group in LaTeX. A terminal keeps a group together
+    when it splits a table.
     """
     picture: bool = False
-    """Whether its cells are sketches: shown where a table with them fits, and not on pages, which
-    have drawings.
-    """
+    """If true, the cells are text charts: shown if the table fits, and never on pages."""
     drawn: bool = False
-    """Whether a page draws its intervals beside it, on one axis with 0."""
+    """If true, a page draws the intervals next to the column, on one axis with 0."""
 
 
 @dataclass(frozen=True)
@@ -88,22 +86,22 @@ class Table:
 
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
-    """A row with a first cell alone is the heading of the rows below it."""
+    """A row with text only in its first cell is the heading of the rows below it."""
     title: str = ""
     notes: tuple[str, ...] = ()
     """Paragraphs below the table."""
     split_by: str = ""
-    """Title of each part in a terminal, such as `{Model} · {Task}`: there every run of rows that
-    agree in the columns it names is a table of its own, without these columns.
+    """Title template such as `{Model} · {Task}`. A terminal prints a separate table for each run of
+    rows with the same values in the named columns, without these columns.
     """
     keys: int = 1
-    """Number of first columns, without those of `split_by`, that identify a row. A table too wide
-    for a terminal is divided between columns, and every part repeats these.
+    """Number of leading columns (after removing the columns of `split_by`) that identify a row.
+    If a table is too wide for a terminal, each piece repeats these columns.
     """
     kind: Literal["", "changes", "changes models"] = ""
-    """Changes by length or of models share a scale on a page, and their title is a heading."""
+    """On a page, changes by length or of models share a scale, and their title is a heading."""
     is_narrow: bool = False
-    """Whether names in its first column are shortened so that it fits; never on a page."""
+    """If true, names in the first column are shortened to fit, except on pages."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -112,89 +110,86 @@ class Table:
 
     @property
     def has_headings(self) -> bool:
-        """Whether a row is the heading of those below it."""
+        """True if some row is the heading of the rows below it."""
         return any(map(is_heading, self.rows))
 
     def parts(self) -> Iterator[Table]:
-        """Yield the tables that a terminal shows: one per title of `split_by`, or the table
-        itself.
-        """
+        """Yield a table for each title of `split_by`, or the table itself without `split_by`."""
         names = [name for _, name, _, _ in Formatter().parse(self.split_by) if name]
         if not names:
             yield self
             return
         keys = [self.headings.index(name) for name in names]
-        remaining = [index for index in range(len(self.columns)) if index not in keys]
         for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
-            part = replace(self, rows=tuple(rows))._select(remaining)
             title = self.split_by.format_map(dict(zip(names, values, strict=True)))
-            yield replace(part, title=title, split_by="").without_empty_columns()
+            part = replace(self, rows=tuple(rows), title=title, split_by="")
+            yield part.without_columns(names).without_empty_columns()
 
     def without_empty_columns(self) -> Table:
-        """Leave out columns in which no row has a value; those that identify a row stay."""
-        kept = []
-        for at in range(len(self.columns)):
-            has_value = any(row[at] not in ("", MISSING) for row in self.rows)
-            if at < self.keys or has_value or not self.rows:
-                kept.append(at)
-        return self._select(kept)
+        """Drop columns without values, except the columns that identify a row."""
+        if not self.rows:
+            return self
+        indices = list(range(len(self.columns)))
+        for index in indices[self.keys :]:
+            if all(row[index] in ("", MISSING) for row in self.rows):
+                indices.remove(index)
+        return self._select(indices)
 
     def without_columns(self, headings: Collection[str]) -> Table:
-        """Leave out the columns of these headings."""
-        kept = [at for at, heading in enumerate(self.headings) if heading not in headings]
-        return self._select(kept)
+        """Drop columns by their headings."""
+        columns = enumerate(self.columns)
+        return self._select([index for index, column in columns if column.heading not in headings])
 
     def without_pictures(self) -> Table:
-        """Leave out columns of sketches."""
-        return self._select([at for at, column in enumerate(self.columns) if not column.picture])
+        """Drop columns of text charts."""
+        columns = enumerate(self.columns)
+        return self._select([index for index, column in columns if not column.picture])
 
-    def divided(self, width: int) -> Iterator[Table]:
-        """Yield the table if it fits a width, or else tables with consecutive columns of it; no
-        column is left out.
+    def split(self, width: int) -> Iterator[Table]:
+        """Split the columns into tables that fit a width, each with the columns that identify a
+        row.
         """
         widths = self.column_widths()
         keys = list(range(self.keys))
-        chosen = keys
-        rest = range(self.keys, len(self.columns))
-        # Neighbors of a group stay together.
-        for _, members in groupby(rest, lambda at: self.columns[at].group or at):
-            together = [*chosen, *members]
-            is_wide = total_width([widths[column] for column in together]) > width
-            if is_wide and len(chosen) > self.keys:
-                yield self._select(chosen)
-                together = [*keys, *together[len(chosen) :]]
-            chosen = together
-        yield self._select(chosen)
+        piece = keys
+        indices = range(self.keys, len(self.columns))
+        # The columns of a group stay together.
+        for _, members in groupby(indices, lambda index: self.columns[index].group or index):
+            group = list(members)
+            is_wide = total_width([widths[index] for index in (*piece, *group)]) > width
+            if is_wide and piece != keys:
+                yield self._select(piece)
+                piece = keys
+            piece = [*piece, *group]
+        yield self._select(piece)
 
-    def flattened(self) -> Table:
-        """Put each row in one line."""
+    def unwrap(self) -> Table:
+        """Join the lines of each cell."""
         return self._change_text(lambda text: text.replace("\n", " "))
 
-    def narrowed(self, width: int) -> Table:
-        """Shorten the names in the first column, so that the table fits a width or, if that is not
-        possible, fits it when it is divided.
-        """
+    def shorten_names(self, width: int) -> Table:
+        """Shorten the names in the first column so that the table fits a width, whole or split."""
         room = width - total_width([0, *self.without_pictures().column_widths()[1:]])
         names = [row[0] for row in self.rows if not is_heading(row)]
-        longest = room if room >= MIN_WIDTH else DIVIDED_WIDTH
+        longest = room if room >= MIN_WIDTH else SPLIT_WIDTH
         short = dict(zip(names, shorten_names(names, longest), strict=True))
         return replace(self, rows=tuple((short.get(row[0], row[0]), *row[1:]) for row in self.rows))
 
-    def escaped(self) -> Table:
-        """Escape control characters; the lines of a cell stay."""
+    def escape(self) -> Table:
+        """Escape control characters, except line breaks of cells."""
         table = self._change_text(escape_controls)
         notes = tuple(map(escape_controls, self.notes))
         return replace(table, title=escape_controls(self.title), notes=notes)
 
     def column_widths(self) -> list[int]:
-        """Measure how wide each column is if nothing is folded."""
+        """Return the width of each column without folding."""
         cells = zip(self.headings, *(row for row in self.rows if not is_heading(row)), strict=True)
         return [
             max(cell_len(line) for cell in column for line in cell.split("\n")) for column in cells
         ]
 
     def _change_text(self, change: Callable[[str], str]) -> Table:
-        """Change headings and cells."""
+        """Apply a function to headings and cells."""
         columns = tuple(
             replace(column, heading=change(column.heading), group=change(column.group))
             for column in self.columns
@@ -208,35 +203,31 @@ class Table:
 
 
 def is_heading(row: Sequence[str]) -> bool:
-    """Tell whether a row is the heading of those below it: its first cell alone has a text, of
-    several.
-    """
+    """Return True for a row of several cells with text only in the first."""
     return len(row) > 1 and not any(row[1:])
 
 
 def total_width(widths: Sequence[int]) -> int:
-    """Measure how wide a table with columns of these widths is."""
+    """Return the width of a table from the widths of its columns."""
     return sum(widths) + GAP * (len(widths) - 1)
 
 
 def build_columns(
     headings: Iterable[str], right: Collection[str] = (), drawn: Collection[str] = ()
 ) -> tuple[Column, ...]:
-    """Build a column for each heading; those in `right` are aligned to the right, those in `drawn`
-    have intervals that a page draws.
+    """Build columns from headings, right-aligned if in `right`, with drawn intervals if in
+    `drawn`.
     """
-    columns = []
-    for name in headings:
-        align: Literal["left", "right"] = "right" if name in right else "left"
-        columns.append(Column(name, align, drawn=name in drawn))
-    return tuple(columns)
+    return tuple(
+        Column(name, "right" if name in right else "left", drawn=name in drawn) for name in headings
+    )
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Build a data frame of dataclasses or mappings, not rounded: an estimate has three columns, a
+    """Build a data frame from dataclasses or mappings, unrounded. An estimate has three columns, a
     missing field is null.
     """
-    # Polars takes longer to import than a table to print.
+    # Importing polars takes longer than printing a table.
     import polars as pl
 
     rows: list[dict[str, Any]] = []
@@ -245,27 +236,24 @@ def build_frame(records: Iterable[Any]) -> pl.DataFrame:
         for key, value in _fields(record).items():
             row |= flatten(key, value)
         rows.append(row)
-    names = dict.fromkeys(name for row in rows for name in row)
-    return pl.DataFrame(
-        [{name: row.get(name) for name in names} for row in rows], infer_schema_length=None
-    )
+    return pl.DataFrame(rows, infer_schema_length=None)
 
 
 def to_csv(records: Iterable[Any]) -> str:
-    """Convert dataclasses or mappings of the same fields to CSV, as `build_frame` arranges them."""
+    """Convert dataclasses or mappings to CSV with the columns of `build_frame`."""
     frame = build_frame(records)
     return format_csv(frame.columns, frame.iter_rows(), "\n") if frame.columns else "\n"
 
 
 def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str = "\r\n") -> str:
-    """Write rows below headings as CSV that a spreadsheet shows as it is; all CSV of posir is
-    written here.
+    """Format headings and rows as CSV that is safe to open in a spreadsheet.
 
-    Text that would be run as a formula begins with an apostrophe, and control characters are
-    escaped. Numbers have all digits; None is an empty cell, and booleans are `true` and `false`.
+    Text that a spreadsheet would run as a formula gets an apostrophe in front, and control
+    characters are escaped. Numbers have all digits; None is an empty cell, and booleans are `true`
+    and `false`.
     """
     text = io.StringIO()
-    # A long file repeats names of models and tasks.
+    # Names of models and tasks repeat.
     escape = lru_cache(_escape_csv)
     csv.writer(text, lineterminator=end).writerows(
         [escape(cell) if isinstance(cell, str) else _csv_number(cell) for cell in row]
@@ -285,14 +273,14 @@ def _escape_csv(cell: str) -> str:
 
 
 def to_json(document: object) -> str:
-    """Build a JSON value with dataclasses as indented text, not rounded; an estimate `x` becomes
-    `x` and `x_interval`.
+    """Convert a value with dataclasses to indented JSON, unrounded. An estimate `x` becomes `x` and
+    `x_interval`.
     """
     return redact_collected(json.dumps(_plain(document), indent=2)).replace("\x7f", "\\u007f")
 
 
 def _fields(value: Any) -> Mapping[str, Any]:
-    """List names and values of a dataclass or a mapping."""
+    """Return the fields of a dataclass or the items of a mapping."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     return cast("Mapping[str, Any]", value)
@@ -312,26 +300,26 @@ def _plain(value: Any) -> Any:
 
 
 def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str] = ()) -> None:
-    """Print tables below one another, the notes of each and the legend dimmed.
+    """Print tables with their notes, then the legend; notes and legend are dimmed.
 
-    A table that is too wide for a terminal, or for `COLUMNS`, is divided; elsewhere every row is
+    In a terminal, or with `COLUMNS` set, a table that is too wide is split. Elsewhere every row is
     one line. Nothing is cut off.
     """
     width = find_width(console)
-    for table in map(Table.escaped, tables):
+    for table in map(Table.escape, tables):
         for part in table.parts():
-            part = part.narrowed(min(width, PROSE)) if part.is_narrow else part
+            part = part.shorten_names(min(width, PROSE)) if part.is_narrow else part
             if total_width(part.column_widths()) > width:
                 part = part.without_pictures()
-            if total_width(part.flattened().column_widths()) <= width:
-                part = part.flattened()
+            if total_width(part.unwrap().column_widths()) <= width:
+                part = part.unwrap()
             _print_title(console, part.title)
             if not console.is_terminal and not _read_columns():
                 lines = (line.plain for line in _format_lines(part))
                 console.out("\n".join(lines), "\n", sep="", end="\n", highlight=False)
                 continue
-            for divided in part.divided(width):
-                text = Text("\n").join(_format_lines(divided, width))
+            for piece in part.split(width):
+                text = Text("\n").join(_format_lines(piece, width))
                 console.print(text, "\n", sep="", soft_wrap=True)
         for note in table.notes:
             print_paragraph(console, note, "dim")
@@ -340,14 +328,12 @@ def print_tables(console: Console, tables: Iterable[Table], legend: Iterable[str
 
 
 def find_width(console: Console) -> int:
-    """Find how wide output may be: outside a terminal `COLUMNS`, or else that of prose, for a file,
-    a pipe and a string alike.
-    """
+    """Return the maximum width of output: outside a terminal, `COLUMNS` or else `PROSE`."""
     return console.width if console.is_terminal else _read_columns() or PROSE
 
 
 def _read_columns() -> int:
-    """Read `COLUMNS`; 0 if it is not set, or no number."""
+    """Return `COLUMNS`, or 0 if it is not set or not a number."""
     columns = os.environ.get("COLUMNS", "")
     return int(columns) if columns.isdecimal() else 0
 
@@ -358,29 +344,26 @@ def _print_title(console: Console, title: str) -> None:
 
 
 def print_paragraph(console: Console, text: str, style: str = "", bold: int = 0) -> None:
-    """Print a paragraph, broken by `wrap`, some characters of it in bold."""
+    """Print a wrapped paragraph, its first `bold` characters in bold."""
     width = min(find_width(console), PROSE)
-    lines = [
-        line for part in escape_controls(text).split("\n") for line in wrap(part, width) or [""]
-    ]
-    printed = Text("\n".join(lines), style=style)
-    printed.stylize("bold", 0, bold)
-    console.print(printed, soft_wrap=True)
+    lines = ["\n".join(wrap(line, width)) for line in escape_controls(text).split("\n")]
+    paragraph = Text("\n".join(lines), style=style)
+    paragraph.stylize("bold", 0, bold)
+    console.print(paragraph, soft_wrap=True)
 
 
 def print_commands(console: Console, code: str) -> None:
-    """Print commands with their comments, set off and indented; no line is broken."""
-    printed = Text(f"\n{textwrap.indent(escape_controls(code.rstrip()), '  ')}", style="cyan")
-    printed.highlight_regex("(?m)  #.*", "dim default")
-    console.print(printed, soft_wrap=True)
+    """Print commands below an empty line, indented and never wrapped, with dimmed comments."""
+    block = Text(f"\n{textwrap.indent(escape_controls(code.rstrip()), '  ')}", style="cyan")
+    block.highlight_regex("(?m)  #.*", "dim default")
+    console.print(block, soft_wrap=True)
 
 
 def wrap(text: str, width: int) -> list[str]:
-    """Break a paragraph into lines between words only, so that a path or a name can be
-    copied.
+    """Break a paragraph into lines between words.
 
-    A figure stays with its interval, unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`,
-    `chunks(64) (+32.8)`; and a command between backticks is whole.
+    Names, paths and commands between backticks stay whole, and a number stays with its interval,
+    unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
     """
     bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
     lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
@@ -388,48 +371,55 @@ def wrap(text: str, width: int) -> list[str]:
 
 
 def _format_lines(table: Table, limit: int | None = None) -> Iterator[Text]:
-    """Yield the lines of a table: headings are bold, labels have the color of their state.
+    """Yield the lines of a table: headings in bold, labels in the color of their state.
 
-    Its first column, or the words of a wider last one, are folded if it would exceed a limit.
+    If the table exceeds the limit, the first column is folded, or a last column of words if it is
+    at least as wide.
     """
     widths = table.column_widths()
-    at = -1 if table.columns[-1].align == "left" and widths[-1] >= widths[0] else 0
+    fold_index = -1 if table.columns[-1].align == "left" and widths[-1] >= widths[0] else 0
+    fold = wrap if fold_index else chop_cells
+    fold_width = widths[fold_index]
     if limit:
-        widths[at] = min(widths[at], max(MIN_WIDTH, limit - total_width(widths) + widths[at]))
+        room = limit - total_width(widths) + fold_width
+        fold_width = min(fold_width, max(MIN_WIDTH, room))
+        widths[fold_index] = fold_width
     for row in (table.headings, *table.rows):
         style = "bold" if row is table.headings else ""
         if is_heading(row) and not style:
             yield Text()
-            for part in wrap(row[0], limit or len(row[0])):
-                yield Text(part, "bold")
+            for text in wrap(row[0], limit or len(row[0])):
+                yield Text(text, "bold")
             continue
         cells = [cell.split("\n") for cell in row]
-        if cell_len(row[at]) > widths[at]:
-            fold = wrap if at else chop_cells
-            cells[at] = [part for line in cells[at] for part in fold(line, widths[at])]
-        for number in range(max(map(len, cells))):
+        if cell_len(row[fold_index]) > fold_width:
+            lines = cells[fold_index]
+            cells[fold_index] = [text for line in lines for text in fold(line, fold_width)]
+        for texts in zip_longest(*cells, fillvalue=""):
             line = Text(style=style)
-            for column, cell, lines, width in zip(table.columns, row, cells, widths, strict=True):
-                text = lines[number] if number < len(lines) else ""
-                gap = " " * (width - cell_len(text))
+            for column, cell, text, width in zip(table.columns, row, texts, widths, strict=True):
+                padding = " " * (width - cell_len(text))
                 line.append(" " * GAP if column is not table.columns[0] else "")
-                line.append(gap if column.align == "right" else "")
-                line.append(text, TONE_STYLES[find_tone(cell)])
-                line.append("" if column.align == "right" else gap)
+                line.append(padding if column.align == "right" else "")
+                tone = find_tone(cell)
+                line.append(text, "dim" if tone is Tone.OPEN else tone)
+                line.append(padding if column.align == "left" else "")
             line.rstrip()
             yield line
 
 
-#: Code in Markdown: between runs of as many backticks, on one line.
-CODE_SPAN = re.compile(r"(?<!`)(`+)(?!`)(?:[^\n]*?[^`\n])\1(?!`)")
-#: What would be HTML, a character reference, the end of a link's text, an address that becomes a
-#: link, or code without an end.
-MARKUP = re.compile(r"<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`", re.IGNORECASE)
-#: The same in a cell, and what would be an escape or emphasis.
+#: Code in Markdown (a group of its own), HTML, character references, ends of link texts, addresses
+#: that become links, and backticks.
+MARKUP = re.compile(
+    r"(?P<code>(?<!`)(?P<fence>`+)(?!`)[^\n]*?[^`\n](?P=fence)(?!`))"
+    r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`",
+    re.IGNORECASE,
+)
+#: Markup in a cell, which also includes escapes and emphasis.
 CELL_MARKUP = re.compile(
     rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
 )
-#: What would be a heading or a quotation at the start of a line.
+#: Headings and quotations at the start of a line.
 LINE_MARKUP = re.compile(r"^ *(?=#+ |>)", re.MULTILINE)
 ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {
     www: f"{www[:3]}&#46;" for www in ("www.", "WWW.", "Www.")
@@ -437,8 +427,8 @@ ENTITIES = {"<": "&lt;", "&": "&amp;", "://": "&#58;//"} | {
 
 
 def to_markdown(table: Table) -> str:
-    """Build a table in GitHub's Markdown: title as a heading above, notes as paragraphs below."""
-    table = table.escaped()
+    """Convert a table to GitHub's Markdown, with its title as a heading and notes as paragraphs."""
+    table = table.escape()
     rule = ["---:" if column.align == "right" else "---" for column in table.columns]
     headings = list(map(escape_markdown, table.headings))
     rows = [list(map(escape_markdown, row)) for row in table.rows]
@@ -449,43 +439,30 @@ def to_markdown(table: Table) -> str:
 
 
 def escape_markdown(cell: str) -> str:
-    """Escape text, so that it stays in its cell of a Markdown table and is shown as it is; code
-    between backticks stays code.
-    """
-    return _escape_outside_code(" ".join(cell.splitlines()), CELL_MARKUP).replace("|", r"\|")
+    """Escape a cell of a Markdown table. Code between backticks stays code."""
+    return CELL_MARKUP.sub(_escape_markup, " ".join(cell.splitlines())).replace("|", r"\|")
 
 
 def escape_prose(text: str) -> str:
-    """Escape a paragraph for Markdown, so that names are neither HTML nor links; code between
-    backticks stays code.
+    """Escape HTML, links and headings in a Markdown paragraph. Code between backticks stays
+    code.
     """
-    return LINE_MARKUP.sub(r"\\\g<0>", _escape_outside_code(text, MARKUP))
-
-
-def _escape_outside_code(text: str, markup: re.Pattern[str]) -> str:
-    parts = []
-    end = 0
-    for code in CODE_SPAN.finditer(text):
-        parts.append(markup.sub(_escape_markup, text[end : code.start()]))
-        parts.append(code[0])
-        end = code.end()
-    parts.append(markup.sub(_escape_markup, text[end:]))
-    return "".join(parts)
+    return LINE_MARKUP.sub(r"\\\g<0>", MARKUP.sub(_escape_markup, text))
 
 
 def _escape_markup(match: re.Match[str]) -> str:
-    return ENTITIES.get(match[0]) or f"\\{match[0]}"
+    return match["code"] or ENTITIES.get(match[0]) or f"\\{match[0]}"
 
 
 def quote_code(code: str) -> str:
-    """Build a block of code in Markdown, which no line of the code can end."""
+    """Build a code block in Markdown with a fence that the code does not contain."""
     longest = max(map(len, re.findall("`+", code)), default=0)
     fence = "`" * max(3, longest + 1)
     return f"{fence}\n{code}\n{fence}"
 
 
 class Medium(StrEnum):
-    """The media that may have sections of their own."""
+    """A medium that some sections are made for."""
 
     TEXT = "text"
     """A terminal and Markdown."""
@@ -496,59 +473,55 @@ class Medium(StrEnum):
 
 @dataclass(frozen=True)
 class DisplaySection:
-    """A part of what is shown: pictures of the answer, findings in sentences, tables and charts."""
+    """A section of a result: position charts, findings in sentences, tables and figures."""
 
     title: str = ""
     sentences: tuple[str, ...] = ()
     tables: Sequence[Table] = ()
     anchor: str = ""
-    """Address of the section on a page, for the link of a `Label`."""
+    """Id of the section on a page, for the link of a `Label`."""
     entry: str = ""
-    """Name of the section in the navigation of a page; empty for none."""
+    """Name of the section in a page's navigation; empty for no entry."""
     draw: Callable[[], Sequence[Figure]] | None = None
-    """Draws its charts, on demand because Altair takes a second to import; None if it has none."""
+    """Builds the figures on demand, because Altair takes a second to import; None without
+    figures.
+    """
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, tokens, and the share after its first part that is never read of each text, the longest
-    first: bars on a page.
-    """
+    """Name, number of tokens and unread share of each text, longest first: bars on a page."""
     code: str = ""
-    """Code to be pasted, shown as it is."""
+    """Code to paste."""
     is_command: bool = True
-    """Whether the code is commands of a shell, which a terminal indents."""
+    """If true, the code is shell commands, which a terminal indents."""
     folded: bool = False
-    """Whether a page shows the title alone until it is opened or printed."""
+    """If true, a page shows only the title until the section is opened or printed."""
     group: str = ""
-    """Heading that a page has above this section and its neighbors of the same group; without a
-    difference it is folded.
-    """
+    """Heading on a page above neighboring sections of one group; folded without `drawn`."""
     drawn: tuple[float, ...] = ()
     """A difference that a page draws next to a folded title: its value, the ends of its interval,
     and published values.
     """
     unit: Unit = Unit.INDEX
-    """How this difference is printed."""
+    """The unit of `drawn`."""
     scale: str = ""
-    """The axis that it is drawn on, which it shares with those of the same name."""
+    """Name of the axis of `drawn`, shared by sections with the same name."""
     strips: Sequence[Strip] = ()
-    """Pictures of the answer, below each other on one axis; a page and a notebook begin with
-    them.
-    """
+    """Position charts, below each other on one axis. Pages and notebooks begin with them."""
     only: Medium | None = None
-    """The medium that shows it alone; None for all."""
+    """The only medium that shows the section, or None for all."""
     detailed: bool = False
-    """Whether a terminal shows it only with `--explain`."""
+    """If true, a terminal shows the section only with `--explain`."""
 
     @property
     def is_heading(self) -> bool:
-        """Whether it has nothing but a title."""
+        """True if the section has only a title."""
         return not (self.sentences or self.tables or self.draw or self.code or self.strips)
 
     def figures(self) -> Sequence[Figure]:
-        """Return its charts."""
+        """Build the figures."""
         return self.draw() if self.draw else ()
 
     def print_on(self, console: Console) -> None:
-        """Print title, sentences and tables."""
+        """Print the section, except figures."""
         _print_title(console, self.title)
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
@@ -567,7 +540,7 @@ class DisplaySection:
             console.print()
 
     def to_markdown(self) -> str:
-        """Return title, sentences and tables in GitHub's Markdown."""
+        """Convert the section, except figures, to GitHub's Markdown."""
         title = " ".join(escape_prose(escape_controls(self.title)).split())
         sentences = escape_prose(escape_controls(" ".join(self.sentences)))
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""

@@ -4,11 +4,13 @@ killed meanwhile.
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from pathlib import Path
 
 import mteb
@@ -20,6 +22,7 @@ from posir_tasks.base.errors import PosirError
 from tests.support.cli import call_posir
 from tests.support.commands import BIN, CLEAN
 from tests.support.datasets import ASKED, POSIR_FOLDER, TEXTS, posir_tables, write_domain
+from tests.support.embedding_server import serve_embeddings
 
 DOMAINS = ("film_entertainment", "fire_safety_food_safety", "fineweb", "game", "mining", "sports")
 TASKS = ("PosIR-English", "PosIR-German-English")
@@ -199,6 +202,42 @@ def test_a_killed_worker_of_two_leaves_the_results_of_mteb(
     assert killed, "the run ended before a worker was found busy"
     assert done.exit_code == 0, done.output
     assert saved(output) == expected
+
+
+@pytest.mark.slow
+def test_after_a_kill_only_the_texts_of_its_job_are_encoded_again(
+    cluster, data: Path, tmp_path: Path, monkeypatch
+):
+    monkeypatch.setenv("POSIR_DATA", str(data))
+    monkeypatch.setenv("POSIR_ROTATED", "0")
+    counts = []
+    killed: list[int] = []
+
+    def kill_workers(texts: list[str], vectors: list[object]) -> list[object]:
+        """Kill all workers that evaluate a job, when the first document has arrived."""
+        if len(counts) == 1 and not killed and "This is about" in texts[0]:
+            killed.extend(busy_workers(cluster))
+            for pid in killed:
+                os.kill(pid, signal.SIGKILL)
+        return vectors
+
+    with serve_embeddings(mix=kill_workers) as server:
+        for name in ("whole", "killed"):
+            server.batches.clear()
+            command = ["run", "-t", "PosIR-English", "-m", server.reference]
+            command += ["--output", str(tmp_path / name)]
+            done = call_posir([*command, "--engine", "ray", "--address", cluster.address])
+            assert done.exit_code == 0, done.output
+            counts.append(Counter(text for batch in server.batches for text in batch))
+    assert killed
+    assert saved(tmp_path / "killed") == saved(tmp_path / "whole")
+    domains = re.findall(r"PosIR-English · (\w+): its worker crashed", done.output)
+    assert len(domains) == len(killed)
+    extra = counts[1] - counts[0]
+    documents = [text for text in extra if "This is about" in text]
+    assert documents
+    assert {re.search(r"This is about (\w+)", text)[1] for text in documents} <= {*domains}
+    assert {extra[text] for text in documents} == {1}
 
 
 @pytest.mark.slow

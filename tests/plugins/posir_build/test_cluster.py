@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posir_build import cluster
-from posir_build.cluster import Recall, Reranker, merge_recalled
+from posir_build.cluster import Recall, Reranker, merge_shards
 from posir_run.worker import Evaluator, RayEngine, Settings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
@@ -96,7 +96,7 @@ def test_equal_scores_are_in_the_order_of_the_corpus():
         ([names], np.array([scores], np.float32))
         for names, scores in ((["a", "b"], [0.9, 0.5]), (["c", "d"], [0.9, 0.7]))
     ]
-    assert merge_recalled(parts, 3) == [["a", "c", "d"]]
+    assert merge_shards(parts, 3) == [["a", "c", "d"]]
 
 
 @pytest.mark.slow

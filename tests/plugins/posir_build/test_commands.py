@@ -69,7 +69,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
             assert said in printed
         assert "97.8" not in printed
         assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
-        assert f"Answered before, and not paid again: human, total: {calls} calls" in call(
+        assert f"Already answered, and not paid again: human, total: {calls} calls" in call(
             config, "--plan"
         )
         assert (
@@ -84,7 +84,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
             tmp_path / "data" / "made" / "eng-Latn" / "harbour",
         )
         assert "all of these" in call("agreement", sheet)
-        call("agreement", sheet, sheet, fails="named twice")
+        call("agreement", sheet, sheet, fails="given twice")
         call("agreement", sheet, "--data", domain, fails="0 judged questions")
         sheet.write_text(
             sheet.read_text(encoding="utf-8-sig").replace(",,,,\n", ",yes,yes,no,\n"),
@@ -93,7 +93,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
         call("agreement", sheet, "--data", domain)
         card = (tmp_path / "data" / "made" / "README.md").read_text()
         assert "| nothing else in the document answers it | 0 | 5 | 0.0 | [0.0, 43.4] |" in card
-        call("agreement", sheet, "--data", tmp_path, fails="has no provenance.jsonl")
+        call("agreement", sheet, "--data", tmp_path, fails="contains no provenance.jsonl")
         call(config, "--set", "ask.questions=1", fails="already exists")
 
 

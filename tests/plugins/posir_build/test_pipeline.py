@@ -16,7 +16,7 @@ from posir_build.balance import PUBLIC
 from posir_build.estimate import estimate_stages
 from posir_build.pipeline import (
     Tools,
-    locked,
+    lock,
     run_stages,
     settings_record,
     translate_result,
@@ -245,13 +245,13 @@ def test_damaged_results_and_a_second_build_are_one_message(tmp_path):
         with pytest.raises(PosirError, match=r"sample.json: .*Remove it"):
             run_stages(tools, "sample")
         work = tmp_path / "work"
-        with locked(work), pytest.raises(PosirError, match="another `posir build`"), locked(work):
+        with lock(work), pytest.raises(PosirError, match="another `posir build`"), lock(work):
             pass
         if os.getuid():
             (tmp_path / "no").mkdir(mode=0o500)
             with (
                 pytest.raises(PosirError, match="cannot be written"),
-                locked(tmp_path / "no" / "work"),
+                lock(tmp_path / "no" / "work"),
             ):
                 pass
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from posir_build.api import check_build
-from posir_build.pipeline import locked, settings_record
+from posir_build.pipeline import lock, settings_record
 from posir_build.settings import BuildSettings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.settings_file import load_settings
@@ -60,7 +60,7 @@ def test_an_output_below_a_file_is_refused(settings, tmp_path):
             check_build(settings(f"output={output}"))
     with (
         pytest.raises(PosirError, match=r"file"),
-        locked(tmp_path / "file"),
+        lock(tmp_path / "file"),
     ):
         pass
 

@@ -93,7 +93,7 @@ def test_minimal_settings_have_the_papers_lengths(tmp_path):
             {"translate": {"languages": ["deu-Latn", "deu-Latn"]}},
             r"deu-Latn is the language of the documents, or named twice",
         ),
-        ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is the output too"),
+        ({"balance": {"held_out_output": "out"}}, r"held_out_output: out is also the output"),
         ({"sample": {"lengths": []}}, r"at least one bucket"),
         (
             {"sample": {"lengths": [NINE, NINE | {"minimum": 9, "maximum": 12}]}},

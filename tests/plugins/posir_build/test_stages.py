@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 from scipy.stats import binomtest
 
 from posir_build.ask import ask_questions, load_personas, offer_personas, take_questions
-from posir_build.balance import CELLS, balance_questions, find_needed_questions
+from posir_build.balance import CELLS, balance_questions, find_min_questions
 from posir_build.estimate import estimate_stages
 from posir_build.false_negatives import remove_false_negatives
 from posir_build.locate import locate_evidence
 from posir_build.records import Check, Discarded, DiscardReason, QuestionVerdict, StageResult
-from posir_build.sample import check_source, draw_documents, open_source, share_out
+from posir_build.sample import allocate, check_source, open_source, sample_corpus
 from posir_build.settings import (
     BalanceSettings,
     FalseNegativeSettings,
@@ -33,7 +33,7 @@ from posir_build.stage_report import (
     build_stage_rows,
     describe_lost_documents,
 )
-from posir_build.translate import Translator, clean
+from posir_build.translate import Translator, remove_prefix
 from posir_build.verify import Verifier, audit_ranges, count_pools, summarize_audit
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Passage, SkippedText
@@ -71,7 +71,7 @@ def texts(*rows):
 
 def sample(rows, seed=1, **fields):
     options = SampleSettings.model_validate({"lengths": "any"} | fields)
-    return draw_documents(rows, options, "eng-Latn", seed, estimate_tokens)
+    return sample_corpus(rows, options, "eng-Latn", seed, estimate_tokens)
 
 
 def test_sample_discards_empty_foreign_and_near_duplicate_texts():
@@ -156,7 +156,7 @@ def test_lengths_are_in_tokens_words_or_characters():
 
 @given(st.integers(0, 1000), st.lists(st.floats(0.1, 10), min_size=1, max_size=8))
 def test_shares_add_up(total, shares):
-    parts = share_out(total, shares)
+    parts = allocate(total, shares)
     assert sum(parts) == total
     assert all(
         abs(part - total * share / sum(shares)) <= 1
@@ -165,9 +165,9 @@ def test_shares_add_up(total, shares):
 
 
 def test_shares_that_are_equal_as_written_are_ties():
-    assert share_out(1052, [0.2, 1, 1.5, 0.1]) == [75, 376, 564, 37]
-    assert share_out(1896, [3, 0.2]) == [1778, 118]
-    assert share_out(7, [3, 3, 3, 3, 2, 2, 2, 2]) == [1, 1, 1, 1, 1, 1, 1, 0]
+    assert allocate(1052, [0.2, 1, 1.5, 0.1]) == [75, 376, 564, 37]
+    assert allocate(1896, [3, 0.2]) == [1778, 118]
+    assert allocate(7, [3, 3, 3, 3, 2, 2, 2, 2]) == [1, 1, 1, 1, 1, 1, 1, 0]
 
 
 def name_texts(folder, name="", **fields):
@@ -205,11 +205,11 @@ def test_a_source_that_cannot_be_read_is_one_message(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"text": 3}\n')
     with pytest.raises(
         DataError,
-        match=r"has no text that can be read. Skipped: 1 without a text column \(a.jsonl:1: it has",
+        match=r"contains no readable text. Skipped: 1 without a text column \(a.jsonl:1: it has",
     ):
         check_source(settings(documents=str(tmp_path / "a.jsonl")))
     (tmp_path / "a.jsonl").write_text('{"text": "x", "id": "1"}\n{"text": "y", "id": 1}\n')
-    with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* id '1'"):
+    with pytest.raises(DataError, match=r"a\.jsonl: line 2: .* same id, '1'"):
         name_texts(tmp_path, "a.jsonl")
 
 
@@ -584,9 +584,9 @@ def test_documents_that_lose_all_questions_alike_are_named():
 
     (note,) = lost(obey)
     assert note.endswith(
-        "command the judge. notice (notice.txt): as relevant without the evidence, 3 of 3"
+        "instructions to the judge. notice (notice.txt): as relevant without the evidence, 3 of 3"
     )
-    assert note.startswith("verify: 1 document lost all questions for one and the same reason (")
+    assert note.startswith("verify: 1 document lost all questions for the same reason (")
     assert (
         lost(
             lambda _, values: json.dumps(
@@ -809,11 +809,10 @@ def test_cells_are_limited_and_short_ones_named():
     assert result.notes[0].startswith("16 questions are too few: a position effect of 10 points ")
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
     few, many_needed = (
-        find_needed_questions(BalanceSettings(position_effect=effect), many(4))
-        for effect in (30, 5)
+        find_min_questions(BalanceSettings(position_effect=effect), many(4)) for effect in (30, 5)
     )
     assert 10 < few < many_needed
-    assert find_needed_questions(BalanceSettings(position_effect=None), many(4)) is None
+    assert find_min_questions(BalanceSettings(position_effect=None), many(4)) is None
 
 
 def test_every_cell_has_as_many_questions_as_the_smallest():
@@ -963,7 +962,10 @@ def test_prefixes_are_removed():
     ],
 )
 def test_what_precedes_a_translation_is_removed(prefix):
-    assert clean(f"{prefix}Die Mühle stand am Fluss.", FIRE.text) == "Die Mühle stand am Fluss."
+    assert (
+        remove_prefix(f"{prefix}Die Mühle stand am Fluss.", FIRE.text)
+        == "Die Mühle stand am Fluss."
+    )
 
 
 @pytest.mark.parametrize(
@@ -976,9 +978,9 @@ def test_what_precedes_a_translation_is_removed(prefix):
     ],
 )
 def test_a_translation_about_translations_stays(text):
-    assert clean(text, FIRE.text) == text
+    assert remove_prefix(text, FIRE.text) == text
     assert (
-        clean("Eine Übersetzung: der Anfang", "In German: the beginning")
+        remove_prefix("Eine Übersetzung: der Anfang", "In German: the beginning")
         == "Eine Übersetzung: der Anfang"
     )
 

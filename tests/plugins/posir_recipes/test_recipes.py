@@ -132,7 +132,7 @@ def test_wrong_calls_of_recipes_are_named():
     assert "--modle" in checked.records()[2]["problem"]
     assert check_call(("posir", "recipe", "--help")) is None
     assert "'rm' is not posir" in str(check_call(("rm", "-r")))
-    with pytest.raises(PosirError, match="the variable 'MODEL' has no value"):
+    with pytest.raises(PosirError, match="The variable 'MODEL' has no value"):
         list(expand_line("posir window $MODEL", {}))
 
 

@@ -462,7 +462,7 @@ def test_page_draws_its_figures_in_a_browser_without_network(page, figures, tmp_
     )
     assert done.stdout.count("<svg") >= len(figures)
     assert done.stdout.count('class="marks"') >= len(figures)
-    assert "could not be drawn: " not in done.stdout.split("<script>")[0]
+    assert "Cannot draw this figure: " not in done.stdout.split("<script>")[0]
 
 
 def rows_of_latex(table):
@@ -552,7 +552,7 @@ def test_short_forms_are_those_of_format(folder):
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
         (("--recall", "--bins"), "tables of their own"),
-        (("--bare",), "Add --figures DIR"),
+        (("--bare",), "Add --figures FOLDER"),
         (("--figures", "folder", "--font-size", "9"), "Add --bare"),
         (("--bins", "--figures", "folder"), "There is no chart"),
     ],

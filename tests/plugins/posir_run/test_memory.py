@@ -35,7 +35,7 @@ def test_peaks_of_dense_models_follow_window_batch_and_weights():
     dense = meta(embed_dim=100, max_tokens=64, memory_usage_mb=1.0)
     small, large = (expect_peaks([dense, meta()], tasks, size) for size in (1, 33))
     (at_one,), (at_many,) = small, large
-    assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.HELD_NUMBERS
+    assert at_many.bytes - at_one.bytes == 32 * 64 * 100 * 4 * memory.ACTIVATIONS
     with with_settings(window=32):
         assert expect_peaks([dense], tasks, 1)[0].per_text == at_one.per_text // 2
     # Behind an endpoint, weights and tokens are elsewhere.

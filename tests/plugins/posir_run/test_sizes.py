@@ -12,9 +12,9 @@ from posir_run.sizes import (
     BOUNDS,
     BUCKETS,
     TextCounts,
+    find_published_size,
     measure_subsets,
     measure_texts,
-    published_size,
     sum_counts,
 )
 from posir_tasks.base.errors import DataError
@@ -53,13 +53,13 @@ def test_texts_are_counted_by_length_and_counts_add(some, others):
 
 
 def test_the_published_sizes_add_up_to_the_papers_totals():
-    sizes = [published_size(language, domain) for language in LANGUAGES for domain in DOMAINS]
+    sizes = [find_published_size(language, domain) for language in LANGUAGES for domain in DOMAINS]
     documents, queries = sum_counts(counts for counts, _ in sizes), sum(asked for _, asked in sizes)
     # Nine languages share what is not English in whole numbers.
     assert 17_329_673 - 9 < sum(documents.texts) <= 17_329_673
     assert 22_800_000_000 - 9 < sum(documents.tokens) <= 22_800_000_000
     assert 421_708 - 9 < queries <= 421_708
-    english = [published_size(PIVOT, domain) for domain in DOMAINS]
+    english = [find_published_size(PIVOT, domain) for domain in DOMAINS]
     assert sum_counts(counts for counts, _ in english) == TextCounts(
         (0, 1_719_701, 0, 0), (0, 1_719_701 * 922, 0, 0)
     )

@@ -65,7 +65,7 @@ def test_a_model_is_trained_and_compared(model, data, squad, tmp_path):
     for said in (
         "## Position of the evidence",
         "MultipleNegativesRankingLoss",
-        "Measured with",
+        "Evaluated on",
         "](training/curve.png)",
     ):
         assert said in card
@@ -158,7 +158,7 @@ def test_ctrl_c_says_how_to_continue(begun, advice, squad, tmp_path, monkeypatch
         (("--set", "window=4"), "field 'window': .*greater than or equal to 8"),
         (("--set", "trackers=[paper]"), "paper is not supported, only .*tensorboard"),
         (("--set", "trackers=[wandb]"), r"trackers: wandb: .*pip install wandb"),
-        (("--guard", "Nothing"), "--guard Nothing: no file or folder"),
+        (("--guard", "Nothing"), "--guard Nothing: not a file or folder"),
     ],
 )
 def test_mistakes_are_explained(arguments, message, squad, tmp_path, monkeypatch):

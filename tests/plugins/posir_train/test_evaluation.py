@@ -138,7 +138,7 @@ def test_mteb_finds_the_same_figures_in_the_folder(tmp_path, monkeypatch):
         for row in range(30)
     )
     written, model = (
-        write_dataset(replace(DATA, others=others), tmp_path / "held-out"),
+        write_dataset(replace(DATA, distractors=others), tmp_path / "held-out"),
         Model([1, 1, 1]),
     )
     assert (
@@ -358,5 +358,5 @@ def test_data_with_evidence_is_measured_by_position(tmp_path):
 
 @pytest.mark.parametrize("name", ["Nothing", "STS12"])
 def test_other_names_are_refused(name):
-    with pytest.raises(PosirError, match="no file or folder, and mteb has no such retrieval task"):
+    with pytest.raises(PosirError, match="not a file or folder, and mteb has no"):
         open_forgetting_check(name)

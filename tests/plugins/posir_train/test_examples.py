@@ -12,11 +12,11 @@ from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.schemes import RelativePositions
 from posir_train.composing import (
     build_mosaic_composer,
-    choose_one_each,
     compose_examples,
     compose_moved,
     compose_needles,
     compose_window,
+    select_first_questions,
 )
 from posir_train.examples import (
     Example,
@@ -196,7 +196,7 @@ def test_windows_are_parts_of_their_documents(sources):
 
 
 def test_moved_evidence_differs_in_position_alone(sources):
-    chosen = choose_one_each(sources)
+    chosen = select_first_questions(sources)
     corpora, _ = compose_examples(chosen, partial(compose_moved, language="eng-Latn"), seed=1)
     assert len(corpora[0]) == len({source.example.document for source in sources}) == len(chosen)
     for same in zip(*corpora, strict=True):
@@ -277,7 +277,7 @@ def test_positions_are_the_bins_of_posir():
 )
 def test_weights_are_named_or_numbers(text, shares):
     weights = PositionWeights.parse(text)
-    assert (weights.shares, len(weights.needed)) == (
+    assert (weights.shares, len(weights.positions)) == (
         pytest.approx(shares),
         sum(share > 0 for share in shares),
     )

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from posir_tasks.base.errors import PosirError
 from posir_tasks.text.tokenizer import EstimatedTokenizer
-from posir_train.batches import BatchPlan, choose_size, draw_examples
+from posir_train.batches import BatchPlan, choose_size, sample_examples
 from posir_train.composing import compose_examples, compose_window
 from posir_train.examples import tokenize_examples
 from posir_train.preparation import (
@@ -26,7 +26,7 @@ from tests.plugins.posir_train.texts import build_examples
 
 def plan(examples, positions="uniform", lengths=None, per_article=4, budget="most"):
     weights = PositionWeights.parse(positions)
-    rows = draw_examples(examples, lengths or [100] * len(examples), weights, budget, seed=1)
+    rows = sample_examples(examples, lengths or [100] * len(examples), weights, budget, seed=1)
     return BatchPlan(tuple(examples), rows, weights, per_article)
 
 
@@ -64,7 +64,7 @@ def test_training_sets_are_as_large_as_the_papers(published, positions, total):
     """Section 3.2.2: 8,189 of each bin for one position; 2,729 of each bin and position for all."""
     examples, lengths = published
     rows = plan(examples, positions, lengths, budget="equal").rows
-    needed = PositionWeights.parse(positions).needed
+    needed = PositionWeights.parse(positions).positions
     assert sum(map(len, rows.values())) == total == 5 * len(needed) * (8_189 // len(needed))
     for drawn in rows.values():
         assert len({*drawn}) == len(drawn)
@@ -226,7 +226,7 @@ def test_settings_are_those_of_the_published_code_unless_set():
         3,
         0,
     )
-    assert (settings.schedule, settings.chosen) == ("constant", "last")
+    assert (settings.schedule, settings.checkpoint) == ("constant", "last")
     assert (
         TrainingSettings(model="m", data="d", objective="pads-published", batch_size=4).batch_size
         == 4
@@ -242,7 +242,7 @@ def test_settings_are_those_of_the_published_code_unless_set():
 
 
 class Reader:
-    tokens = EstimatedTokenizer()
+    tokenizer = EstimatedTokenizer()
 
 
 def test_all_questions_are_measured_with_plain_texts(tmp_path):

@@ -22,9 +22,9 @@ from posir_train.report import (
     compare_measurements,
     compare_seeds,
     describe_changes,
-    find_warnings,
+    list_warnings,
     list_windows,
-    record_change,
+    to_record,
 )
 from posir_train.settings import TrainingSettings
 from tests.plugins.posir_train.texts import build_examples
@@ -116,10 +116,10 @@ def test_states_and_numbers_are_those_of_the_change(cured):
 
 def test_warnings_and_paragraphs(cured):
     collapsed = measurement([0.3, 0.3, 0.3], cosine=0.98)
-    assert len(find_warnings(compare_measurements(BIASED, collapsed))) == 2
-    assert find_warnings(list(cured.values())) == []
+    assert len(list_warnings(compare_measurements(BIASED, collapsed))) == 2
+    assert list_warnings(list(cured.values())) == []
     lost = compare_measurements(EVEN, BIASED, "others")
-    assert len(find_warnings(lost)) == 1
+    assert len(list_warnings(lost)) == 1
     held_out, others = describe_changes([*cured.values(), *lost])
     assert "others" not in held_out
     assert "others" in others
@@ -136,7 +136,7 @@ def test_windows_are_described_for_both_models():
 
 def test_the_table_has_every_score(cured):
     table = build_table(list(cured.values()), "title")
-    records = [record_change(change) for change in cured.values()]
+    records = [to_record(change) for change in cured.values()]
     assert [row[0] for row in table.rows] == [*cured] == [record["score"] for record in records]
     assert table.rows[0][1].startswith(f"{100 * BIASED.values.ranks.profile.score():.1f} [")
     states = [record["state"] for record in records]

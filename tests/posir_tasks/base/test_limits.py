@@ -244,33 +244,40 @@ def repeat(value: object, times: int) -> pa.Array:
 TEXT = "x" * 1_000_000
 
 
+def build_rows() -> dict[str, pa.Array]:
+    return {"query": repeat("a", 20_000_000)}
+
+
+def build_texts() -> dict[str, pa.Array]:
+    return {"id": pa.array(map(str, range(2_000))), "text": repeat(TEXT, 2_000)}
+
+
+def build_lists() -> pa.ListArray:
+    return pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))
+
+
+def build_nested_lists() -> dict[str, pa.Array]:
+    structs = pa.StructArray.from_arrays([build_lists()], ["a"])
+    return {"deep": pa.ListArray.from_arrays(pa.array([0, 1]), structs)}
+
+
 @pytest.mark.parametrize(
-    ("columns", "variable"),
+    ("build", "variable"),
     [
-        ({"query": repeat("a", 20_000_000)}, "POSIR_MAX_ROWS"),
-        ({"id": pa.array(map(str, range(2_000))), "text": repeat(TEXT, 2_000)}, "POSIR_MAX_BYTES"),
-        (
-            {"texts": pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))},
-            "POSIR_MAX_BYTES",
-        ),
-        (
-            {
-                "deep": pa.ListArray.from_arrays(
-                    pa.array([0, 1]),
-                    pa.StructArray.from_arrays(
-                        [pa.ListArray.from_arrays(pa.array([0, 2_000]), repeat(TEXT, 2_000))], ["a"]
-                    ),
-                )
-            },
-            "POSIR_MAX_BYTES",
-        ),
+        (build_rows, "POSIR_MAX_ROWS"),
+        (build_texts, "POSIR_MAX_BYTES"),
+        (lambda: {"texts": build_lists()}, "POSIR_MAX_BYTES"),
+        (build_nested_lists, "POSIR_MAX_BYTES"),
     ],
 )
 def test_a_small_parquet_file_that_stands_for_much_is_refused(
-    columns: dict[str, pa.Array], variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    build: Callable[[], dict[str, pa.Array]],
+    variable: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ):
     monkeypatch.setenv("POSIR_MAX_BYTES", str(200 * 2**20))
-    file = write_parquet(tmp_path / "a.parquet", columns)
+    file = write_parquet(tmp_path / "a.parquet", build())
     assert file.stat().st_size < 2**20
     with pytest.raises(LimitError, match=variable):
         list(iterate_batches(file))

@@ -167,7 +167,8 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
         "posir plugin 'broken' could not add its commands: ImportError: it moved",
         "posir plugin 'clash' declared a command 'doctor', which is "
         "posir_tasks.command.api:doctor; omitted",
-        "posir plugin 'old' declared 'name', which is no posir_tasks.plugin_api.Command; omitted",
+        "posir plugin 'old' declared 'name', which is not a posir_tasks.plugin_api.Command; "
+        "omitted",
     ]
 
 
@@ -187,7 +188,7 @@ def test_a_command_that_cannot_be_imported_says_why(monkeypatch, target, problem
     called = call_posir(["extra"])
     assert isinstance(called.exception, PosirError)
     assert str(called.exception).startswith(
-        f"`posir extra` cannot be imported from {target}: {problem}."
+        f"Cannot import `posir extra` from {target}: {problem}."
     )
 
 

@@ -15,7 +15,7 @@ from posir_significance.observations import Observations
 from posir_significance.strips import build_strip
 from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import (
-    CARD,
+    CARD_SIZE,
     FigureStyle,
     Strip,
     draw_card,
@@ -68,14 +68,7 @@ def test_heights_are_scores_and_hatched_widths_are_shares():
     assert np.ptp(ends[:, 0]) > 25
 
 
-def test_a_dashed_line_is_at_the_mean_of_what_is_read():
-    glyph = draw_glyph(STRIP, 120, 103)
-    level = dataclasses.replace(STRIP, scale=dataclasses.replace(STRIP.scale, even="level"))
-    mean = sum(part.value for part in STRIP.ndcg_by_part) / 3
-    height = re.search(r"M0 ([0-9.]+)h", paths(draw_glyph(level, 120, 103), "level"))
-    assert height, "from the start of what is read"
-    assert float(height[1]) == pytest.approx(102 - 100 * mean, abs=0.06)
-    assert 'class="level"' not in glyph
+def test_parts_with_names_are_described_by_name():
     named = dataclasses.replace(STRIP, places=("first", "second", "third"))
     assert "first 50; second" in named.description.replace(
         STRIP.scale.format(STRIP.ndcg_by_part[0].value), "50", 1
@@ -124,7 +117,7 @@ def test_a_picture_stands_alone_and_shows_names_as_they_are():
         bottom = float(tree.get("viewBox").split()[3])
         assert all(float(text.get("y")) < bottom for text in tree.iter(f"{SVG}text"))
     png = render_png(draw_card([STRIP], "A card", "local"))
-    assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD
+    assert tuple(int.from_bytes(png[at : at + 4], "big") for at in (16, 20)) == CARD_SIZE
 
 
 @pytest.mark.parametrize("format_", ["svg", "pdf", "png"])
