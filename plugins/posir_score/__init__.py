@@ -1,3 +1,3 @@
-"""Scores of what already runs: run files of any tool, and any retriever, on data with judgments and
-positions of evidence.
+"""Scores of existing systems: run files of any tool, and any retriever, on data with qrels and
+evidence positions.
 """

@@ -1,6 +1,4 @@
-"""Alignment of a run as a system wrote it with the data's queries and documents; everything that
-does not fit is counted.
-"""
+"""Alignment of a run with the queries and documents of the data. Mismatches are counted."""
 
 from __future__ import annotations
 
@@ -8,6 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from heapq import nlargest
 from itertools import chain, islice
 from typing import TypeAlias
@@ -24,18 +23,18 @@ from posir_tasks.data.data import Judgments
 
 logger = logging.getLogger(__name__)
 
-#: A score by document id by query id.
+#: Query id to document id to score.
 Rankings: TypeAlias = dict[str, dict[str, float]]
 
-#: Ids that a message names.
+#: Number of ids in a message.
 MAX_EXAMPLES = 3
-#: Documents that are kept for each query, as tasks do, unless the main score of a task needs more.
+#: Documents per query, as in tasks. The main score of a task may need more.
 DEPTH = 100
-#: Between the id of a document and the number of its chunk.
+#: Separates document id and chunk number.
 SEPARATOR = "#"
 
 
-#: For each count above 0, the words for one and for several, and a sentence.
+#: Count of `RunCounts` to singular, plural and sentence.
 QUERY_MISFITS = {
     "missing": ("judged query is", "judged queries are", "{} not in the run: scored 0."),
     "empty": ("query", "queries", "{} returned nothing: scored 0."),
@@ -45,7 +44,7 @@ QUERY_MISFITS = {
         "{} not in the data: ignored.",
     ),
 }
-#: The same of what decides where a document ranks, and of hits that are or may be left out.
+#: The same for hits: chunks, ties, repetitions and exclusions.
 HIT_MISFITS = {
     "own_texts": ("retrieved document is", "retrieved documents are", "{} the query's own text."),
     "chunks": (
@@ -56,8 +55,8 @@ HIT_MISFITS = {
     "tied": (
         "query",
         "queries",
-        "In {} a relevant document has the score of another one: ties are ordered by id, as in "
-        "trec_eval. --order rank keeps the order as it is stated.",
+        "In {} a relevant document is tied with another document: ties are ordered by id, as in "
+        "trec_eval. --order rank keeps the order of the run.",
     ),
     "duplicates": (
         "row repeats",
@@ -87,57 +86,48 @@ HIT_MISFITS = {
 
 @dataclass(frozen=True)
 class RunCounts:
-    """Counts of what fits between a run and the data, and what does not; those of subsets add."""
+    """Counts of matches and mismatches between a run and the data. Counts of subsets add up."""
 
     queries: int = 0
+    """Judged queries."""
     with_position: int = 0
-    """Judged queries whose evidence has a known position, or several; only these have position
-    scores.
-    """
+    """Judged queries whose evidence has one or several known positions."""
     missing: int = 0
-    """Judged queries that the run does not have."""
+    """Judged queries that are not in the run."""
     unknown_queries: int = 0
-    """Queries of the run that are not judged, which are ignored."""
+    """Queries of the run without judgments. They are ignored."""
     unknown_documents: int = 0
-    """Documents of the run that are not in the corpus; they keep their rank and are not
+    """Documents of the run that are not in the corpus. They keep their rank and are not
     relevant.
     """
     first_unknown: str = ""
-    """The first of these, and its query."""
+    """The first unknown document, and its query."""
     own_texts: int = 0
-    """Those that are the query's own text."""
+    """Unknown documents whose id is the text of the query."""
     short: int = 0
-    """Judged queries of the run with some documents, but fewer than are kept, though the corpus has
-    more.
-    """
+    """Judged queries with at least one document, but fewer than `depth`."""
     empty: int = 0
+    """Judged queries of the run without a document."""
     depth: int = 0
-    """Documents of a complete ranking: as many as are kept, or the whole corpus; of several
-    subsets, the most.
-    """
+    """Documents of a complete ranking, at most the corpus; the maximum over subsets."""
     chunks: int = 0
+    """Chunks that were mapped to their documents."""
     duplicates: int = 0
-    """Rows of a file that repeat a query and a document; the highest score counts."""
+    """Rows of a file that repeat a query and a document. The highest score counts."""
     asked: int = 0
-    """Hits that a retriever was asked for, if it returned the same smaller number for every query
-    though the corpus has more; else 0.
-    """
+    """Requested hits of a retriever if it always returns the same smaller number; else 0."""
     most: int = 0
-    """Hits that it returned for every query instead."""
+    """Returned hits per query, if `asked` is above 0."""
     identical_ids: int = 0
-    """Hits whose document has the id of its query, and is not judged relevant to it."""
+    """Hits with the id of the query that are not judged relevant."""
     ignored_ids: int = 0
-    """Hits whose document has the id of its query, and which are left out."""
+    """Excluded hits with the id of the query."""
     skipped_first: int = 0
-    """First hits that are left out, as the owner of the data does."""
+    """Excluded first hits, as in the task's own evaluation."""
     other_candidates: int = 0
-    """Hits that are not among the documents which the owner of the data has reranked for their
-    query.
-    """
+    """Hits that are not among the task's candidates for reranking."""
     tied: int = 0
-    """Queries with a relevant document whose score another document has, which is judged otherwise:
-    the ids decide.
-    """
+    """Queries with a tie between documents of different grades. Ties are ordered by id."""
 
     def __add__(self, other: RunCounts) -> RunCounts:
         sums = {name: value + getattr(other, name) for name, value in vars(self).items()}
@@ -146,7 +136,7 @@ class RunCounts:
         return RunCounts(**sums)
 
     def describe(self) -> Iterator[str]:
-        """Yield a sentence for each kind of thing that did not fit."""
+        """Yield a sentence for each kind of mismatch."""
         yield from self._describe_counts(QUERY_MISFITS)
         if self.unknown_documents:
             unknown = pluralize(self.unknown_documents, "document is", "documents are")
@@ -162,46 +152,50 @@ class RunCounts:
         yield from self._describe_counts(HIT_MISFITS)
 
     def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
-        for name, (one, several, sentence) in sentences.items():
+        for name, (singular, plural, sentence) in sentences.items():
             count = getattr(self, name)
             if count:
-                yield sentence.format(pluralize(count, one, several))
+                yield sentence.format(pluralize(count, singular, plural))
 
 
 @dataclass(frozen=True)
 class AlignmentRules:
-    """The choices of a user: whether all queries are needed, and the mapping of ids that a system
-    returns.
+    """Options of the alignment: incomplete runs, and the mapping of returned ids to documents.
 
-    A chunk's document is the longest known id that is left when the end from a separator on is
-    removed, so ids of documents that contain the separator stay as they are. A document ranks where
-    its best chunk does (max-chunk).
+    The document of a chunk is the longest known id that remains when endings from a separator on
+    are removed. Document ids that contain the separator are therefore unchanged. A document gets
+    the rank of its best chunk (max-chunk).
     """
 
     needs_all: bool = True
-    """Whether a run that lacks judged queries is refused; else they have found nothing, as with
+    """If true, runs that lack judged queries are errors. Else such queries score 0, as with
     `trec_eval -c`.
     """
     separator: str = SEPARATOR
-    """Empty if no id is that of a chunk."""
+    """Separates document id and chunk number. Empty if hits are documents."""
     find_document: Callable[[str], str] | None = None
-    """Finds the id of the document, instead of the separator."""
+    """Returns the document id of a chunk id, instead of the separator."""
     ignore_identical_ids: bool = False
-    """Whether a document with the id of the query is left out of its hits."""
+    """If true, hits with the id of the query are excluded."""
     skip_first_result: bool = False
-    """Whether the best hit of each query is left out."""
+    """If true, the first hit of each query is excluded."""
     depth: int = DEPTH
-    """Documents that are kept for each query."""
+    """Maximum number of documents per query."""
     names: DocumentNames | None = None
-    """Finds documents by their file names, as an index may name them; None if only ids count."""
+    """Matches hits to documents by file name; None to compare ids only."""
 
     @property
-    def asked(self) -> int:
-        """Hits to ask a retriever for, so that as many are left as are kept."""
+    def retrieval_depth(self) -> int:
+        """Number of hits to retrieve, so that `depth` hits remain after exclusions."""
         return self.depth + self.ignore_identical_ids + self.skip_first_result
 
+    @property
+    def keeps_hits(self) -> bool:
+        """True if documents of the corpus are neither mapped nor excluded."""
+        return not (self.find_document or self.ignore_identical_ids or self.skip_first_result)
+
     def resolve(self, name: str, corpus: Collection[str]) -> str:
-        """Find the id of a document by the id of a chunk; an unknown id stays as it is."""
+        """Find the document id of a chunk id. An unknown id is returned unchanged."""
         if self.find_document is not None:
             return self._translate(str(self.find_document(name)), corpus)
         name = self._translate(name, corpus)
@@ -211,7 +205,7 @@ class AlignmentRules:
         return name
 
     def resolve_hits(self, hits: Iterable[Hit], corpus: Collection[str]) -> list[Hit]:
-        """Replace the ids of chunks in hits by those of their documents."""
+        """Replace chunk ids by document ids."""
         resolved = []
         for hit in hits:
             if hit.document in corpus and self.find_document is None:
@@ -225,90 +219,88 @@ class AlignmentRules:
         return resolved
 
     def _translate(self, name: str, corpus: Collection[str]) -> str:
-        """Replace the name of a file in an id by the id of its document."""
+        """Replace a file name in an id by the document id."""
         return self.names.translate(name, corpus, self.separator) if self.names else name
 
 
 def merge_chunks(hits: Iterable[Hit]) -> dict[str, float]:
-    """Find the highest score of each document's hits, best first."""
-    merged: dict[str, float] = {}
+    """Return the highest score of each document's hits, in the order of the hits."""
+    scores: dict[str, float] = {}
     for hit in hits:
         score = hit.score or 0.0
-        merged[hit.document] = max(score, merged.get(hit.document, score))
-    return merged
+        scores[hit.document] = max(score, scores.get(hit.document, score))
+    return scores
 
 
 def has_decisive_tie(scores: Mapping[str, float], grades: Mapping[str, float]) -> bool:
-    """Tell whether documents with one score have different grades, so that their order changes the
-    scores of the run.
-    """
-    graded = {(score, grades.get(name, 0)) for name, score in scores.items()}
-    return len(graded) > len(set(scores.values()))
+    """Return True if tied documents have different grades: their order then affects the scores."""
+    pairs = {(score, grades.get(name, 0)) for name, score in scores.items()}
+    return len(pairs) > len(set(scores.values()))
 
 
 @dataclass(frozen=True)
 class SubsetQueries:
-    """A subset of a task as a run is compared with it."""
+    """The judged queries and the documents of a task's subset."""
 
     name: str
     judgments: Judgments
     documents: Collection[str]
+    """Ids of the corpus; of the judged documents if the corpus is unknown."""
     with_position: int
+    """Number of queries with a known evidence position."""
     digest: str = ""
     has_corpus: bool = True
-    """Whether `documents` are all that may be retrieved; else each may be one, and the corpus is
-    not known.
-    """
+    """False if the corpus is unknown: hits may then be any document."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """The document that each copy counts as, by the id of the copy, which is not one of
-    `documents`.
-    """
+    """Id of each merged copy to its document. `documents` has no copies."""
 
-    @property
+    @cached_property
     def ids(self) -> Collection[str]:
-        """Ids that a run may have of documents."""
+        """All valid document ids of a run, copies included."""
         return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
 
+    def find_full_depth(self, rules: AlignmentRules) -> int:
+        """Return the length of a complete ranking; 0 if the corpus is unknown."""
+        return min(rules.depth, len(self.documents)) if self.has_corpus else 0
+
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Replace copies in hits, best first, by their documents, and keep only the best of the
-        whole texts of each document.
-        """
-        merged: list[Hit] = []
+        """Replace copies by their documents, and keep the first whole text of each document."""
+        kept_hits: list[Hit] = []
         whole: set[str] = set()
         for hit in hits:
             document = self.copies.get(hit.document, hit.document)
             if hit.chunk or document not in whole:
-                merged.append(hit._replace(document=document))
+                kept_hits.append(hit._replace(document=document))
             if not hit.chunk:
                 whole.add(document)
-        return merged
+        return kept_hits
 
 
 @dataclass
 class AlignedRun:
-    """A run on one task."""
+    """A run that is aligned with a task."""
 
     rankings: dict[str, Rankings] = field(default_factory=dict)
-    """Rankings by subset, with at most `DEPTH` documents a query, best first."""
+    """Subset to rankings of documents, best first, at most `AlignmentRules.depth` per query."""
     hits: dict[str, HitsByQuery] = field(default_factory=dict)
-    """Hits by subset, best first and one for each chunk, with the ids of documents."""
+    """Subset to hits, best first, one per chunk, with document ids."""
     counts: dict[str, RunCounts] = field(default_factory=dict)
-    """Counts by subset; counts of the whole run are with the first."""
+    """Subset to counts. The first subset also has the counts of the whole run."""
 
     @property
-    def states_chunks(self) -> bool:
-        """Whether the text or the place of a chunk is known."""
+    def has_locatable_chunks(self) -> bool:
+        """True if a hit has the text or the offsets of a chunk."""
         rows = (hits for hits in self._list_hits() if not isinstance(hits, RankedHits))
         return any(hit.text or hit.start is not None for hits in rows for hit in hits)
 
     @property
     def has_chunks(self) -> bool:
-        """Whether hits are parts of documents."""
+        """True if hits are chunks of documents."""
         return bool(self.total.chunks) or any(
             len({hit.document for hit in hits}) < len(hits) for hits in self._list_hits()
         )
 
-    def _list_hits(self) -> Iterator[Sequence[Hit]]:
+    def _list_hits(self) -> Iterator[Collection[Hit]]:
         for by_query in self.hits.values():
             yield from by_query.values()
 
@@ -319,32 +311,36 @@ class AlignedRun:
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
-    """Align a run with the data's queries and documents.
+    """Align a run with the queries and documents of the data.
 
-    If the run names only some of the subsets, only these are scored.
+    If the run lacks subsets, only the others are scored.
+
+    Raises:
+        PosirError: The run does not fit the data.
     """
-    lacking = [subset.name for subset in subsets if subset.name not in run.by_subset]
-    if rules.needs_all and ANY_SUBSET not in run.by_subset and 0 < len(lacking) < len(subsets):
+    missing_subsets = [subset.name for subset in subsets if subset.name not in run.by_subset]
+    names_subsets = ANY_SUBSET not in run.by_subset
+    if rules.needs_all and names_subsets and 0 < len(missing_subsets) < len(subsets):
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
         logger.warning(
-            "%s: %s scored, not in the run: %s. --missing zero scores what is not in it 0.",
+            "%s: %s scored, not in the run: %s. --missing zero scores missing subsets as 0.",
             run.name,
             pluralize(len(subsets), "subset"),
-            ", ".join(lacking),
+            ", ".join(missing_subsets),
         )
-    divided, unknown = _divide_rankings(run, subsets)
-    of_run = RunCounts(unknown_queries=unknown, duplicates=run.duplicates)
-    fewest, most = run.returned
-    smallest = min(len(subset.documents) for subset in subsets)
-    if fewest == most < min(run.asked, smallest):
-        of_run = replace(of_run, asked=run.asked, most=most)
+    by_subset, unknown_queries = _divide_rankings(run, subsets)
+    run_counts = RunCounts(unknown_queries=unknown_queries, duplicates=run.duplicates)
+    min_hits, max_hits = run.hit_range
+    smallest_corpus = min(len(subset.documents) for subset in subsets)
+    if min_hits == max_hits < min(run.requested_hits, smallest_corpus):
+        run_counts = replace(run_counts, asked=run.requested_hits, most=max_hits)
     aligned = AlignedRun()
     for subset in subsets:
-        hits, rankings, counts = _align_subset(divided[subset.name], subset, rules)
+        hits, rankings, counts = _align_subset(by_subset[subset.name], subset, rules)
         aligned.hits[subset.name] = hits
         aligned.rankings[subset.name] = rankings
-        aligned.counts[subset.name] = counts + of_run
-        of_run = RunCounts()
+        aligned.counts[subset.name] = counts + run_counts
+        run_counts = RunCounts()
     _refuse_misfit(run, subsets, aligned, rules)
     return aligned
 
@@ -352,30 +348,30 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
 def _refuse_misfit(
     run: Run, subsets: Collection[SubsetQueries], aligned: AlignedRun, rules: AlignmentRules
 ) -> None:
-    """Raise PosirError if no query or no document of a run is one of the data's, or if a query is
-    missing that is needed.
+    """Raise PosirError if queries or documents do not match the data at all, or a query is
+    missing.
     """
     total = aligned.total
-    judged = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
+    queries = [(subset.name, query) for subset in subsets for query in subset.judgments.grades]
     if total.missing == total.queries:
-        stated = _quote(chain(*run.by_subset.values()))
-        known = _quote(query for _, query in judged)
+        run_ids = _quote(chain(*run.by_subset.values()))
+        data_ids = _quote(query for _, query in queries)
         raise PosirError(
-            f"{run.name}: no query is one of the data's; the run has {stated}, the data {known}. "
-            "Check --data."
+            f"{run.name}: no query is one of the data's; the run has {run_ids}, the data "
+            f"{data_ids}. Check --data."
         )
     by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
-    retrieved = [*chain(*by_query)]
-    if not retrieved:
+    documents = [*chain(*by_query)]
+    if not documents:
         raise PosirError(describe_empty(run.name, total.queries - total.missing))
-    if total.unknown_documents >= len(retrieved):
+    if total.unknown_documents >= len(documents):
         corpora = chain(*(subset.documents for subset in subsets))
-        raise PosirError(describe_foreign(run.name, retrieved, corpora))
+        raise PosirError(describe_foreign(run.name, documents, corpora))
     if total.missing and rules.needs_all:
-        absent = _quote(query for name, query in judged if query not in aligned.rankings[name])
-        queries = pluralize(total.missing, "judged query is", "judged queries are")
+        missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
+        number = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {queries} not in the run, first {absent}. --missing zero scores such "
+            f"{run.name}: {number} not in the run, first {missing}. --missing zero scores such "
             "queries 0."
         )
 
@@ -383,18 +379,18 @@ def _refuse_misfit(
 def _divide_rankings(
     run: Run, subsets: Collection[SubsetQueries]
 ) -> tuple[dict[str, HitsByQuery], int]:
-    """Divide the rankings of a run by subset, and count the queries that are in none."""
-    divided: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
-    unknown = 0
-    for stated, rankings in run.by_subset.items():
-        # The name of a subset of local data ends with its revision.
-        name = next(iter(divided)) if stated and len(divided) == len(run.by_subset) == 1 else stated
-        if name in divided:
-            divided[name] = rankings
+    """Divide the rankings of a run by subset, and count the queries that are in no subset."""
+    by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
+    unknown_queries = 0
+    for name, rankings in run.by_subset.items():
+        if name and len(by_subset) == len(run.by_subset) == 1:
+            # Subset names of local data end with the revision, so they may differ.
+            name = next(iter(by_subset))
+        if name in by_subset:
+            by_subset[name] = rankings
         elif name != ANY_SUBSET:
-            unknown += len(rankings)
-    # Some tools name queries by their texts; of several queries with one text, the hits are the
-    # same.
+            unknown_queries += len(rankings)
+    # Some tools use the texts of queries as ids. Queries with the same text share their hits.
     by_id: dict[str, list[tuple[str, str]]] = {}
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
@@ -402,128 +398,132 @@ def _divide_rankings(
             text = subset.judgments.queries.get(query, "")
             by_id.setdefault(query, []).append((subset.name, query))
             by_text.setdefault(text, []).append((subset.name, query))
-    for query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
-        places = by_id.get(query) or by_text.get(query, [])
-        names = sorted({name for name, _ in places})
+    for run_query, hits in run.by_subset.get(ANY_SUBSET, {}).items():
+        matches = by_id.get(run_query) or by_text.get(run_query, [])
+        names = sorted({name for name, _ in matches})
         if len(names) > 1:
             raise PosirError(
-                f"{run.name}: query {sanitize(query)} is in several subsets of the data, "
+                f"{run.name}: query {sanitize(run_query)} is in several subsets of the data, "
                 f"{', '.join(names)}. Give one as --data, or predictions of mteb, which name the "
                 "subset."
             )
-        unknown += not places
-        for name, judged in places:
-            divided[name][judged] = hits
-    return divided, unknown
+        unknown_queries += not matches
+        for name, query in matches:
+            by_subset[name][query] = hits
+    return by_subset, unknown_queries
 
 
 def _align_subset(
-    stated: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules
+    run_hits: HitsByQuery, subset: SubsetQueries, rules: AlignmentRules
 ) -> tuple[HitsByQuery, Rankings, RunCounts]:
-    judged = subset.judgments.grades
-    depth = min(rules.depth, len(subset.documents)) if subset.has_corpus else 0
+    grades = subset.judgments.grades
     hits: HitsByQuery = {}
     rankings: Rankings = {}
     counts: Counter[str] = Counter()
-    first_unknown = ""
-    # Only then may the hits of a run without chunks be taken as they are.
-    is_direct = not (
-        rules.find_document
-        or rules.ignore_identical_ids
-        or rules.skip_first_result
-        or subset.copies
-    )
-    for query, grades in judged.items():
-        if query not in stated:
-            continue
-        found = stated[query]
-        if is_direct and isinstance(found, RankedHits):
-            ranked = found.rank_distinct(subset.documents, rules.depth)
-            if ranked is not None:
-                hits[query] = found
-                rankings[query] = ranked
-                _count_ranked(counts, query, ranked, subset, depth)
-                continue
-        resolved = rules.resolve_hits(found, subset.ids)
-        kept = resolved
-        if rules.ignore_identical_ids:
-            kept = [hit for hit in resolved if hit.document != query]
-        ignored = len(resolved) - len(kept)
-        skipped = int(rules.skip_first_result and len(kept) > 0)
-        kept = kept[skipped:]
-        counts["chunks"] += sum(bool(hit.chunk) for hit in kept)
-        hits[query] = subset.merge_copies(kept) if subset.copies else kept
-        merged = merge_chunks(hits[query])
-        best = nlargest(rules.depth, merged.items(), key=lambda item: (item[1], item[0]))
-        scores = rankings[query] = separate(best)
-        unknown = [name for name in scores if subset.has_corpus and name not in subset.documents]
-        if unknown and not first_unknown:
-            first_unknown = f"{sanitize(unknown[0])} of query {sanitize(query)}"
-        counts["unknown_documents"] += len(unknown)
-        counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
-        counts["empty"] += not found
-        counts["ignored_ids"] += ignored
-        counts["skipped_first"] += skipped
-        counts["tied"] += has_decisive_tie(merged, grades)
-        _count_ranked(counts, query, scores, subset, depth - ignored - skipped)
+    for query in grades:
+        if query in run_hits:
+            aligned = _align_query(query, run_hits[query], subset, rules, counts)
+            hits[query], rankings[query] = aligned
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
-            "The ids are those of chunks, and which documents they are of is not known without "
-            "the corpus. Give --data with it, or --chunk-separator '' if they are documents."
+            "The ids are ids of chunks, and their documents are unknown without the corpus. Give "
+            "--data with the corpus, or --chunk-separator '' if the ids are ids of documents."
         )
-    aligned = RunCounts(
-        queries=len(judged),
+    first_unknown = ""
+    if counts["unknown_documents"]:
+        pairs = ((name, query) for query, ranking in rankings.items() for name in ranking)
+        name, query = next(pair for pair in pairs if pair[0] not in subset.documents)
+        first_unknown = f"{sanitize(name)} of query {sanitize(query)}"
+    subset_counts = RunCounts(
+        queries=len(grades),
         with_position=subset.with_position,
-        missing=len(judged) - len(rankings),
-        unknown_queries=len(stated.keys() - judged.keys()),
+        missing=len(grades) - len(rankings),
+        unknown_queries=len(run_hits.keys() - grades.keys()),
         first_unknown=first_unknown,
-        depth=depth,
+        depth=subset.find_full_depth(rules),
         **counts,
     )
-    return hits, rankings, aligned
+    return hits, rankings, subset_counts
 
 
-def _count_ranked(
+def _align_query(
+    query: str,
+    run_hits: Collection[Hit],
+    subset: SubsetQueries,
+    rules: AlignmentRules,
+    counts: Counter[str],
+) -> tuple[Collection[Hit], dict[str, float]]:
+    """Return the hits and the ranking of a query, and add their counts."""
+    complete = subset.find_full_depth(rules)
+    if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
+        ranking = run_hits.rank_distinct(subset.documents, rules.depth)
+        if ranking is not None:
+            _count_ranking(counts, query, ranking, subset, complete)
+            return run_hits, ranking
+    hits = rules.resolve_hits(run_hits, subset.ids)
+    if rules.ignore_identical_ids:
+        hits = [hit for hit in hits if hit.document != query]
+    ignored = len(run_hits) - len(hits)
+    skipped = int(rules.skip_first_result and len(hits) > 0)
+    hits = hits[skipped:]
+    counts["chunks"] += sum(bool(hit.chunk) for hit in hits)
+    if subset.copies:
+        hits = subset.merge_copies(hits)
+    scores = merge_chunks(hits)
+    best = nlargest(rules.depth, scores.items(), key=lambda item: (item[1], item[0]))
+    ranking = separate(best)
+    unknown = [name for name in ranking if subset.has_corpus and name not in subset.documents]
+    counts["unknown_documents"] += len(unknown)
+    counts["own_texts"] += unknown.count(subset.judgments.queries.get(query, ""))
+    counts["empty"] += not run_hits
+    counts["ignored_ids"] += ignored
+    counts["skipped_first"] += skipped
+    counts["tied"] += has_decisive_tie(scores, subset.judgments.grades[query])
+    _count_ranking(counts, query, ranking, subset, complete - ignored - skipped)
+    return hits, ranking
+
+
+def _count_ranking(
     counts: Counter[str],
     query: str,
-    scores: Mapping[str, float],
+    ranking: Mapping[str, float],
     subset: SubsetQueries,
     complete: int,
 ) -> None:
-    """Count what a ranking lacks or should not have; `complete` documents are a complete one."""
+    """Count missing and unexpected documents of a ranking, given the length of a complete
+    ranking.
+    """
     judgments = subset.judgments
-    counts["short"] += 0 < len(scores) < complete
-    counts["identical_ids"] += query in scores and judgments.grades[query].get(query, 0) <= 0
+    counts["short"] += 0 < len(ranking) < complete
+    counts["identical_ids"] += query in ranking and judgments.grades[query].get(query, 0) <= 0
     if query in judgments.candidates:
-        counts["other_candidates"] += len(scores.keys() - judgments.candidates[query])
+        counts["other_candidates"] += len(ranking.keys() - judgments.candidates[query])
 
 
-def separate(ranked: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Make scores keep their order in single precision, in which trec_eval compares them; ties stay
+def separate(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
+    """Replace scores that are equal only in single precision, which trec_eval compares. Ties remain
     ties.
     """
-    distinct = sorted({score for _, score in ranked})
+    distinct = sorted({score for _, score in ranking})
     with np.errstate(over="ignore"):
         single = np.array(distinct, np.float32)
     if np.isfinite(single).all() and len(np.unique(single)) == len(distinct):
-        return dict(ranked)
-    places = {score: float(place) for place, score in enumerate(distinct, start=1)}
-    return {name: places[score] for name, score in ranked}
+        return dict(ranking)
+    ranks = {score: float(rank) for rank, score in enumerate(distinct, start=1)}
+    return {name: ranks[score] for name, score in ranking}
 
 
 def describe_own_number(hits: int, asked: int) -> str:
-    """Describe a retriever that returns as many hits for every query, fewer than it was asked for,
-    and where to tell it.
-    """
+    """Describe a retriever that always returns `hits` hits instead of `asked`, with a remedy."""
     return (
-        f"The retriever returned {pluralize(hits, 'hit')} for every query, {asked:,} were asked "
-        "for: it has a number of its own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, "
+        f"The retriever returned {pluralize(hits, 'hit')} for every query instead of {asked:,}: it "
+        "has a setting of its own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, "
         "`similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
     )
 
 
 def describe_empty(name: str, queries: int) -> str:
-    """Describe what is wrong with a run without any document."""
+    """Describe the error of a run without any document."""
     return (
         f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned "
         "a document. Check that the index holds the corpus."
@@ -531,13 +531,13 @@ def describe_empty(name: str, queries: int) -> str:
 
 
 def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
-    """Describe what is wrong with a run that has no document of the corpus."""
+    """Describe the error of a run without any document of the corpus."""
     first = _quote(dict.fromkeys(retrieved))
     return (
-        f"{name}: no retrieved document is in the corpus, of {len(retrieved):,} that were "
-        f"returned; first {first}, and the corpus has {_quote(corpus)}. If they are ids of chunks, "
-        "give --chunk-separator, or a function from ids of chunks to documents; if hits have the "
-        "document's id in another field, --document-field."
+        f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; first {first}, and "
+        f"the corpus has {_quote(corpus)}. If the ids are ids of chunks, give "
+        "--chunk-separator, or a function from chunk ids to document ids. If another field has the "
+        "document id, give --document-field."
     )
 
 

@@ -1,4 +1,4 @@
-"""The public function of this package: `posir.score`."""
+"""The public function `posir.score`."""
 
 from __future__ import annotations
 
@@ -52,21 +52,21 @@ logger = logging.getLogger(__name__)
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
 LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
-#: Chunks that are retrieved for a question, as in Chroma's evaluation.
-RETRIEVED = 5
-#: What can be a folder.
+#: Chunks to retrieve for a question, as in Chroma's evaluation.
+DEFAULT_CHUNKS = 5
+#: Valid revisions are folder names.
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ScoredRuns(Result):
-    """The scores of one or several runs; a row for each, scores in [0, 1]."""
+    """The scores of runs in [0, 1], with a row per run."""
 
     runs: tuple[RunScores, ...]
 
     @cached_property
     def results(self) -> tuple[SubsetResult, ...]:
-        """The results by position, as `posir.read_results` returns them; none of data without
+        """The results by position, as `posir.read_results` returns them; empty if the data has no
         positions.
         """
         return tuple(
@@ -79,7 +79,7 @@ class ScoredRuns(Result):
 
     @cached_property
     def judged(self) -> tuple[JudgedResult, ...]:
-        """The results on all judged queries; none of data in which each query has one position."""
+        """The results on all judged queries; empty if each query has one position."""
         return tuple(
             result
             for run in self.runs
@@ -89,9 +89,7 @@ class ScoredRuns(Result):
 
 
 def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
-    """Show the scores of runs: the report of their results, and the scores of all judged
-    queries.
-    """
+    """Build the result of runs: the report by position, and the scores of all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     scored = ScoredRuns(
         runs=tuple(runs),
@@ -115,11 +113,11 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
 
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
-    """Yield the sections of a report, the scores of all judged queries and what did not fit, and
-    those of chunks.
+    """Yield the sections of the report, the scores of all judged queries, and the scores of
+    chunks.
     """
     if scored.results or scored.judged:
-        # LaTeX has the tables of text.
+        # In LaTeX, the tables for text are printed.
         yield from (part for part in report().parts if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
@@ -135,8 +133,8 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
         rows.append((run.model, run.task, *queries, *scores))
         if sentences := " ".join(run.describe()):
             notes.append(f"{run.model}: {sentences}")
-    misfits = [" ".join(run.audit.describe()) for run in scored.runs]
-    notes += [f"Judgments: {sentences}" for sentences in misfits if sentences]
+    audits = [" ".join(run.audit.describe()) for run in scored.runs]
+    notes += [f"Judgments: {sentences}" for sentences in audits if sentences]
     columns = build_columns(HEADINGS, HEADINGS[2:])
     table = Table(columns, tuple(rows), notes=tuple(dict.fromkeys(notes)), is_narrow=True)
     yield DisplaySection(tables=(table,))
@@ -145,7 +143,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
 
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 
-#: Titles in the help of `posir score`, each with its options; what is under none comes first.
+#: Titles in the help of `posir score`, each with its options. Other options come first.
 GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
@@ -196,63 +194,64 @@ def score(
         posir score --model all-MiniLM-L6-v2 --chunker pipeline:split \\
             --data PosIR-Mini
 
-    A run is ranked documents: of TREC, ranx or mteb, or query id, document id and score in JSON,
-    JSON Lines, CSV or Parquet. A retriever is asked for them. Both are scored as `mteb run` scores
-    models, and the results are saved. Text splitters are scored by what `model` retrieves: the
-    characters of the evidence in its chunks. Nothing is saved.
+    A run is a ranking of documents per query: from TREC, ranx or mteb, or query id, document id and
+    score in JSON, JSON Lines, CSV or Parquet. A retriever is asked for the rankings. Both are
+    scored as `mteb run` scores models, and the results are saved. Text splitters are scored by the
+    share of the evidence in the chunks that `model` retrieves. These scores are not saved.
 
     Args:
-        runs: Files, each a run, or folders, each the parts of one; in Python also a score by
-            document id by query id, rows of query id, document id and score, a frame with such
-            columns, or a retriever.
+        runs: Files, or folders with the files of one run; in Python also scores by document id by
+            query id, rows of query id, document id and score, a frame with such columns, or a
+            retriever.
         data: A task, or any other data with judged queries.
         retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a
-            framework, best first; or a retriever, vector store, index, pipeline or collection of
-            one.
+            framework, best first; or a framework's retriever, vector store, index, pipeline or
+            collection.
         model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
-        name: Name of each run, filed as `run/NAME`; by default of the file or function.
+        name: Name of each run, saved as `run/NAME`; by default of the file or function.
         revision: Version of the system, or of `model`; by default unversioned.
         output: Folder for results, as in `mteb run`.
-        overwrite: Replace the result of another ranking of this name.
-        missing: Refuse judged queries that a run lacks, or score them 0.
-        order: What ranks documents: highest score, lowest distance, or stated rank; by default
-            score.
-        chunk_separator: Between document id and number of a chunk; empty without chunks.
-        document_field: Field of a hit with its document's id; by default a usual one, such as
+        overwrite: Replace the result of another ranking with this name.
+        missing: Reject a run that lacks judged queries, or score these 0.
+        order: The best hit has the highest score, the lowest distance or the lowest rank; by
+            default the highest score.
+        chunk_separator: Separates document id and chunk number; empty without chunks.
+        document_field: Field of a hit with the document id; by default a usual field such as
             `doc_id`.
-        find_document: Returns the id of a chunk's document, in place of the separator.
-        window: First tokens that the system reads of a text, or `none` if all; by default unknown.
+        find_document: Returns the document id of a chunk id, instead of the separator.
+        window: Number of first tokens of a text that the system reads, or `none` if it reads all;
+            by default unknown.
         protocol: Paper whose authors' settings `model` is run with.
-        embedder: The system's model, whose window is known or measured, in place of `window`; it
+        embedder: The system's model, instead of `window`: its window is known or measured, and it
             embeds the queries of a collection.
-        clusters: What makes queries without positions alike, such as their best-judged document; by
-            default document.
-        k: Documents or chunks to ask for; by default 100, or 5 chunks of `model`.
-        concurrency: Queries searched at the same time.
-        retries: Further attempts if a search fails.
-        timeout: Seconds that a search may take.
+        clusters: Queries of one cluster are not independent; by default queries without positions
+            are clustered by their best-judged document.
+        k: Documents or chunks to retrieve; by default 100, or 5 chunks with `model`.
+        concurrency: Number of queries searched at the same time.
+        retries: Number of further attempts if a search fails.
+        timeout: Time limit of a search in seconds.
         batch_size: Number of texts encoded at a time.
         split: Split of a BEIR folder; by default test.
-        ignore_identical_ids: Leave out hits whose document has the id of the query, as mteb does
-            for tasks whose queries are documents; by default only for those.
+        ignore_identical_ids: Exclude hits whose document has the id of the query, as mteb does for
+            tasks whose queries are documents; by default only for these tasks.
         language: Code of the data's language; by default detected.
-        repair: Move an answer that is not where its file says to its only match nearby.
-        merge_copies: Count documents with the same text, white space aside, as one; a run's best
-            hit of them counts.
-        scope: Texts of which each question is asked; by default recognized by the format, and by
-            texts that repeat.
+        repair: Move an answer that is not at its offset to its only match nearby.
+        merge_copies: Count documents with the same text, except for white space, as one; a run's
+            best hit counts.
+        scope: Texts that each question is about; by default recognized by the format, and by texts
+            that repeat.
 
     Returns:
-        The scores; `results` are those by position, as `posir.read_results` returns them. Of
-        chunkers, a row for each over all documents and for each of a few documents, with 95%
+        The scores; `results` has the results by position, as `posir.read_results` returns them. For
+        chunkers, a row per chunker for all documents and, if there are few, per document, with 95%
         intervals.
 
     Raises:
         PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the
             order, another ranking is saved under the same name, or the retriever fails. All answers
-            of a retriever are kept, and the same call goes on from there. Or a chunker does not
-            divide a text.
+            of a retriever are saved, and the same call continues. Or a chunker does not divide a
+            text.
 
     Examples:
         >>> import posir
@@ -261,22 +260,20 @@ def score(
         >>> minilm = "all-MiniLM-L6-v2"
         >>> posir.score(model=minilm, chunker=chunker, data="PosIR-Mini")  # doctest: +SKIP
     """
-    given: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
+    sources: list[Any] = [runs] if isinstance(runs, Mapping) or is_table(runs) else to_list(runs)
     if retriever is not None:
-        given.append(open_retriever(retriever, has_embedder=embedder is not None))
-    if bool(given) == (chunker is not None) or (chunker is None) != (model is None):
+        sources.append(open_retriever(retriever, has_embedder=embedder is not None))
+    if bool(sources) == (chunker is not None) or (chunker is None) != (model is None):
         raise PosirError(
             "Give runs or a retriever (--retriever module:function), or --model and --chunker "
             "module:function."
         )
     if clusters and chunker is not None:
-        raise PosirError("--clusters is of runs. Omit it with --chunker.")
+        raise PosirError("--clusters needs a run. Omit it with --chunker.")
     if window is not None and embedder is not None:
-        raise PosirError("--window and --embedder both say what is read. Give one of them.")
-    if protocol and given:
-        raise PosirError(
-            "--protocol is of a model that posir runs. Give --model and --chunker, or omit it."
-        )
+        raise PosirError("--window and --embedder both set the window. Give one of them.")
+    if protocol and sources:
+        raise PosirError("--protocol needs a model. Give --model and --chunker, or omit it.")
     open_scored = partial(
         open_data, data, split=split, language=language, repair=repair, scope=scope
     )
@@ -288,38 +285,38 @@ def score(
                 open_scored,
                 reference,
                 batch_size,
-                k or RETRIEVED,
+                k or DEFAULT_CHUNKS,
                 repair=repair,
                 is_merged=merge_copies,
             )
     names = to_list(name)
-    # Mistakes in the runs are reported before the data is read.
-    _check_runs(given, names)
+    # Fails before the data is read.
+    _check_runs(sources, names)
     version = _check_version(revision or "unversioned")
     from posir_score.scored_data import open_scored_data
 
-    opened = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
+    scored_data = open_scored_data(open_scored(), clusters, is_merged=merge_copies)
     rules = AlignmentRules(
-        missing == "error",
-        chunk_separator,
-        find_document,
-        ignore_identical_ids or opened.rules.ignore_identical_ids,
-        opened.rules.skip_first_result,
-        opened.depth,
+        needs_all=missing == "error",
+        separator=chunk_separator,
+        find_document=find_document,
+        ignore_identical_ids=ignore_identical_ids or scored_data.rules.ignore_identical_ids,
+        skip_first_result=scored_data.rules.skip_first_result,
+        depth=scored_data.depth,
     )
     settings = CollectionSettings(
-        k or rules.asked,
-        concurrency,
-        retries,
-        timeout,
-        order,
-        document_field,
-        Path(output),
+        k=k or rules.retrieval_depth,
+        concurrency=concurrency,
+        retries=retries,
+        timeout=timeout,
+        order=order,
+        document_field=document_field,
+        folder=Path(output),
     )
     read_by = parse_window(window) if embedder is None else load_embedder(embedder)
     return _score_runs(
-        [*zip_longest(given, names, fillvalue="")],
-        opened,
+        [*zip_longest(sources, names, fillvalue="")],
+        scored_data,
         rules,
         settings,
         version,
@@ -331,7 +328,7 @@ def score(
 
 def _score_runs(
     runs: Iterable[tuple[AnyRun, str]],
-    opened: ScoredData,
+    data: ScoredData,
     rules: AlignmentRules,
     settings: CollectionSettings,
     version: str,
@@ -344,37 +341,36 @@ def _score_runs(
 
     models: list[RunSearch] = []
     journals: list[Journal | None] = []
-    for run, name in runs:
+    for source, name in runs:
         journal = None
         run_rules = rules
-        if isinstance(run, str | Path):
-            read = read_run(Path(run).expanduser(), opened.name, settings.order)
-            read = replace(read, name=name or read.name)
-        elif isinstance(run, Mapping) or is_table(run):
-            read = read_rankings(name or "run", run, settings.order)
+        if isinstance(source, str | Path):
+            run = read_run(Path(source).expanduser(), data.name, settings.order)
+            run = replace(run, name=name or run.name)
+        elif isinstance(source, Mapping) or is_table(source):
+            run = read_rankings(name or "run", source, settings.order)
         else:
-            # An index may name documents by their files.
+            # An index may have file names as ids.
             run_rules = replace(rules, names=DocumentNames())
-            name = name or describe_retriever(run)
-            run = add_embedder(run, embedder, read_by)
-            limits = settings
-            if isinstance(run, SystemRetriever) and settings.order is None:
+            name = name or describe_retriever(source)
+            search = add_embedder(source, embedder, read_by)
+            run_settings = settings
+            if isinstance(search, SystemRetriever) and settings.order is None:
                 # Its scores may be distances.
-                limits = replace(settings, order="rank")
-            read, journal = collect_run(run, name, opened.subsets, run_rules, limits)
-        models.append(prepare_run(read, opened, run_rules, models, version, read_by))
+                run_settings = replace(settings, order="rank")
+            run, journal = collect_run(search, name, data.subsets, run_rules, run_settings)
+        models.append(prepare_run(run, data, run_rules, models, version, read_by))
         journals.append(journal)
         if run_rules.names and run_rules.names.matched:
-            logger.warning("%s: %s", read.name, run_rules.names.describe())
-    recorded = [
-        is_recorded(model, opened, settings.folder, overwrite=overwrite) for model in models
-    ]
-    scored = []
-    for searched, journal, is_known in zip(models, journals, recorded, strict=True):
-        scored.append(evaluate_run(searched, opened, settings.folder, is_known=is_known))
-        if journal and not scored[-1].counts.missing:
+            logger.warning("%s: %s", run.name, run_rules.names.describe())
+    # All names are checked before anything is saved.
+    flags = [is_recorded(model, data, settings.folder, overwrite=overwrite) for model in models]
+    scores = []
+    for model, journal, is_saved in zip(models, journals, flags, strict=True):
+        scores.append(evaluate_run(model, data, settings.folder, is_saved=is_saved))
+        if journal and not scores[-1].counts.missing:
             journal.remove()
-    return show_runs(scored)
+    return show_runs(scores)
 
 
 def _score_chunkers(
@@ -393,19 +389,19 @@ def _score_chunkers(
         from posir_tasks.models.registry import refuse_unloadable
 
         refuse_unloadable(model.name)
-        # The models' libraries take seconds to import.
+        # These imports take seconds.
         from posir_score.chunk_scoring import score_splitters
         from posir_score.excerpts import read_excerpts
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        excerpts = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
-        # A mistake in a chunker should not cost the time to load the model.
+        evidence = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
+        # A faulty chunker fails before the model is loaded.
         for splitter in splitters:
-            splitter.divide(next(iter(excerpts.documents.values())))
+            splitter.divide(next(iter(evidence.documents.values())))
         encoder = load_encoder(model.name, model.revision, batch_size=batch_size)
         tokenizer = find_tokenizer(encoder.model) or EstimatedTokenizer()
-    return score_splitters(encoder, tokenizer, excerpts, splitters, retrieve)
+    return score_splitters(encoder, tokenizer, evidence, splitters, retrieve)
 
 
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
@@ -435,8 +431,8 @@ def _check_version(version: str) -> str:
 
 
 def describe_retriever(search: Retriever) -> str:
-    """Name a retriever: by its module and function, or of its class, without the
-    functions around it.
+    """Return the name of a retriever: its module, and its function or class without outer
+    functions.
     """
     if isinstance(search, SystemRetriever):
         return search.name

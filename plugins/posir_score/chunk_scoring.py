@@ -1,6 +1,4 @@
-"""Text splitters scored by what a model retrieves of the excerpts that answer questions, and by
-where these are.
-"""
+"""Scores of text splitters: the evidence in the chunks that a model retrieves, also by position."""
 
 from __future__ import annotations
 
@@ -14,16 +12,16 @@ from mteb.types import PromptType
 
 from posir_score.excerpts import (
     NOWHERE,
-    ChunkPlaces,
-    ExcerptData,
-    PlaceRow,
-    build_place_rows,
+    ChunkSpans,
+    EvidenceData,
+    PositionRecall,
+    build_position_recalls,
     build_table,
+    compute_precision_omega,
     estimate_score,
-    find_chunk_part,
+    find_chunk_third,
     find_evidence,
     format_evidence_estimate,
-    score_division,
     score_retrieved,
 )
 from posir_significance.changes import compare_gains
@@ -43,9 +41,9 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.values.estimates import Estimate
 
-#: Most documents that have rows of their own.
+#: Maximum number of documents for rows by document.
 MAX_DOCUMENTS = 20
-#: The scores, in the order in which they are shown, and their titles.
+#: Score to title, in the order of the tables.
 SCORES = {
     "iou": "IoU",
     "recall": "Recall",
@@ -66,46 +64,44 @@ CONTENT = (
     "places",
     "changes",
 )
-#: Fields that only the row of all documents has.
-OF_ALL = ("for_new_documents", "in_place")
+#: Fields without a value in the rows of single documents.
+TOTAL_FIELDS = ("for_new_documents", "in_place")
 LEGEND = (
     "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as in its "
-    "code, in which a chunk is where its text first is. Intervals: 95%, for new questions about "
-    "these documents; in the line of new documents for new documents. Changes: 98.33%, for new "
-    "documents (articles, where known). Divided: no chunk has all of the excerpt."
+    "code, which locates a chunk at the first match of its text. Intervals: 95%, for new questions "
+    "about these documents; in the line of new documents for new documents. Changes: 98.33%, for "
+    "new documents (articles, where known). Divided: no chunk has the whole excerpt."
 )
 
 
 @dataclass(frozen=True)
 class ChunkerRow:
-    """Mean scores of a splitter over the questions of a document, or of all, with 95% intervals for
-    new questions.
+    """Mean scores of a splitter in [0, 1] for one or all documents, with 95% intervals for new
+    questions.
     """
 
     chunker: str
     document: str
-    """`all`, or its id."""
+    """A document id, or `all`."""
     questions: int
     chunks: int
     tokens: int
-    """Tokens to encode; those of a chunk beyond the model's window count too."""
+    """Number of tokens of all chunks, truncated tokens included."""
     iou: Estimate
     recall: Estimate
     precision: Estimate
     precision_omega: Estimate
     for_new_documents: dict[str, Estimate] | None = None
-    """The same means with intervals that hold for new documents; None unless this is the row of
-    all.
-    """
+    """The means with intervals for new documents; None in rows of single documents."""
     in_place: dict[str, float] | None = None
-    """The same means if a chunk that repeats an earlier passage counts where it is; None unless
-    this is the row of all.
+    """The means if each chunk is located where the splitter took it from, not at the first match of
+    its text; None in rows of single documents.
     """
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ScoredChunkers(Result):
-    """Text splitters by what a model retrieves of the excerpts that answer questions."""
+    """Scores of text splitters."""
 
     model: str
     documents: int
@@ -113,42 +109,42 @@ class ScoredChunkers(Result):
     skipped: int
     retrieve: int
     within: bool
-    """Whether only the chunks of a question's own document are searched."""
-    places: tuple[PlaceRow, ...]
+    """If true, only the question's own document is searched."""
+    places: tuple[PositionRecall, ...]
     changes: tuple[ChangeRow, ...]
-    """For recall and IoU, how each splitter changes the score of the best one."""
+    """Changes of recall and IoU from the best splitter to each other splitter."""
     remarks: tuple[str, ...]
-    """Sentences on chunks that are not in their text, or repeat a passage."""
+    """Sentences about chunks that are not in their text or repeat a passage."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return a row for each splitter over all documents, and by document."""
-        names = [item.name for item in fields(ChunkerRow) if item.name not in OF_ALL]
+        """Return the rows of each splitter: all documents, then single documents."""
+        names = [item.name for item in fields(ChunkerRow) if item.name not in TOTAL_FIELDS]
         return [{name: getattr(row, name) for name in names} for row in self.rows]
 
 
 def score_splitters(
     encoder: ModelEncoder,
     tokenizer: Tokenizer,
-    data: ExcerptData,
+    data: EvidenceData,
     splitters: Sequence[TextSplitter],
     retrieve: int,
 ) -> ScoredChunkers:
-    """Score splitters by the most similar chunks that a model retrieves for each question."""
+    """Score splitters by the `retrieve` chunks that are most similar to each question."""
     texts = [*data.documents.values()]
     divisions = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
-    remembering = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
+    memory_encoder = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
-    places: list[PlaceRow] = []
+    positions: list[PositionRecall] = []
     remarks: list[str] = []
     scores: dict[str, dict[str, Floats]] = {}
     with track("Scoring chunkers", len(divisions)) as advance:
-        for name, divided in divisions.items():
-            run = _retrieve_chunks(remembering, data, divided, retrieve)
+        for name, documents in divisions.items():
+            run = _retrieve_chunks(memory_encoder, data, documents, retrieve)
             scores[name] = run.score(data, run.first)
-            chunks = [chunk for text in divided for chunk in text.chunks]
+            chunks = [chunk for document in documents for chunk in document.chunks]
             tokens = np.array(tokenizer.count_all(chunks))
             rows += _build_score_rows(name, data, run, scores[name], tokens)
-            places += _build_place_rows(name, data, run)
+            positions += _build_position_recalls(name, data, run)
             remarks += _describe_chunks(name, run)
             advance()
     changes: list[ChangeRow] = []
@@ -156,7 +152,7 @@ def score_splitters(
         by_splitter = {name: values[metric.key] for name, values in scores.items()}
         changes += compare_splitters(metric, by_splitter, data.clusters)
     model = str(encoder.model.mteb_model_meta.name)
-    scored = ScoredChunkers(
+    result = ScoredChunkers(
         title=f"{model} on {data.name}",
         model=model,
         data=data.name,
@@ -166,21 +162,19 @@ def score_splitters(
         retrieve=retrieve,
         within=data.within,
         rows=tuple(rows),
-        places=tuple(places),
+        places=tuple(positions),
         changes=tuple(changes),
         remarks=tuple(remarks),
         notes=(LEGEND,),
     )
-    values = {name: getattr(scored, name) for name in CONTENT} | {"notes": remarks}
-    return replace(scored, values=values, parts=tuple(_build_sections(scored)))
+    values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}
+    return replace(result, values=values, parts=tuple(_build_sections(result)))
 
 
 def compare_splitters(
     metric: Metric, scores: Mapping[str, Floats], clusters: Integers
 ) -> Iterator[ChangeRow]:
-    """Yield the change of a score from the best splitter to each other one, over the same
-    questions.
-    """
+    """Yield the change of a score from the best splitter to each other splitter."""
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name, values in scores.items():
         if name != best:
@@ -190,16 +184,16 @@ def compare_splitters(
 
 def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
     chunks = f"of {len(run.first.documents):,} chunks"
-    lost = int((run.in_place.documents == NOWHERE).sum())
-    repeated = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
-    if lost:
-        yield f"{name}: {lost:,} {chunks} are not in their text."
-    if repeated:
-        yield f"{name}: {repeated:,} {chunks} repeat an earlier passage and count there."
+    unlocated_chunks = int((run.in_place.documents == NOWHERE).sum())
+    repetitions = int((run.first.spans[:, 0] < run.in_place.spans[:, 0]).sum())
+    if unlocated_chunks:
+        yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
+    if repetitions:
+        yield f"{name}: {repetitions:,} {chunks} repeat an earlier passage and count there."
 
 
 def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
-    """Yield changes and mean scores, those by document, and recall by position."""
+    """Yield sections of mean scores with changes, scores by document, and recall by position."""
     means: list[tuple[str, ...]] = []
     in_place: list[tuple[str, ...]] = []
     by_document: list[tuple[str, ...]] = []
@@ -214,13 +208,13 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         in_place.append((name, *map(format_percent, row.in_place.values())))
         scores = _format_scores(row.for_new_documents)
         by_document.append((name, "(new documents)", questions, *scores))
-    further = pluralize(scored.skipped, "further question")
-    skipped = f", {further} skipped" if scored.skipped else ""
-    searched = " of the question's document" if scored.within else ""
+    other_questions = pluralize(scored.skipped, "further question")
+    skipped = f", {other_questions} skipped" if scored.skipped else ""
+    scope = " of the question's document" if scored.within else ""
     title = (
         f"{scored.title} · {pluralize(scored.questions, 'question')} on "
         f"{pluralize(scored.documents, 'document')}{skipped}, "
-        f"{pluralize(scored.retrieve, 'chunk')}{searched} retrieved"
+        f"{pluralize(scored.retrieve, 'chunk')}{scope} retrieved"
     )
     sentences = tuple(describe_change(change) for change in scored.changes)
     titles = SCORES.values()
@@ -231,11 +225,11 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         yield DisplaySection("If chunks count where they are", scored.remarks, (table,))
     table = build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
     yield DisplaySection("By document", tables=(table,))
-    places = []
-    for place in scored.places:
-        recall = format_evidence_estimate(place.recall)
-        places.append((place.name, place.title, format_count(place.excerpts), recall))
-    table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], places)
+    recalls = []
+    for row in scored.places:
+        recall = format_evidence_estimate(row.recall)
+        recalls.append((row.name, row.title, format_count(row.excerpts), recall))
+    table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], recalls)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
@@ -245,68 +239,70 @@ def _format_scores(values: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRun:
-    """The chunks of a splitter, and those that are retrieved for each question."""
+    """The chunks of a splitter, and the chunks that are retrieved for each question."""
 
-    first: ChunkPlaces
-    """Each where its text first is in its document, as in the code of the chunking evaluation."""
-    in_place: ChunkPlaces
-    """Each where the splitter took it from."""
+    first: ChunkSpans
+    """Each chunk at the first match of its text, as in the code of the chunking evaluation."""
+    in_place: ChunkSpans
+    """Each chunk where the splitter took it from."""
     retrieved: Sequence[Integers]
-    """Rows of the chunks that are retrieved for each question, best first, shape (retrieve,), or
-    fewer in a short document.
+    """Rows of the chunks that are retrieved for each question, best first, shape (retrieve,) or
+    shorter.
     """
 
-    def score(self, data: ExcerptData, chunks: ChunkPlaces) -> dict[str, Floats]:
-        """Score each question with chunks in these places."""
+    def score(self, data: EvidenceData, chunks: ChunkSpans) -> dict[str, Floats]:
+        """Compute the scores of each question, shape (questions,)."""
         scores = []
-        for (_, excerpts), rows in zip(data.questions, self.retrieved, strict=True):
-            division = score_division(excerpts, chunks)
-            scores.append((*score_retrieved(excerpts, chunks, rows), division))
+        for (_, evidence), rows in zip(data.questions, self.retrieved, strict=True):
+            precision_omega = compute_precision_omega(evidence, chunks)
+            scores.append((*score_retrieved(evidence, chunks.select(rows)), precision_omega))
         return dict(zip(SCORES, np.array(scores, np.float64).T, strict=True))
 
 
 def _retrieve_chunks(
-    encoder: ModelEncoder, data: ExcerptData, divided: Sequence[DividedText], retrieve: int
+    encoder: ModelEncoder, data: EvidenceData, documents: Sequence[DividedText], retrieve: int
 ) -> ChunkRun:
-    """Encode the chunks of each document and retrieve some for each question; of equal ones those
-    that come first.
+    """Encode all chunks and retrieve the most similar ones for each question. Ties are broken by
+    row.
     """
-    chunks = [chunk for text in divided for chunk in text.chunks]
+    chunks = [chunk for document in documents for chunk in document.chunks]
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))
     queries = encoder([text for text, _ in data.questions], PromptType.query)
-    owners = np.repeat(np.arange(len(divided)), [len(text.chunks) for text in divided])
+    counts = [len(document.chunks) for document in documents]
+    owners = np.repeat(np.arange(len(documents)), counts)
     best: list[Integers] = []
     for batch in split_queries(queries, len(chunks)):
         similarity = encoder.model.similarity(torch.as_tensor(batch), vectors)
         for scores in np.asarray(torch.as_tensor(similarity).float().cpu()):
-            searched = np.arange(len(chunks))
+            candidates = np.arange(len(chunks))
             if data.within:
-                searched = np.flatnonzero(owners == data.owners[len(best)])
-            order = np.argsort(-scores[searched], kind="stable")
-            best.append(searched[order[:retrieve]])
-    in_place = [span for text in divided for span in text.spans]
-    first = []
-    for text, document in zip(divided, data.documents.values(), strict=True):
-        for chunk, span in zip(text.chunks, text.spans, strict=True):
-            # Where its text first is as it is; else where it was located.
-            start = document.find(chunk)
-            first.append(Span(start, start + len(chunk)) if start >= 0 else span)
-    return ChunkRun(_place(owners, first, chunks), _place(owners, in_place, chunks), best)
+                candidates = np.flatnonzero(owners == data.owners[len(best)])
+            order = np.argsort(-scores[candidates], kind="stable")
+            best.append(candidates[order[:retrieve]])
+    spans = [span for document in documents for span in document.spans]
+    first_spans = []
+    texts = [*data.documents.values()]
+    for owner, chunk, span in zip(owners.tolist(), chunks, spans, strict=True):
+        start = texts[owner].find(chunk)
+        first_spans.append(Span(start, start + len(chunk)) if start >= 0 else span)
+    return ChunkRun(
+        _collect_spans(owners, first_spans, chunks), _collect_spans(owners, spans, chunks), best
+    )
 
 
-def _place(owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]) -> ChunkPlaces:
+def _collect_spans(
+    owners: Integers, spans: Sequence[Span | None], chunks: Sequence[str]
+) -> ChunkSpans:
     lengths = []
     for span, chunk in zip(spans, chunks, strict=True):
         lengths.append(span.end - span.start if span else len(chunk))
-    return ChunkPlaces.build(owners, spans, lengths)
+    return ChunkSpans.build(owners, spans, lengths)
 
 
 def _build_score_rows(
-    name: str, data: ExcerptData, run: ChunkRun, scores: Mapping[str, Floats], tokens: Integers
+    name: str, data: EvidenceData, run: ChunkRun, scores: Mapping[str, Floats], tokens: Integers
 ) -> Iterator[ChunkerRow]:
-    """Yield the mean scores over all questions, then over those of each document if these are
-    few.
-    """
+    """Yield the mean scores of all documents, then of single documents if there are few."""
     in_place = run.score(data, run.in_place)
     yield replace(
         _build_score_row(name, ALL_DOCUMENTS, scores, tokens),
@@ -315,14 +311,14 @@ def _build_score_rows(
         },
         in_place={score: float(values.mean()) for score, values in in_place.items()},
     )
-    is_named = 1 < len(data.documents) <= MAX_DOCUMENTS
-    for number, document in enumerate(data.documents if is_named else ()):
-        asked = data.owners == number
-        if asked.any():
-            selected = {score: values[asked] for score, values in scores.items()}
-            yield _build_score_row(
-                name, document, selected, tokens[run.in_place.documents == number]
-            )
+    if not 1 < len(data.documents) <= MAX_DOCUMENTS:
+        return
+    for number, document in enumerate(data.documents):
+        questions = data.owners == number
+        if questions.any():
+            document_scores = {score: values[questions] for score, values in scores.items()}
+            document_tokens = tokens[run.in_place.documents == number]
+            yield _build_score_row(name, document, document_scores, document_tokens)
 
 
 def _build_score_row(
@@ -337,13 +333,15 @@ def _build_score_row(
     )
 
 
-def _build_place_rows(name: str, data: ExcerptData, run: ChunkRun) -> Iterator[PlaceRow]:
+def _build_position_recalls(
+    name: str, data: EvidenceData, run: ChunkRun
+) -> Iterator[PositionRecall]:
     recalls: list[float] = []
-    parts: list[str] = []
-    for (_, excerpts), rows in zip(data.questions, run.retrieved, strict=True):
-        for excerpt in excerpts:
-            retrieved = run.first.list_spans(excerpt.document, rows)
-            recalls.append(find_evidence(excerpt.span, retrieved).shared / excerpt.length)
-            chunks = run.in_place.list_spans(excerpt.document)
-            parts.append(find_chunk_part(excerpt.span, chunks))
-    return build_place_rows(name, data, recalls, parts)
+    thirds: list[str] = []
+    for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
+        retrieved = run.first.select(rows)
+        for span in evidence:
+            coverage = find_evidence(span.span, retrieved.list_spans(span.document))
+            recalls.append(coverage.covered / span.length)
+            thirds.append(find_chunk_third(span.span, run.in_place.list_spans(span.document)))
+    return build_position_recalls(name, data, recalls, thirds)

@@ -1,6 +1,4 @@
-"""Runs of a retriever: every query is asked for, several at a time, with retries, and each answer
-is kept.
-"""
+"""Runs of a retriever: concurrent searches with retries, and a journal of all answers."""
 
 from __future__ import annotations
 
@@ -24,7 +22,7 @@ from filelock import FileLock, Timeout
 from pydantic import BaseModel, ValidationError
 
 from posir_score.alignment import AlignmentRules, SubsetQueries, describe_empty, describe_foreign
-from posir_score.hits import AnswerError, Hit, Order, StatedHit, read_hits
+from posir_score.hits import AnswerError, Hit, Order, RawHit, read_hits
 from posir_score.orders import OrderCheck, has_gap, sort_hits
 from posir_score.retriever_objects import describe_call
 from posir_score.run_files import HitsByQuery, Run
@@ -38,43 +36,39 @@ from posir_tasks.models.references import legible_name
 
 logger = logging.getLogger(__name__)
 
-#: Failed queries after which a run stops that needs all of them; further ones are not named.
+#: Maximum number of failed queries if all queries are required, and of warnings about them.
 MAX_FAILURES = 10
-#: Failed queries after which a run stops that may lack some, if no query has an answer.
+#: Maximum number of failed queries before the first answer, if queries may fail.
 MAX_FAILURES_AT_START = 20
-#: Errors of a retriever's code, which another attempt meets again; it may end the process, too.
+#: Errors of the retriever's code. A second attempt would fail, too.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
-#: Queries after which a run stops whose scores contradict the order of the hits, or that has no
-#: document of the corpus.
+#: A run stops after this number of queries if scores contradict the order of the hits, or no
+#: document is in the corpus.
 FIRST_QUERIES = 10
-#: Bytes of the digest that a text of a chunk has in the journal.
+#: Bytes of the digest of a chunk's text in the journal.
 TEXT_BYTES = 16
-#: Schema version of the journal. A newer one is refused.
+#: Schema version of the journal.
 SCHEMA = 1
-#: Ids of documents or chunks, best first, or pairs of id and score, or scores by id, or what a
-#: system returns.
+#: Ids of documents or chunks, best first, pairs of id and score, scores by id, or the answer of a
+#: system.
 Hits: TypeAlias = Iterable[Any] | Mapping[str, Any]
 
 
 class Retriever(Protocol):
-    """Anything that searches: a function, a method, or an object with `__call__`; synchronous or
-    not.
+    """A function, method or object with `__call__` that searches, synchronous or not.
 
-    If it has a parameter `subset`, it is given the name of the subset, such as a domain, whose
-    documents it shall search.
+    A parameter `subset` gets the name of the subset, such as a domain, whose documents to search.
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
-        """Search the best `k` documents or chunks for a query, best first; a higher score is
+        """Return the best `k` documents or chunks for a query, best first. A higher score is
         better.
         """
 
 
 @dataclass(frozen=True)
 class CollectionSettings:
-    """Limits of the requests to a retriever, what its order follows from, and the folder of its
-    answers.
-    """
+    """Limits of a retriever's requests, the order of its hits, and the folder of its journal."""
 
     k: int = 100
     concurrency: int = 8
@@ -84,13 +78,13 @@ class CollectionSettings:
     document_field: str | None = None
     folder: Path = Path("results")
     max_time: float | None = None
-    """Seconds after which no answer is waited for."""
+    """Time limit of the run in seconds."""
     backoff: float = 0.5
-    """Seconds before the second attempt; each further wait is twice as long."""
+    """Seconds before the second attempt. Each further wait is twice as long."""
 
 
 class Answer(BaseModel):
-    """The answer of a retriever to a query, as it gave it."""
+    """The hits of a query, in the order of the retriever."""
 
     subset: str
     query: str
@@ -98,15 +92,18 @@ class Answer(BaseModel):
 
 
 class Journal:
-    """The answered queries of an unfinished run, one a line: each is on disk before the next is
-    asked for.
+    """A file with the answers of an unfinished run, one per line.
 
-    A damaged line costs only its own answer. One process at a time writes to it.
+    Each answer is on disk before the next query is searched. A damaged line loses one answer. Only
+    one process writes to the file.
     """
 
     def __init__(self, file: Path) -> None:
-        """Open or create the file; raise PosirError if it cannot be, another process has it, or a
-        newer posir wrote it.
+        """Open or create the file.
+
+        Raises:
+            PosirError: The file cannot be opened, another process uses it, or a newer posir wrote
+                it.
         """
         self.file = file
         check_writable(file.parent)
@@ -127,23 +124,23 @@ class Journal:
         try:
             self.answers = {(answer.subset, answer.query): answer for answer in self._read()}
             if self.answers:
-                known = pluralize(len(self.answers), "answer")
+                answers = pluralize(len(self.answers), "answer")
                 logger.warning(
-                    "%s has %s of an interrupted run; delete it to ask for all again", file, known
+                    "%s has %s of an interrupted run; delete it to ask for all again", file, answers
                 )
-            self._written: set[str] = set()
-            # The rows are written anew, since a new line must not follow an incomplete one.
-            with atomic_write(file) as part, part.open("w", encoding="utf-8") as opened:
-                opened.write(f"{json.dumps({'schema_version': SCHEMA})}\n")
+            self._text_keys: set[str] = set()
+            # The file is rewritten, since its last line may be incomplete.
+            with atomic_write(file) as part, part.open("w", encoding="utf-8") as stream:
+                stream.write(f"{json.dumps({'schema_version': SCHEMA})}\n")
                 for answer in self.answers.values():
-                    opened.writelines(self._to_lines(answer))
-            self._opened: TextIO = file.open("a", encoding="utf-8")
+                    stream.writelines(self._to_lines(answer))
+            self._stream: TextIO = file.open("a", encoding="utf-8")
         except BaseException:
             self._unlock()
             raise
 
     def _read(self) -> Iterator[Answer]:
-        """Yield the answers of the file; damaged lines are counted and reported."""
+        """Yield the answers of the file, and warn about damaged lines."""
         if not self.file.exists():
             return
         if not self.file.is_file():
@@ -154,10 +151,10 @@ class Journal:
             check_schema(schema, SCHEMA, f"{self.file}: this journal")
         except (GateError, KeyError, TypeError, IndexError) as error:
             raise PosirError(
-                f"{self.file}: is not a journal of answers, or is damaged. It is kept; move it "
-                "elsewhere, and run again."
+                f"{self.file}: is not a journal of answers, or is damaged. Move it elsewhere, and "
+                "run again."
             ) from error
-        damaged = 0
+        damaged_lines = 0
         texts: dict[str | None, str | None] = {None: None}
         for line in filter(None, lines):
             try:
@@ -170,36 +167,34 @@ class Journal:
                     update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]}
                 )
             except (GateError, ValidationError, KeyError):
-                damaged += 1
-        if damaged:
-            lines_are = pluralize(damaged, "line is", "lines are")
+                damaged_lines += 1
+        if damaged_lines:
+            lines_are = pluralize(damaged_lines, "line is", "lines are")
             logger.warning(
                 "%s: %s damaged; these queries are asked for again", self.file, lines_are
             )
 
     def _to_lines(self, answer: Answer) -> Iterator[str]:
-        """Yield the lines of an answer; the text of a chunk that many queries retrieve is written
-        once.
-        """
+        """Yield the lines of an answer. The text of each chunk is written once."""
         hits = []
         for hit in answer.hits:
             key = None if hit.text is None else digest(hit.text, size=TEXT_BYTES).hex()
-            if key is not None and key not in self._written:
-                self._written.add(key)
+            if key is not None and key not in self._text_keys:
+                self._text_keys.add(key)
                 yield f"{json.dumps({'text': hit.text})}\n"
             hits.append(hit._replace(text=key))
         yield f"{answer.model_copy(update={'hits': hits}).model_dump_json()}\n"
 
     def add(self, answer: Answer) -> None:
-        """Add an answer, which a kill of the process right after it cannot lose."""
+        """Add an answer and write it to the file."""
         with explain_disk_full(self.file):
-            self._opened.writelines(self._to_lines(answer))
-            self._opened.flush()
+            self._stream.writelines(self._to_lines(answer))
+            self._stream.flush()
         self.answers[answer.subset, answer.query] = answer
 
     def remove(self) -> None:
-        """Delete the file: all queries are answered, and a later run asks anew."""
-        self._opened.close()
+        """Delete the file, so that the next run asks for all queries."""
+        self._stream.close()
         self.file.unlink(missing_ok=True)
 
     def _unlock(self) -> None:
@@ -208,14 +203,14 @@ class Journal:
             self._lock.release()
 
     def close(self) -> None:
-        """Close the file, for this process or another to go on with."""
-        self._opened.close()
+        """Close and unlock the file."""
+        self._stream.close()
         self._unlock()
 
 
 @dataclass(frozen=True)
 class AskedQuery:
-    """A query to ask for; id and subset identify its answer."""
+    """A query for the retriever. Id and subset identify its answer."""
 
     subset: str
     id: str
@@ -223,9 +218,7 @@ class AskedQuery:
 
 
 class QueryAnswers:
-    """The answers to all queries, and the queries that a retriever did not answer, with the
-    reasons.
-    """
+    """The answers of a retriever, and the reasons of failed queries."""
 
     def __init__(
         self,
@@ -234,7 +227,7 @@ class QueryAnswers:
         rules: AlignmentRules,
         corpora: Mapping[str, Collection[str]],
     ) -> None:
-        """Begin with the answers of a journal; the ids of documents are given by subset."""
+        """Start with the answers of a journal; `corpora` has the document ids of each subset."""
         self.journal = journal
         self.settings = settings
         self.rules = rules
@@ -246,11 +239,10 @@ class QueryAnswers:
         self.foreign: list[list[str]] = []
         self.has_documents = False
         self.reading = ""
-        """How the retriever is asked and its hits are read; empty before its first hit."""
+        """Describes the calls and the format of the hits; empty before the first hit."""
         self.problem = ""
-        """The reason why ids of hits cannot be matched to documents; empty if they can."""
-        # Hits without a score are kept if ranks decide; if scores do, their queries are asked for
-        # again.
+        """Reason why ids cannot be matched to documents; empty if they can."""
+        # An interrupted run may have had another --order.
         journal.answers = {
             key: answer
             for key, answer in journal.answers.items()
@@ -260,29 +252,24 @@ class QueryAnswers:
             self._check_answer(answer)
 
     def _check_answer(self, answer: Answer) -> None:
-        """Compare an answer with the order of its hits, and its ids with those of the corpus until
-        one is known.
-        """
-        if self.order:
-            self.order.add(answer.query, answer.hits)
+        """Check the order of an answer's hits, and whether their documents are in the corpus."""
+        self.order.add(answer.query, answer.hits)
         if not answer.hits or (self.has_documents and not self.rules.names):
             return
         corpus = self.corpora[answer.subset]
         try:
-            are_known = [self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits]
+            flags = [self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits]
         except PosirError as error:
-            # Raised here, it would be one of a group of errors.
+            # Here, the error would become part of an ExceptionGroup.
             self.problem = str(error)
             return
         if not self.has_documents:
-            self.has_documents = any(are_known)
+            self.has_documents = any(flags)
             self.foreign.append([hit.document for hit in answer.hits])
 
     @property
     def should_stop(self) -> bool:
-        """Whether too many queries failed: for their number only if they are refused, else if
-        nothing else came first.
-        """
+        """True if the run cannot be scored anyway, or too many queries failed."""
         if self.problem:
             return True
         if self.order.queries >= FIRST_QUERIES and self.order.describe_problem():
@@ -301,46 +288,44 @@ class QueryAnswers:
         *,
         with_subset: bool = False,
     ) -> None:
-        """Ask for the queries that have no answer yet, several at a time, and keep each answer."""
+        """Search all queries without an answer concurrently, and save each answer."""
         settings = self.settings
-        pending = [
+        pending_queries = [
             query for query in queries if (query.subset, query.id) not in self.journal.answers
         ]
-        asked = f"{name}: {describe_call(search)}, k = {settings.k}"
+        call = f"{name}: {describe_call(search)}, k = {settings.k}"
 
-        def show_first(hit: StatedHit) -> None:
-            self.reading = self.reading or f"{asked}; hits: {hit.describe()}."
+        def show_first(hit: RawHit) -> None:
+            self.reading = self.reading or f"{call}; hits: {hit.describe()}."
 
         workers = [
             _QueryWorker(search, settings, show_first, with_subset=with_subset)
-            for _ in range(min(settings.concurrency, len(pending)))
+            for _ in range(min(settings.concurrency, len(pending_queries)))
         ]
         try:
-            with track(f"Asking {name}", len(pending)) as advance:
-                _run_to_end(partial(self._ask_all, workers, pending, advance))
+            with track(f"Asking {name}", len(pending_queries)) as advance:
+                _run_to_end(partial(self._ask_all, workers, pending_queries, advance))
         except KeyboardInterrupt:
-            kept = (
-                f"{len(self.journal.answers):,} of {pluralize(len(queries), 'answer')} are kept "
-                f"in {self.journal.file}"
-            )
             raise KeyboardInterrupt(
-                f"interrupted: {kept}; the same command goes on from there"
+                f"interrupted: {len(self.journal.answers):,} of "
+                f"{pluralize(len(queries), 'answer')} are kept in {self.journal.file}; the same "
+                "command goes on from there"
             ) from None
 
     async def _ask_all(
         self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance
     ) -> None:
-        remaining = iter(queries)
-        # What an interrupted run has does not say that the retriever answers now.
-        known = len(self.journal.answers) if self.rules.needs_all else 0
+        query_iterator = iter(queries)
+        # Answers of an interrupted run do not show that the retriever works now.
+        old_answers = len(self.journal.answers) if self.rules.needs_all else 0
 
         async def work(worker: _QueryWorker) -> None:
-            for query in remaining:
+            for query in query_iterator:
                 if self.should_stop:
                     break
                 try:
                     hits = await worker.ask(
-                        query, is_answering=lambda: len(self.journal.answers) > known
+                        query, is_answering=lambda: len(self.journal.answers) > old_answers
                     )
                     answer = Answer(subset=query.subset, query=query.id, hits=hits)
                     self.journal.add(answer)
@@ -351,9 +336,9 @@ class QueryAnswers:
                         break
                 advance()
 
-        left = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
+        seconds = None if self._deadline is None else max(self._deadline - time.monotonic(), 0.0)
         try:
-            async with asyncio.timeout(left), asyncio.TaskGroup() as group:
+            async with asyncio.timeout(seconds), asyncio.TaskGroup() as group:
                 for worker in workers:
                     group.create_task(work(worker))
         except TimeoutError:
@@ -366,46 +351,49 @@ class QueryAnswers:
                 worker.stop()
 
     def check(self, name: str, queries: int) -> None:
-        """Raise PosirError if the answers of a retriever, given its name, cannot be scored; else
-        warn of what failed.
+        """Check the answers of a retriever, and warn about failed queries.
+
+        Raises:
+            PosirError: The answers cannot be scored.
         """
         answers = self.journal.answers
-        kept = f"answered and kept in {self.journal.file}"
-        answered = f"{len(answers):,} of {pluralize(queries, 'query', 'queries')}"
+        progress = (
+            f"{len(answers):,} of {pluralize(queries, 'query', 'queries')} are answered and kept "
+            f"in {self.journal.file}"
+        )
         if self.problem:
-            # The answers are of no use once the ids are mended.
+            # With correct ids, these answers are useless.
             self.journal.remove()
             raise PosirError(f"{name}: {self.problem}")
         if self.foreign and not self.has_documents and self.is_new:
-            # They are of no use once the retriever is mended, and these queries are asked for
-            # again.
+            # With a correct retriever, these answers are useless.
             self.journal.remove()
             raise PosirError(
                 describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values())))
             )
         if problem := self.order.describe_problem():
-            raise PosirError(f"{name}: {problem} {answered} are {kept}.")
+            raise PosirError(f"{name}: {problem} {progress}.")
         if guess := self.order.describe_guess():
             logger.warning("%s: %s", name, guess)
-        failed = len(self.reasons)
-        if failed and (self.rules.needs_all or not answers):
+        failures = len(self.reasons)
+        if failures and (self.rules.needs_all or not answers):
             query, reason = next(iter(self.reasons.items()))
-            first = f"{name}: query {sanitize(query.id)}: {reason} ({failed:,} failed)."
+            first = f"{name}: query {sanitize(query.id)}: {reason} ({failures:,} failed)."
             if not self.rules.needs_all:
-                raise PosirError(f"{first} No query has an answer. Mend the retriever.")
+                raise PosirError(f"{first} No query has an answer. Fix the retriever.")
             raise PosirError(
-                f"{first} {answered} are {kept}; the same command goes on from there. --missing "
-                "zero scores queries that fail as 0."
+                f"{first} {progress}; the same command goes on from there. --missing zero scores "
+                "queries that fail as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
-            # A later run asks anew, since these answers are of no use.
+            # With a filled index, these answers are useless.
             self.journal.remove()
             raise PosirError(describe_empty(name, len(answers)))
         for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
             logger.warning("query %s: %s; it is scored 0", sanitize(query.id), reason)
-        if failed > 1:
+        if failures > 1:
             logger.warning(
-                "%s of %s queries failed and are scored 0", f"{failed:,}", f"{queries:,}"
+                "%s of %s queries failed and are scored 0", f"{failures:,}", f"{queries:,}"
             )
 
 
@@ -416,8 +404,10 @@ def collect_run(
     rules: AlignmentRules,
     settings: CollectionSettings,
 ) -> tuple[Run, Journal]:
-    """Ask for every judged query that has a text and no answer yet; return the run, and its
-    journal, to be removed later.
+    """Search every judged query that has a text and no answer yet.
+
+    Returns:
+        The run, and the journal to remove once the result is saved.
     """
     try:
         takes_subset = "subset" in inspect.signature(search).parameters
@@ -425,8 +415,8 @@ def collect_run(
         takes_subset = False
     if len(subsets) > 1 and not takes_subset:
         raise PosirError(
-            f"the data has {len(subsets)} subsets, each with documents of its own. Give the "
-            "retriever a parameter `subset` that selects them, or score one subset."
+            f"the data has {len(subsets)} subsets with different documents. Give the retriever a "
+            "parameter `subset` that selects them, or score one subset."
         )
     queries = [
         AskedQuery(subset.name, query, text)
@@ -434,34 +424,32 @@ def collect_run(
         for query, text in subset.judgments.queries.items()
     ]
     key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
-    with closing(
-        Journal(settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl")
-    ) as journal:
-        answers = QueryAnswers(
-            journal, settings, rules, {subset.name: subset.documents for subset in subsets}
-        )
+    file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
+    with closing(Journal(file)) as journal:
+        corpora = {subset.name: subset.documents for subset in subsets}
+        answers = QueryAnswers(journal, settings, rules, corpora)
         answers.ask(search, name, queries, with_subset=takes_subset)
         answers.check(name, len(queries))
     by_subset: dict[str, HitsByQuery] = {subset.name: {} for subset in subsets}
     for answer in journal.answers.values():
-        ranked = sort_hits(answer.hits, settings.order)
-        # What has an order was cut when it was read.
-        by_subset[answer.subset][answer.query] = (
-            ranked if any(hit.rank for hit in ranked) else ranked[: settings.k]
-        )
+        hits = sort_hits(answer.hits, settings.order)
+        # Lists were limited to k when they were read.
+        if not any(hit.rank for hit in hits):
+            hits = hits[: settings.k]
+        by_subset[answer.subset][answer.query] = hits
     numbers = [len(answer.hits) for answer in journal.answers.values()] or [0]
     run = Run(
         name,
         by_subset=by_subset,
-        asked=settings.k,
-        returned=(min(numbers), max(numbers)),
+        requested_hits=settings.k,
+        hit_range=(min(numbers), max(numbers)),
         reading=answers.reading,
     )
     return run, journal
 
 
 def _run_to_end(start: Callable[[], Any]) -> None:
-    """Run a coroutine to its end, also where an event loop runs already, as in a notebook."""
+    """Run a coroutine to its end, also inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -475,9 +463,7 @@ def _run_to_end(start: Callable[[], Any]) -> None:
 
 
 class _SearchThread:
-    """A thread for one call at a time. It is a daemon, so that a search that hangs does not keep
-    the process from ending.
-    """
+    """A thread for one call at a time. As a daemon, it does not keep the process alive."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -502,38 +488,35 @@ class _SearchThread:
 
 
 class HangError(AnswerError):
-    """A retriever has not answered any query in the time of a search."""
+    """The retriever has not answered any query within the time limit of a search."""
 
 
 class _QueryWorker:
-    """Asks for one query at a time; calls that are not asynchronous are made in one thread, until
-    one hangs.
-    """
+    """Searches one query at a time. Synchronous calls run in one thread until a call hangs."""
 
     def __init__(
         self,
         search: Retriever,
         settings: CollectionSettings,
-        show_first: Callable[[StatedHit], object],
+        show_first: Callable[[RawHit], object],
         *,
         with_subset: bool,
     ) -> None:
-        """Prepare calls; `with_subset` says whether the retriever takes the name of a subset."""
+        """Prepare calls; if `with_subset` is true, the retriever gets the name of the subset."""
         self._search: Callable[..., Any] = search
         self._settings = settings
         self._show_first = show_first
         self._with_subset = with_subset
-        # A coroutine function runs in the event loop and not in a thread.
         self._is_asynchronous = inspect.iscoroutinefunction(search) or inspect.iscoroutinefunction(
             type(search).__call__
         )
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
-        """Ask for the hits of a query; raise AnswerError if all attempts fail, or the first
-        by an error of its code.
+        """Search a query. After a timeout, the search is only repeated if `is_answering()` is true.
 
-        A search that takes too long is repeated only if the retriever has answered another query.
+        Raises:
+            AnswerError: All attempts failed, or one failed with a programming error.
         """
         reason = ""
         settings = self._settings
@@ -566,29 +549,26 @@ class _QueryWorker:
         self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
         search = partial(self._search, query.text, self._settings.k, **subset)
-        answer = (
-            search()
-            if self._is_asynchronous
-            else await asyncio.wrap_future(self._thread.submit(search))
+        if self._is_asynchronous:
+            answer = search()
+        else:
+            answer = await asyncio.wrap_future(self._thread.submit(search))
+        if inspect.isawaitable(answer):
+            answer = await answer
+        settings = self._settings
+        read = partial(
+            read_hits,
+            answer,
+            settings.k,
+            settings.document_field,
+            settings.order,
+            self._show_first,
         )
-        answer = await answer if inspect.isawaitable(answer) else answer
-        # An iterator searches while it is read, perhaps for ever: in the thread, the time limit
-        # holds for it, too.
-        return await asyncio.wrap_future(
-            self._thread.submit(
-                partial(
-                    read_hits,
-                    answer,
-                    self._settings.k,
-                    self._settings.document_field,
-                    self._settings.order,
-                    self._show_first,
-                )
-            )
-        )
+        # A lazy iterator may search forever, so it is consumed in the thread, under the time limit.
+        return await asyncio.wrap_future(self._thread.submit(read))
 
     def stop(self) -> None:
-        """Give the thread up; it ends when its call does."""
+        """Abandon the thread. It ends when its call ends."""
         if self._thread is not None:
             self._thread.stop()
             self._thread = None

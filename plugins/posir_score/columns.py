@@ -1,10 +1,10 @@
-"""Hits of a regular run in columns, so that a run of millions of lines needs no object for each."""
+"""Hits of a run in columns: millions of lines without an object per line."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -16,31 +16,33 @@ from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.table_files import parse_columns
 
 #: Columns of a regular line of a TREC run.
-TYPES = {
-    "query": pl.String,
-    "Q0": pl.String,
-    "document": pl.String,
+TYPES: dict[str, type[pl.DataType]] = {
+    "query": pl.Categorical,
+    "Q0": pl.Categorical,
+    "document": pl.Categorical,
     "rank": pl.Int64,
     "score": pl.Float64,
-    "tag": pl.String,
+    "tag": pl.Categorical,
 }
-TEXTS = [name for name, kind in TYPES.items() if kind is pl.String]
-#: An id that every reader of runs takes for the same.
+TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
+#: An id that all readers of runs read alike.
 ID = r"^[^\s\x00-\x20]+$"
 
 
 @dataclass(frozen=True, eq=False)
-class RankedHits(Sequence[Hit]):
-    """The hits of a query, best first, each with id, score and rank; they are built on access."""
+class RankedHits(Collection[Hit]):
+    """The hits of a query, best first, in columns. `Hit` objects are built on access."""
 
     names: NDArray[np.object_]
     """Ids of all documents of the run."""
     documents: Integers
-    """Places in `names`, shape (hits,)."""
+    """Indices into `names`, shape (hits,)."""
     scores: Floats
+    """Shape (hits,)."""
     ranks: Integers
+    """Shape (hits,)."""
     is_strict: bool
-    """Whether each score is below the one before it, also in single precision."""
+    """True if scores strictly decrease in single precision."""
 
     def __len__(self) -> int:
         return len(self.documents)
@@ -49,18 +51,12 @@ class RankedHits(Sequence[Hit]):
         ids = self.names[self.documents].tolist()
         return map(Hit, ids, self.scores.tolist(), self.ranks.tolist())
 
-    @overload
-    def __getitem__(self, place: int) -> Hit: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> list[Hit]: ...
-
-    def __getitem__(self, place: int | slice) -> Hit | list[Hit]:
-        return [*self][place]
+    def __contains__(self, hit: object) -> bool:
+        return hit in [*self]
 
     def rank_distinct(self, corpus: Collection[str], depth: int) -> dict[str, float] | None:
-        """Rank the first documents; None if one is not in the corpus or repeated, or scores are
-        tied.
+        """Return the scores of the first `depth` documents, or None if there are ties, repeated
+        documents or unknown documents.
         """
         if not self.is_strict:
             return None
@@ -73,48 +69,52 @@ class RankedHits(Sequence[Hit]):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The lines of a run in columns `query`, `document`, `rank` and `score`, as in the file."""
+    """The lines of a run, in columns `query`, `document`, `rank` and `score`."""
 
     lines: pl.DataFrame
 
     @classmethod
     def parse(cls, content: bytes) -> RunColumns | None:
-        """Read a TREC run; None unless each line has six columns with one separator between them,
-        a whole rank and a finite score.
+        """Read a TREC run, or return None unless each line has six columns with single separators,
+        an integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
-        lines = parse_columns(content.strip().replace(b"\r\n", b"\n"), TYPES, separator)
+        # Stripping copies the content.
+        if content[:1].isspace() or content[-2:].isspace():
+            content = content.strip().replace(b"\r\n", b"\n")
+        lines = parse_columns(content, TYPES, separator)
         if lines is None or not lines["score"].is_finite().all() or lines["rank"].min() < 0:  # type: ignore[operator]
             return None
         for name in TEXTS:
-            ids = lines[name].unique(maintain_order=True)
+            ids = lines[name].unique(maintain_order=True).cast(pl.String)
             if not ids.str.contains(ID).all():
                 return None
             if name in ("query", "document"):
+                # The codes of an Enum are the indices of the ids.
                 lines = lines.with_columns(pl.col(name).cast(pl.Enum(ids)))
         return cls(lines.drop("Q0", "tag"))
 
-    def count_repeated(self) -> int:
-        """Count lines that repeat query and document of an earlier one."""
+    def count_duplicates(self) -> int:
+        """Count lines that repeat a query and a document."""
         query = pl.col("query").to_physical().cast(pl.UInt64)
         pair = query * len(self.lines) + pl.col("document").to_physical()
         return len(self.lines) - int(self.lines.select(pair.n_unique()).item())
 
     def check_order(self, check: OrderCheck) -> None:
-        """Count the hits, and find queries whose scores contradict the ranks."""
-        check.scored += len(self.lines)
+        """Add the counts of hits, and the queries whose scores contradict the ranks."""
+        check.scored_hits += len(self.lines)
         if check.order is not None:
             return
         scores = self.lines.group_by("query").agg(low=pl.min("score"), high=pl.max("score"))
         check.queries += int((scores["low"] < scores["high"]).sum())
-        ordered = self.lines.sort("query", "rank", "score", descending=[False, False, True])
+        lines = self.lines.sort("query", "rank", "score", descending=[False, False, True])
         rises = pl.col("score").diff() > 0
         is_same = pl.col("query").to_physical() == pl.col("query").to_physical().shift()
-        found = ordered.filter(rises & is_same)["query"].unique(maintain_order=True)
-        check.contradicting += found.to_list()
+        queries = lines.filter(rises & is_same)["query"].unique(maintain_order=True)
+        check.contradictions += queries.to_list()
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:
-        """Sort the hits of each query as `sort_hits` does."""
+        """Sort the hits of each query like `sort_hits`."""
         values = self.lines["score"].to_numpy()
         ranks = self.lines["rank"].to_numpy()
         queries = self.lines["query"].to_physical().to_numpy()
@@ -132,19 +132,19 @@ class RunColumns:
         is_strict = np.logical_and.reduceat(falls, starts)
         names: NDArray[Any] = np.array(_list_ids(self.lines["document"]), object)
         documents = self.lines["document"].to_physical().to_numpy()[rows]
-        placed = ranks[rows]
+        sorted_ranks = ranks[rows]
         hits = {}
         for query, start, size, strict in zip(
             _list_ids(self.lines["query"]), starts, sizes, is_strict, strict=True
         ):
-            part = slice(start, start + size)
+            hit_rows = slice(start, start + size)
             hits[query] = RankedHits(
-                names, documents[part], scores[part], placed[part], bool(strict)
+                names, documents[hit_rows], scores[hit_rows], sorted_ranks[hit_rows], bool(strict)
             )
         return hits
 
 
 def _list_ids(column: pl.Series) -> list[str]:
-    """List the different ids of a column in the order of their codes."""
+    """List the distinct ids of a column in the order of their codes."""
     assert isinstance(column.dtype, pl.Enum)
     return column.dtype.categories.to_list()

@@ -1,6 +1,4 @@
-"""Documents by their file names: an index may name a document by its path, file name, stem or URL,
-and the data by its id.
-"""
+"""Matches documents by file name: an index may use paths, file names, stems or URLs as ids."""
 
 from __future__ import annotations
 
@@ -16,8 +14,7 @@ from urllib.parse import unquote, urlsplit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Endings of files of documents, which a stem lacks, and which differ where a document was
-#: converted.
+#: Suffixes of documents. A stem has no suffix, and a converted document has a different one.
 PLAIN = (
     "txt",
     "text",
@@ -37,11 +34,11 @@ PLAIN = (
 )
 OFFICE = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
 SUFFIXES = frozenset((*PLAIN, *OFFICE))
-#: Most documents whose names are indexed.
+#: Maximum number of documents for matching by name.
 MAX_DOCUMENTS = 1_000_000
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: Documents that a message names.
-EXAMPLES = 2
+#: Number of documents in a message.
+MAX_EXAMPLES = 2
 
 
 class FileName(NamedTuple):
@@ -50,13 +47,11 @@ class FileName(NamedTuple):
     folders: tuple[str, ...]
     stem: str
     suffix: str
-    """Lower case, one of `SUFFIXES`; empty without."""
+    """One of `SUFFIXES`, or empty."""
 
     @classmethod
     def parse(cls, name: str) -> FileName:
-        """Parse the parts of a path of any system, a file name, a stem or a URL; a URL's query and
-        fragment are left out.
-        """
+        """Parse a path of any system, a file name, a stem, or a URL without query and fragment."""
         text = name.strip()
         if URL.match(text):
             with suppress(ValueError):
@@ -71,37 +66,35 @@ class FileName(NamedTuple):
         return cls(tuple(folders), stem, suffix.lower())
 
     def count_shared_folders(self, other: FileName) -> int:
-        """Count the last folders of both that are equal."""
+        """Count the equal folders at the end of both paths."""
         pairs = zip(reversed(self.folders), reversed(other.folders), strict=False)
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-#: Ids and names of documents by their stems.
+#: Stem to ids and names of documents.
 Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 
 
 @dataclass
 class DocumentNames:
-    """Finds the documents that the hits of an index name by their files, and keeps what it found.
+    """Matches file names of hits to documents, and caches the matches.
 
-    A document is found if only one has the file name or stem of the hit; of several, the one that
-    shares most folders and the ending with it.
+    If several documents have the stem of the hit, the document with the same suffix and most shared
+    folders matches.
     """
 
     matched: dict[str, str] = field(default_factory=dict)
-    """The document by the name that a hit has for it, without what follows a separator."""
+    """File name of a hit, without a chunk number, to document id."""
     _names: dict[str, FileName] = field(default_factory=dict)
-    """The first name that hits have for a document."""
+    """Document id to the first file name of its hits."""
     _indexes: dict[int, tuple[Collection[str], Index]] = field(default_factory=dict)
-    """Each corpus by its identity, with its documents."""
+    """`id()` of a corpus to the corpus and its index."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
-        """Replace the name of a file in the id of a hit by the id of its document, if one has this
-        name.
+        """Replace the file name in the id of a hit by the id of the matching document, if any.
 
         Raises:
-            PosirError: The name fits several documents, or other files of the index fit the same
-                document.
+            PosirError: The name matches several documents, or two files match the same document.
         """
         for base in strip_chunks(name, separator):
             if base in corpus:
@@ -112,7 +105,7 @@ class DocumentNames:
         return name
 
     def describe(self) -> str:
-        """Describe how many names were matched to documents, with the first; empty if none was."""
+        """Describe the number of matches and the first one; empty without a match."""
         if not self.matched:
             return ""
         name, document = next(iter(self.matched.items()))
@@ -123,19 +116,19 @@ class DocumentNames:
         )
 
     def _find(self, name: str, corpus: Collection[str]) -> str | None:
-        known = self.matched.get(name)
-        if known is not None and known in corpus:
-            return known
-        given = FileName.parse(name)
-        candidates = self._index(corpus).get(given.stem, [])
-        if not (given.stem and candidates):
+        match = self.matched.get(name)
+        if match is not None and match in corpus:
+            return match
+        file_name = FileName.parse(name)
+        candidates = self._index(corpus).get(file_name.stem, [])
+        if not (file_name.stem and candidates):
             return None
-        document = _choose(name, given, candidates)
-        first = self._names.setdefault(document, given)
-        # No folder that both paths have may differ.
-        shared = first.count_shared_folders(given)
-        if shared < min(len(first.folders), len(given.folders)):
-            other = next(known for known, of in self.matched.items() if of == document)
+        document = _choose(name, file_name, candidates)
+        first = self._names.setdefault(document, file_name)
+        # The shorter path must be the end of the longer path.
+        shared_folders = first.count_shared_folders(file_name)
+        if shared_folders < min(len(first.folders), len(file_name.folders)):
+            other = next(key for key, value in self.matched.items() if value == document)
             raise PosirError(
                 f"The ids {sanitize(other)} and {sanitize(name)} of the index both fit "
                 f"document {sanitize(document)} of the data by their file names. Name the field "
@@ -150,35 +143,33 @@ class DocumentNames:
             for document in corpus if len(corpus) <= MAX_DOCUMENTS else ():
                 parsed = FileName.parse(document)
                 by_stem.setdefault(parsed.stem, []).append((document, parsed))
-            # The corpus is kept with it, so that no other gets its identity.
+            # The reference to the corpus keeps its `id()` unique.
             self._indexes[id(corpus)] = corpus, by_stem
         return self._indexes[id(corpus)][1]
 
 
-def _choose(name: str, given: FileName, candidates: list[tuple[str, FileName]]) -> str:
-    """Choose the document that fits a name best in folders and ending; raise PosirError if none
-    fits best in both.
+def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName]]) -> str:
+    """Choose the document that is best in both shared folders and suffix; raise PosirError if this
+    is not one document.
     """
     fits = {
-        document: (parsed.count_shared_folders(given), parsed.suffix == given.suffix)
+        document: (parsed.count_shared_folders(file_name), parsed.suffix == file_name.suffix)
         for document, parsed in candidates
     }
-    most, is_same = (max(column) for column in zip(*fits.values(), strict=True))
-    best = [document for document, fit in fits.items() if fit == (most, is_same)]
+    best_fit = tuple(max(column) for column in zip(*fits.values(), strict=True))
+    best = [document for document, fit in fits.items() if fit == best_fit]
     if len(best) == 1:
         return best[0]
-    listed = " and ".join(map(sanitize, (best or sorted(fits))[:EXAMPLES]))
+    examples = " and ".join(map(sanitize, (best or sorted(fits))[:MAX_EXAMPLES]))
     raise PosirError(
         f"The id {sanitize(name)} of the index fits several documents of the data by its file "
-        f"name, {listed}. Return paths or "
-        "ids that tell them apart, or name the field with the data's id by --document-field."
+        f"name, {examples}. Return paths or ids that tell them apart, or name the field with the "
+        "data's id by --document-field."
     )
 
 
 def strip_chunks(name: str, separator: str) -> Iterator[str]:
-    """Yield an id, then what is left of it when its ends from a separator on are removed one by
-    one.
-    """
+    """Yield an id, then the id without its last chunk suffix, and so on."""
     yield name
     while separator and separator in name:
         name = name.rpartition(separator)[0]

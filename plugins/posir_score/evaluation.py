@@ -1,10 +1,10 @@
-"""Evaluation of runs: scored as a model is, and by judgments, and saved as `mteb run` saves
-results, all without mteb.
+"""Evaluation of runs by evidence position and by qrels, saved in the format of `mteb run`, without
+mteb.
 
-Data may have several relevant documents for a query, grades, or no position of its evidence. Scores
-by judgments are those of trec_eval: the gain of a document is its grade, perhaps a fraction, and
-the ideal ranking is of all judged documents (`ndcg_cut`); a grade above 0 is relevant. A query
-without ranking scores 0, as with `trec_eval -c`.
+A query may have several relevant documents, grades, or evidence without a position. Scores by qrels
+equal trec_eval's: the gain of a document is its grade, which may be a fraction, and the ideal
+ranking has all judged documents (`ndcg_cut`). A grade above 0 is relevant. A query without a
+ranking scores 0, as with `trec_eval -c`.
 """
 
 from __future__ import annotations
@@ -92,9 +92,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: mteb's names of the scores that are shown, the main one of posir's tasks first.
-SHOWN_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
-#: mteb's metadata of a model of which only the name and the revision are known.
+#: Scores in the table, by mteb's names. The main score of posir's tasks is first.
+TABLE_SCORES = ("ndcg_at_10", "mrr_at_10", "recall_at_100")
+#: Fields of mteb's model metadata that are unknown for a run.
 UNKNOWN_METADATA = (
     "release_date languages n_parameters n_active_parameters_override n_embedding_parameters "
     "memory_usage_mb max_tokens embed_dim license open_weights public_training_code "
@@ -110,16 +110,14 @@ MODEL_META: Mapping[str, Any] = {
     "is_cross_encoder": False,
     **dict.fromkeys(UNKNOWN_METADATA.split()),
 }
-#: Bytes of the digest of a run, written as twice as many hexadecimal digits.
+#: Bytes of the digest of a run. The digest is written in hexadecimal.
 DIGEST_BYTES = 8
-#: Its key in a result.
+#: Key of the digest in a result.
 DIGEST = "digest"
 
 
 class RunSearch:
-    """A finished run of a system, as a model's search of the data: its rankings, and what is known
-    to be read.
-    """
+    """The rankings of a run, with the part of a document that the system reads."""
 
     def __init__(
         self,
@@ -138,13 +136,13 @@ class RunSearch:
         self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
-        """The embedder's tokenizer, None where that is unknown, and the tokens that it reads with
-        every document.
+        """The embedder's tokenizer, or None, and the number of tokens of prompt and special tokens
+        with each document.
         """
         if isinstance(read_by, ReadPart):
             read = read_by
         else:
-            # They import mteb.
+            # These modules import mteb.
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.models.window import find_read_part
             from posir_tasks.search.input_window import find_counter
@@ -153,7 +151,7 @@ class RunSearch:
             self.counter = find_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
-            # The lengths of chunks are unknown.
+            # The chunk lengths are unknown.
             read = replace(read, part=Part.CHUNKS) if read.part is Part.FIRST else UNKNOWN
         self.read_part = self.read_chunks.read if self.read_chunks else read
         content = hashlib.blake2b(digest_size=DIGEST_BYTES)
@@ -163,14 +161,14 @@ class RunSearch:
                 content.update(json.dumps([subset, query, *ranked]).encode())
                 content.update(np.array([*ranked.values()], "<f8").tobytes())
         self.digest = content.hexdigest()
-        """16 hexadecimal digits that identify the rankings, in whatever order the files had
-        them.
+        """16 hexadecimal digits that identify the rankings, independent of the order of the
+        files.
         """
 
     def score_queries(
         self, subset: SubsetQueries, k_values: Sequence[int]
     ) -> dict[str, list[float]]:
-        """Score the judged queries of a subset as `score_each_query` does, once."""
+        """Score the judged queries of a subset by `score_each_query`. Scores are cached."""
         if subset.name not in self._scores:
             rankings = self.run.rankings[subset.name]
             scores = score_each_query(rankings, subset.judgments.grades, k_values)
@@ -185,32 +183,30 @@ class RunSearch:
         evidence: Evidence,
         documents: Rows,
     ) -> ReadEvidence:
-        """Find evidence in what the system reads of documents, or of chunks of them."""
+        """Locate the evidence in the part of documents or chunks that the system reads."""
         complete = evidence.complete(select_texts(documents))
         if self.read_chunks is not None:
-            return self.read_chunks.place(complete, subset, languages)
-        counted = None
+            return self.read_chunks.locate(complete, subset, languages)
+        read_evidence = None
         if self.embedder is not None:
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.search.input_window import count_read_evidence
 
             task = DEFAULT_CONTEXT.task_metadata
-            counted = count_read_evidence(
+            read_evidence = count_read_evidence(
                 self.embedder, self.read_part, queries, task, evidence, documents
             )
-        return counted or ReadEvidence.estimate(self.read_part, complete, languages)
+        return read_evidence or ReadEvidence.estimate(self.read_part, complete, languages)
 
 
 @dataclass(frozen=True)
 class RunScores:
-    """The scores of a run on all judged queries of a task, in [0, 1], each query counting the
-    same.
-    """
+    """Mean scores of a run over all judged queries of a task, in [0, 1]."""
 
     model: str
-    """Name under which the result is filed, such as `run/bm25`."""
+    """Model name of the result, such as `run/bm25`."""
     revision: str
-    """The user's name for it, or `unversioned`."""
+    """Version of the system, or `unversioned`."""
     digest: str
     task: str
     counts: RunCounts
@@ -219,38 +215,37 @@ class RunScores:
     recall_at_100: float
     folder: Path
     evidence: EvidenceScores | None = None
-    """The share of the evidence that chunks have; None if the run states neither texts nor places
-    of chunks.
-    """
+    """Scores of the chunks; None if the run has neither texts nor offsets of chunks."""
     audit: JudgmentAudit = field(default_factory=JudgmentAudit)
-    """Misfits in the judgments: documents, texts and grades."""
+    """Inconsistencies in the qrels: documents, texts and grades."""
     main_score: tuple[str, float] = ("", 0.0)
-    """Name and value of the score that the owner of the data ranks results by."""
+    """Name and value of the task's main score."""
     reading: str = ""
-    """How a retriever was asked and its hits were read; empty for a file."""
+    """Describes the calls of a retriever and the format of its hits; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
-        """Convert the scores and the counts to a row."""
-        others = ("counts", "folder", "evidence", "audit", "main_score", "reading")
-        row = {name: value for name, value in vars(self).items() if name not in others}
+        """Convert the scores and counts to a row."""
+        nested = ("counts", "folder", "evidence", "audit", "main_score", "reading")
+        row = {name: value for name, value in vars(self).items() if name not in nested}
         row |= vars(self.counts)
         return row | self.evidence.to_json() if self.evidence else row
 
     def document(self) -> dict[str, Any]:
-        """Convert to JSON: the row, misfits in the judgments, and all numbers of chunks."""
+        """Convert to JSON: the row, inconsistencies in the qrels, and the scores of chunks."""
         values = self.to_json() | {"judgments": asdict(self.audit)}
-        values |= {"retriever": self.reading} if self.reading else {}
-        return values | {"evidence": self.evidence} if self.evidence else values
+        if self.reading:
+            values["retriever"] = self.reading
+        if self.evidence:
+            values["evidence"] = self.evidence
+        return values
 
     def describe(self) -> Iterator[str]:
-        """Yield how a retriever was read, a sentence for each kind of thing that did not fit, and
-        on the chunks.
-        """
+        """Yield sentences about the retriever, mismatches with the data, and the chunks."""
         if self.reading:
             yield self.reading
         yield from self.counts.describe()
         name, value = self.main_score
-        if name not in SHOWN_SCORES:
+        if name not in TABLE_SCORES:
             yield f"The main score of {self.task}, {name}, is {format_percent(value)}."
         if self.evidence:
             yield from self.evidence.describe_chunks()
@@ -264,24 +259,31 @@ def prepare_run(
     revision: str,
     read_by: ReadPart | MTEBModels,
 ) -> RunSearch:
-    """Align a run with the data; raise PosirError if it does not fit, or an earlier run has its
-    name or its rankings.
+    """Align a run with the data.
+
+    Raises:
+        PosirError: The run does not fit the data, or an earlier run has the same name or rankings.
     """
-    if data.rules.split and (others := run.splits - {data.rules.split}):
+    if data.rules.split and (other_splits := run.splits - {data.rules.split}):
         # Queries of different splits may have the same ids.
+        split = sanitize(min(other_splits))
         raise PosirError(
-            f"{run.name}: has the rankings of split {sanitize(min(others))}, and split "
-            f"{data.rules.split} of {data.name} is scored. Give --split {sanitize(min(others))}."
+            f"{run.name}: has the rankings of split {split}, but split {data.rules.split} of "
+            f"{data.name} is scored. Give --split {split}."
         )
     aligned = align_run(run, data.subsets, rules)
-    chunks = RetrievedChunks.locate(data.excerpts, aligned) if aligned.states_chunks else None
+    chunks = (
+        RetrievedChunks.locate(data.evidence, aligned) if aligned.has_locatable_chunks else None
+    )
     if isinstance(read_by, ReadPart):
-        parts = data.parts.items()
-        settled = [settle_read_part(read_by, x.corpus, data.languages[name]) for name, x in parts]
-        read_by = reduce(add, settled)
+        read_parts = [
+            settle_read_part(read_by, positions.corpus, data.languages[name])
+            for name, positions in data.positions.items()
+        ]
+        read_by = reduce(add, read_parts)
     model = RunSearch(run.name, revision, aligned, read_by, chunks, run.reading)
     for other in earlier:
-        # On some file systems, names that differ only in their case are one folder.
+        # Some file systems ignore case.
         if model.name.casefold() == other.name.casefold():
             raise PosirError(
                 f"several runs have the name {other.name}. Give each a name of its own with "
@@ -295,12 +297,12 @@ def prepare_run(
 
 
 def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
-    """Find the file of a result, as mteb names it."""
+    """Return the path of a result, as in mteb."""
     return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
 
 
 def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
-    """Read the revision of the data of a saved result, and its entries for subsets."""
+    """Read the data revision and the entries of subsets of a saved result."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
     scores = content.get("scores") if isinstance(content, dict) else None
     if not isinstance(scores, dict):
@@ -310,10 +312,10 @@ def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
-    """Tell whether a result of this ranking is saved, with the same window of the system.
+    """Return True if a result of the same rankings, data and window is saved.
 
     Raises:
-        PosirError: A result of another ranking is saved, and may not be overwritten.
+        PosirError: A result of other rankings is saved, and `overwrite` is false.
     """
     file = find_result(model, data, output)
     if overwrite or not file.is_file():
@@ -335,28 +337,28 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
-    """Score all judged queries, and the positions of those that have one."""
-    split = divide_split(data.parts[subset.name].drop_unsuited())
+    """Score all judged queries, by position if their evidence has a position."""
+    split = divide_split(data.positions[subset.name].drop_unsuited())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
     judgments = subset.judgments
-    stated = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
+    digests = {"corpus": digest_texts(split["corpus"]), "queries": judgments.digest()}
     scores: dict[str, Any] = {
-        RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: stated}
+        RUN_KEY: {"schema": SCHEMA, REVISION_KEY: split["revision"], DIGEST_KEY: digests}
     }
     languages = data.languages[subset.name]
     count_tokens = partial(count_tokens_read, data.scorer.scheme, languages, *model.counter)
     if len(evidence) or len(split["places"].evidence):
-        first = {}
+        results = {}
         for name in split["queries"]["id"]:
-            first[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
+            results[name] = dict(islice(rankings.get(name, {}).items(), data.scorer.top_k))
         find_read = partial(model.find_read, subset.name, languages)
-        ranked = rank_results(first, evidence.positives())
-        rotate = partial(_rotate, model, languages[-1], split, first, ranked, len(data.subsets))
-        searched = SearchedSubset(
-            subset.name, split, first, ranked, find_read, count_tokens, rotate=rotate
+        ranked = rank_results(results, evidence.positives())
+        rotate = partial(_rotate, model, languages[-1], split, results, ranked, len(data.subsets))
+        subset_search = SearchedSubset(
+            subset.name, split, results, ranked, find_read, count_tokens, rotate=rotate
         )
-        scores = data.scorer.score(searched)
+        scores = data.scorer.score(subset_search)
     else:
         tokens = count_tokens(split["corpus"], model.read_part) if subset.has_corpus else None
         scores |= CorpusRead(model.read_part, tokens).to_json()
@@ -380,16 +382,14 @@ def _rotate(
     subsets: int,
     *ranking: Any,
 ) -> RotationRanks | None:
-    """Test rotated versions of texts in a language by the embedder of a run; `ranking` is what
-    `RotationTest.rank` takes.
-    """
+    """Rank rotated documents by a run's embedder, given the arguments of `RotationTest.rank`."""
     sample_size = read_sample_size()
     _, _, _, ranks, *_ = ranking
     if not sample_size:
         return None
     if model.embedder is None:
         return build_untested(ranks, Untested.NO_TEXTS, sample_size, subsets)
-    # They import mteb and PyTorch.
+    # These modules import mteb and PyTorch.
     from mteb.timing import TimingStack
 
     from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
@@ -401,18 +401,23 @@ def _rotate(
     request = SearchRequest(
         split["corpus"], split["single"], positives, None, DEPTH, context, TimingStack()
     )
-    ordinary = dict(zip(positives, ranked.ranks.tolist(), strict=True))
+    ordinary_ranks = dict(zip(positives, ranked.ranks.tolist(), strict=True))
     test = RotationTest(
-        model.embedder, request, results, ordinary, sample_size, subsets, language, is_run=True
+        model.embedder,
+        request,
+        results,
+        ordinary_ranks,
+        sample_size,
+        subsets,
+        language,
+        is_run=True,
     )
     return test.rank(*ranking)
 
 
 def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
-    """Score a run, and save the result and the metadata of a model that mteb has next to it, in
-    mteb's form.
-    """
-    started = time.time()
+    """Score a run, and save the result and the model's metadata in mteb's format."""
+    start_time = time.time()
     version = installed_mteb(NEWEST_TESTED)
     entries: dict[str, dict[str, Any]] = {}
     with track(f"Scoring {model.name} (queries)", model.run.total.queries) as advance:
@@ -432,7 +437,7 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
         "task_name": data.name,
         "mteb_version": version,
         "scores": {SPLIT: [*entries.values()]},
-        "evaluation_time": time.time() - started,
+        "evaluation_time": time.time() - start_time,
         "kg_co2_emissions": None,
         "date": time.time(),
         "evaluation_phases": None,
@@ -446,27 +451,27 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
 
 
 def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Set a saved result aside if it is of other data."""
-    _, saved = _read_entries(file)
-    others = []
-    for entry in saved:
+    """Rename a saved result of other data."""
+    _, saved_entries = _read_entries(file)
+    changed_subsets = []
+    for entry in saved_entries:
         name = str(entry.get("hf_subset"))
         old = DataVersion.from_run(entry.get(RUN_KEY, {}))
         new = DataVersion.from_run(entries[name][RUN_KEY]) if name in entries else None
         if new is None or new.differing_parts(old):
-            others.append(name)
-    if others:
-        set_aside(file, task, others)
+            changed_subsets.append(name)
+    if changed_subsets:
+        set_aside(file, task, changed_subsets)
 
 
-def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: bool) -> RunScores:
-    """Score a run and save its result; a saved one is not scored again."""
+def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: bool) -> RunScores:
+    """Score a run, and save its result unless `is_saved` is true."""
     check_writable(output)
     file = find_result(model, data, output)
-    if not is_known:
+    if not is_saved:
         _save_result(model, data, file)
     run = model.run
-    names = (*SHOWN_SCORES, data.main_score)
+    names = (*TABLE_SCORES, data.main_score)
     sums = dict.fromkeys(names, 0.0)
     for subset in data.subsets:
         grades = subset.judgments.grades
@@ -489,5 +494,5 @@ def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_known: 
         audit=data.audit,
         main_score=(data.main_score, means[data.main_score]),
         reading=model.reading,
-        **{name: means[name] for name in SHOWN_SCORES},
+        **{name: means[name] for name in TABLE_SCORES},
     )

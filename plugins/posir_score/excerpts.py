@@ -1,13 +1,12 @@
-"""Excerpts that answer questions, and the scores of retrieved chunks by the characters that they
-share with them.
+"""Evidence spans, and scores of retrieved chunks by the characters that they share with the spans.
 
 Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical
-report), and its code. The report counts tokens; the code, which is followed, counts characters. Let
-C be the characters that a question's excerpts share with the retrieved chunks, E those of its
-excerpts and R those of the retrieved chunks, each chunk counted in full. Then recall is |C| / |E|,
-precision is |C| / |R|, and IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision if just
-the chunks that share or touch an excerpt were retrieved, each character counted once, and parts of
-excerpts that no chunk has, too.
+report), and its code. The report calls evidence spans excerpts. It counts tokens; its code, which
+is followed here, counts characters. Let C be the characters that are both in a question's evidence
+and in the retrieved chunks, E the characters of the evidence, and R the characters of the retrieved
+chunks, each chunk counted in full. Then recall is |C| / |E|, precision is |C| / |R|, and IoU is
+|C| / (|R| + |E| - |C|). Precision Omega is the precision of retrieving exactly the chunks that
+overlap or touch the evidence. It counts each character once, including evidence outside all chunks.
 """
 
 from __future__ import annotations
@@ -15,7 +14,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, TypeAlias
+from functools import cached_property
+from typing import NamedTuple
 
 import datasets
 import numpy as np
@@ -41,236 +41,230 @@ logger = logging.getLogger(__name__)
 THIRDS = ("first third", "second third", "last third")
 DIVIDED = "divided between chunks"
 NOT_RETURNED = "in no returned chunk"
-#: First character of a range, and one past its last.
-Range: TypeAlias = tuple[int, int]
-#: Document of a chunk that is in none.
+#: Document number of a chunk that is not located.
 NOWHERE = -1
-#: Texts in which an excerpt has a position: its document, and the chunk that has the most of it.
-PLACES = {"document": "of the document", "chunk": "of a chunk"}
+#: A position is relative to a document or to a chunk.
+POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
 
 @dataclass(frozen=True)
-class PlaceRow:
-    """The recall of the excerpts in a third of their document, or of the chunk that has the most of
-    them.
-    """
+class PositionRecall:
+    """Recall of the evidence at one position: a third of the documents or of the chunks."""
 
     name: str
-    """That of the splitter or the run."""
+    """Name of the splitter or the run."""
     place: str
     """`document` or `chunk`."""
     part: str
     excerpts: int
+    """Number of evidence spans."""
     recall: Estimate
 
     @property
     def title(self) -> str:
-        """The part in words: `first third of the document`."""
-        return f"{self.part} {PLACES[self.place]}" if self.part.endswith("third") else self.part
+        """The position in words: `first third of the document`."""
+        if not self.part.endswith("third"):
+            return self.part
+        return f"{self.part} {POSITION_UNITS[self.place]}"
 
 
 @dataclass(frozen=True)
-class Excerpt:
-    """A span of a document that answers a question."""
+class EvidenceSpan:
+    """A span that answers a question, and the number of its document."""
 
     document: int
     span: Span
 
     @property
     def length(self) -> int:
-        """Its characters."""
+        """Length in characters."""
         return self.span.end - self.span.start
 
 
-class FoundEvidence(NamedTuple):
-    """An excerpt, divided into what is in chunks and what is in none."""
+class Coverage(NamedTuple):
+    """An evidence span, divided into the spans inside chunks and the spans outside all chunks."""
 
-    inside: list[Range]
-    outside: list[Range]
+    inside: list[Span]
+    outside: list[Span]
 
     @property
-    def shared(self) -> int:
-        """Characters in chunks."""
+    def covered(self) -> int:
+        """Number of characters inside chunks."""
         return count_characters(self.inside)
 
     @property
-    def lost(self) -> int:
-        """Characters in no chunk."""
+    def missing(self) -> int:
+        """Number of characters outside all chunks."""
         return count_characters(self.outside)
 
     def lacks_words(self, text: str) -> bool:
-        """Tell whether letters or digits are in no chunk; a splitter may drop what is between
-        words.
-        """
-        return any(
-            character.isalnum() for start, end in self.outside for character in text[start:end]
-        )
+        """Return True if a letter or digit is outside all chunks. Splitters may drop spaces."""
+        return any(character.isalnum() for span in self.outside for character in span.of(text))
 
 
-def find_evidence(span: Span, chunks: Iterable[Sequence[int]]) -> FoundEvidence:
-    """Find which parts of a span are in chunks of its document, given their spans."""
-    inside = []
-    outside = []
-    place = span.start
-    for start, end in merge(chunks):
-        first = max(span.start, start)
-        last = min(span.end, end)
-        if first >= last:
+def find_evidence(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
+    """Divide a span by the spans of chunks of the same document."""
+    inside: list[Span] = []
+    outside: list[Span] = []
+    position = span.start
+    for chunk in merge_spans(chunks):
+        start = max(span.start, chunk.start)
+        end = min(span.end, chunk.end)
+        if start >= end:
             continue
-        inside.append((first, last))
-        if place < first:
-            outside.append((place, first))
-        place = last
-    if place < span.end:
-        outside.append((place, span.end))
-    return FoundEvidence(inside, outside)
+        inside.append(Span(start, end))
+        if position < start:
+            outside.append(Span(position, start))
+        position = end
+    if position < span.end:
+        outside.append(Span(position, span.end))
+    return Coverage(inside, outside)
 
 
-def count_characters(ranges: Iterable[Range]) -> int:
-    """Count the characters of ranges."""
-    return sum(end - start for start, end in ranges)
+def count_characters(spans: Iterable[Span]) -> int:
+    """Count the characters of spans."""
+    return sum(span.end - span.start for span in spans)
 
 
-def merge(ranges: Iterable[Sequence[int]]) -> list[Range]:
-    """Merge ranges that overlap or touch, and sort them."""
-    merged: list[Range] = []
-    for start, end in sorted(map(tuple, ranges)):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+def merge_spans(spans: Iterable[Sequence[int]]) -> list[Span]:
+    """Merge spans that overlap or touch, and sort them."""
+    union: list[Span] = []
+    for start, end in sorted(map(tuple, spans)):
+        if union and start <= union[-1].end:
+            union[-1] = Span(union[-1].start, max(union[-1].end, end))
         else:
-            merged.append((start, end))
-    return merged
+            union.append(Span(start, end))
+    return union
 
 
 @dataclass(frozen=True, eq=False)
-class ChunkPlaces:
-    """The places of n chunks."""
+class ChunkSpans:
+    """Documents, spans and lengths of n chunks."""
 
     documents: Integers
-    """Number of each chunk's document, shape (n,); `NOWHERE` if it is not in its text."""
+    """Document number of each chunk, shape (n,); `NOWHERE` if the chunk is not located."""
     spans: Integers
-    """Start and end of each, shape (n, 2)."""
+    """Start and end of each chunk, shape (n, 2)."""
     lengths: Integers
-    """Characters of each, shape (n,)."""
+    """Length of each chunk in characters, shape (n,)."""
 
     @classmethod
     def build(
         cls, documents: Iterable[int], spans: Sequence[Span | None], lengths: Sequence[int]
-    ) -> ChunkPlaces:
-        """Build the places of chunks, of which those without a span are in no document."""
-        located = zip(documents, spans, strict=True)
-        owners = [NOWHERE if span is None else document for document, span in located]
-        places = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
-        return cls(np.array(owners, np.int64), places, np.array(lengths, np.int64))
+    ) -> ChunkSpans:
+        """Build the arrays. A chunk without a span is in no document."""
+        pairs = zip(documents, spans, strict=True)
+        owners = [NOWHERE if span is None else document for document, span in pairs]
+        array = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
+        return cls(np.array(owners, np.int64), array, np.array(lengths, np.int64))
 
-    def list_spans(self, document: int, rows: Integers | None = None) -> list[list[int]]:
-        """List the spans of the chunks of a document, in certain rows if they are given."""
-        chosen = np.arange(len(self.documents)) if rows is None else rows
-        spans: list[list[int]] = self.spans[chosen][self.documents[chosen] == document].tolist()
+    def select(self, rows: Integers) -> ChunkSpans:
+        """Select chunks by row."""
+        return ChunkSpans(self.documents[rows], self.spans[rows], self.lengths[rows])
+
+    def list_spans(self, document: int) -> list[list[int]]:
+        """List the spans of a document's chunks."""
+        spans: list[list[int]] = self.spans[self.documents == document].tolist()
         return spans
 
 
 def score_retrieved(
-    excerpts: Sequence[Excerpt], chunks: ChunkPlaces, rows: Integers
+    evidence: Sequence[EvidenceSpan], retrieved: ChunkSpans
 ) -> tuple[float, float, float]:
-    """Compute IoU, recall and precision of the chunks in certain rows, retrieved for a question.
+    """Compute IoU, recall and precision of the chunks that are retrieved for a question.
 
-    Excerpts that overlap count as the code of the evaluation counts them: each by itself where they
-    are summed, once where they are shared.
+    Overlapping evidence is counted as in the code of the evaluation: the lengths of all spans are
+    summed, while characters inside chunks are counted once.
     """
-    shared = 0
-    missed = 0
-    for document, spans in _group(excerpts):
-        retrieved = chunks.list_spans(document, rows)
-        shared += sum(find_evidence(span, retrieved).shared for span in _merge_spans(spans))
-        missed += sum(find_evidence(span, retrieved).lost for span in spans)
-    length = int(chunks.lengths[rows].sum())
-    total = sum(excerpt.length for excerpt in excerpts)
-    return shared / (length + missed), shared / total, shared / length if length else 0.0
+    covered = 0
+    missing = 0
+    for document, spans in _group_by_document(evidence):
+        chunks = retrieved.list_spans(document)
+        covered += sum(find_evidence(span, chunks).covered for span in merge_spans(spans))
+        missing += sum(find_evidence(span, chunks).missing for span in spans)
+    length = int(retrieved.lengths.sum())
+    total = sum(span.length for span in evidence)
+    return covered / (length + missing), covered / total, covered / length if length else 0.0
 
 
-def score_division(excerpts: Sequence[Excerpt], chunks: ChunkPlaces) -> float:
-    """Compute precision Omega of a division for a question.
+def compute_precision_omega(evidence: Sequence[EvidenceSpan], chunks: ChunkSpans) -> float:
+    """Compute precision Omega of all chunks of a splitter for a question.
 
-    A chunk that ends where an excerpt begins touches it.
+    A chunk that ends where an evidence span starts touches the span.
     """
-    shared = 0
+    covered = 0
     total = 0
-    for document, spans in _group(excerpts):
+    for document, spans in _group_by_document(evidence):
         near = [
             (start, end)
             for start, end in chunks.list_spans(document)
             if any(start <= span.end and span.start <= end for span in spans)
         ]
-        shared += sum(find_evidence(span, near).shared for span in _merge_spans(spans))
-        total += count_characters(merge([*near, *spans]))
-    return shared / total
+        covered += sum(find_evidence(span, near).covered for span in merge_spans(spans))
+        total += count_characters(merge_spans([*near, *spans]))
+    return covered / total
 
 
-def _group(excerpts: Iterable[Excerpt]) -> Iterable[tuple[int, list[Span]]]:
+def _group_by_document(evidence: Iterable[EvidenceSpan]) -> Iterable[tuple[int, list[Span]]]:
     by_document: dict[int, list[Span]] = {}
-    for excerpt in excerpts:
-        by_document.setdefault(excerpt.document, []).append(excerpt.span)
+    for span in evidence:
+        by_document.setdefault(span.document, []).append(span.span)
     return by_document.items()
 
 
-def _merge_spans(spans: Iterable[Span]) -> list[Span]:
-    return [Span(start, end) for start, end in merge(spans)]
-
-
 @dataclass(frozen=True)
-class ExcerptData:
-    """Documents, and questions that excerpts of them answer."""
+class EvidenceData:
+    """Questions with their evidence spans, and the documents of the spans."""
 
     name: str
     documents: dict[str, str]
-    questions: tuple[tuple[str, tuple[Excerpt, ...]], ...]
-    """Each with the excerpts that answer it, at least one."""
+    """Document id to text. A document's number is its index."""
+    questions: tuple[tuple[str, tuple[EvidenceSpan, ...]], ...]
+    """The text of each question, and its evidence spans, at least one."""
     articles: Integers
-    """Number of each document's article: documents that share a text, a title or an opening, shape
-    (documents,).
+    """Article number of each document, shape (documents,). Documents of one article share a text, a
+    title or an opening.
     """
     skipped: int
-    """Questions without an excerpt that is in its document."""
+    """Number of questions without evidence in their document."""
     ids: tuple[tuple[str, str], ...] = ()
-    """Subset and id of each question, if they are those of queries of a task."""
+    """Subset and id of each question, if the questions are queries of a task."""
     within: bool = False
-    """Whether each question is asked only of its own document."""
+    """If true, only the question's own document is searched."""
 
     @classmethod
-    def from_positions(cls, name: str, parts: Mapping[str, PositionData]) -> ExcerptData:
-        """Collect the queries of a task with their excerpts, and the documents of these, given its
-        subsets by name.
-        """
+    def from_positions(cls, name: str, subsets: Mapping[str, PositionData]) -> EvidenceData:
+        """Collect the queries of a task's subsets with their evidence."""
         documents: dict[str, str] = {}
         titles: dict[str, str] = {}
         texts: dict[tuple[str, str], str] = {}
-        excerpts: dict[tuple[str, str], list[Excerpt]] = {}
-        for subset, data in parts.items():
-            relevant = select_relevant(data.corpus, data.evidence.document_ids)
-            documents |= {f"{subset}/{name}": row["text"] for name, row in relevant.items()}
-            stated = zip(data.evidence.document_ids, data.evidence.clusters, strict=False)
-            titles |= {f"{subset}/{document}": title for document, title in stated}
+        evidence: dict[tuple[str, str], list[EvidenceSpan]] = {}
+        for subset, data in subsets.items():
+            ids = data.evidence.document_ids
+            relevant = select_relevant(data.corpus, ids)
+            documents |= {f"{subset}/{document}": row["text"] for document, row in relevant.items()}
+            pairs = zip(ids, data.evidence.clusters, strict=False)
+            titles |= {f"{subset}/{document}": title for document, title in pairs}
             numbers = {document: number for number, document in enumerate(documents)}
-            for query, text, document, span in data.list_questions():
-                if span is None or span.start == span.end or query in data.unsuited:
+            for row_id, text, document, span in data.list_questions():
+                if span is None or span.start == span.end or row_id in data.unsuited:
                     continue
-                owner = data.places[query].query if query in data.places else query
-                texts.setdefault((subset, owner), text)
-                excerpt = Excerpt(numbers[f"{subset}/{document}"], span)
-                excerpts.setdefault((subset, owner), []).append(excerpt)
-        questions = tuple((texts[key], tuple(found)) for key, found in excerpts.items())
+                query = data.places[row_id].query if row_id in data.places else row_id
+                texts.setdefault((subset, query), text)
+                evidence_span = EvidenceSpan(numbers[f"{subset}/{document}"], span)
+                evidence.setdefault((subset, query), []).append(evidence_span)
+        questions = tuple((texts[key], tuple(spans)) for key, spans in evidence.items())
         articles = _find_articles(documents, titles)
-        return cls(name, documents, questions, articles, skipped=0, ids=tuple(excerpts))
+        return cls(name, documents, questions, articles, skipped=0, ids=tuple(evidence))
 
-    @property
+    @cached_property
     def owners(self) -> Integers:
-        """Number of the document of each question's first excerpt."""
-        return np.array([excerpts[0].document for _, excerpts in self.questions], np.int64)
+        """Document number of each question's first evidence span, shape (questions,)."""
+        return np.array([evidence[0].document for _, evidence in self.questions], np.int64)
 
-    @property
+    @cached_property
     def clusters(self) -> Integers:
-        """Number of the article of each question's first excerpt: its questions are not
+        """Article number of each question, shape (questions,). Questions about one article are not
         independent.
         """
         return self.articles[self.owners]
@@ -282,30 +276,35 @@ def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> I
     return link_documents(digest_documents([*documents], titles, documents).T)
 
 
-def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> ExcerptData:
-    """Read questions with all their excerpts.
+def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> EvidenceData:
+    """Read questions with all their evidence spans.
 
-    `repair` moves an answer to its only match nearby; `is_merged` makes documents with the same
-    text one.
+    Args:
+        opened: The data.
+        repair: Move an answer to its only match nearby.
+        is_merged: Read documents with the same text as one document.
+
+    Raises:
+        DataError: No question has a span.
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
     numbers: dict[str, int] = {}
-    excerpts: dict[tuple[str, str, str], list[Excerpt]] = {}
-    skipped: set[tuple[str, str]] = set()
+    evidence: dict[tuple[str, str, str], list[EvidenceSpan]] = {}
+    skipped_questions: set[tuple[str, str]] = set()
     originals: dict[bytes, str] = {}
-    unnamed: dict[str, str] = {}
-    passages = (item for part in opened.subsets for item in part.read_passages())
+    generated_ids: dict[str, str] = {}
+    passages = (item for subset in opened.subsets for item in subset.read_passages())
     items, notes = prepare_offsets(passages, repair=repair)
     for note in notes:
         logger.warning("%s: %s", opened.name, note)
     for item in items:
         if isinstance(item, SkippedText) and item.file:
-            skipped.add((item.file, item.name))
+            skipped_questions.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        # Rows without ids that state one text are about one document.
-        name = item.id or unnamed.setdefault(item.text, f"{item.name}#{len(documents)}")
+        # Rows without ids that have the same text are about one document.
+        name = item.id or generated_ids.setdefault(item.text, f"{item.name}#{len(documents)}")
         if is_merged:
             name = originals.setdefault(digest_words(item.text), name)
         number = numbers.setdefault(name, len(documents))
@@ -313,26 +312,27 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
         titles[name] = titles.get(name) or item.title
         for question in item.questions:
             span = _locate(question, item.text, text, repair=repair)
-            found = excerpts.setdefault((question.file, question.name, question.text), [])
-            # The same place may be stated of several copies.
-            if span is not None and not (is_merged and Excerpt(number, span) in found):
-                found.append(Excerpt(number, span))
-    questions = tuple((text, tuple(found)) for (_, _, text), found in excerpts.items() if found)
+            spans = evidence.setdefault((question.file, question.name, question.text), [])
+            # Copies of a document may repeat a span.
+            if span is not None and not (is_merged and EvidenceSpan(number, span) in spans):
+                spans.append(EvidenceSpan(number, span))
+    questions = tuple((text, tuple(spans)) for (_, _, text), spans in evidence.items() if spans)
     if not questions:
         raise DataError(
             f"{opened.location} ({opened.kind}): has no questions with the span of their evidence."
         )
     if opened.is_recognized and opened.repeated:
-        repeated = opened.repeated.describe()
         logger.warning(
-            "%s: %s; each is asked of its own document (--scope).", opened.name, repeated
+            "%s: %s; each is asked of its own document (--scope).",
+            opened.name,
+            opened.repeated.describe(),
         )
-    data = ExcerptData(
+    data = EvidenceData(
         opened.name,
         documents,
         questions,
         _find_articles(documents, titles),
-        skipped=len(skipped) + len(excerpts) - len(questions),
+        skipped=len(skipped_questions) + len(evidence) - len(questions),
         within=opened.use is not Use.CORPUS,
     )
     _warn_of_copies(data)
@@ -340,7 +340,7 @@ def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = Fal
 
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
-    """Locate the answer of a question about a text in the document that the text is a copy of."""
+    """Locate a question's answer in its text, and move it to the original of the text."""
     if question.answer is None:
         return None
     try:
@@ -350,64 +350,65 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
     return span if text == original else move_span(span, text, original)
 
 
-def _warn_of_copies(data: ExcerptData) -> None:
+def _warn_of_copies(data: EvidenceData) -> None:
     names = [*data.documents]
     corpus = datasets.Dataset.from_dict({"id": names, "text": [*data.documents.values()]})
-    relevant = {names[excerpt.document] for _, found in data.questions for excerpt in found}
+    relevant = {names[span.document] for _, evidence in data.questions for span in evidence}
     copies = find_copies(corpus, relevant)
     if copies:
         logger.warning("%s: %s", data.name, copies.describe())
 
 
-def find_chunk_part(span: Span, chunks: Iterable[Sequence[int]]) -> str:
-    """Find the third of a chunk that contains an excerpt, given the spans of chunks."""
+def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
+    """Find the third of a chunk that contains a span; `DIVIDED` if no chunk has the whole span."""
     whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
     if not whole:
         return DIVIDED
-    # Of chunks that overlap, the one in which it is nearest to the middle.
+    # If chunks overlap, take the chunk whose middle is nearest.
     start, end = min(whole, key=lambda chunk: abs(sum(chunk) / 2 - span.middle))
     return THIRDS[find_third(Span(span.start - start, span.end - start), end - start)]
 
 
-def build_place_rows(
-    name: str, data: ExcerptData, recalls: Sequence[float], parts: Sequence[str]
-) -> Iterator[PlaceRow]:
-    """Yield the mean recall by part of document and chunk, with intervals for new questions.
+def build_position_recalls(
+    name: str, data: EvidenceData, recalls: Sequence[float], chunk_thirds: Sequence[str]
+) -> Iterator[PositionRecall]:
+    """Yield the mean recall by third of document and chunk, with intervals for new questions.
 
     Args:
         name: The splitter or the run.
-        data: The questions with their excerpts.
-        recalls: Recall of each excerpt, in the order of the questions.
-        parts: The part of a chunk that contains each.
+        data: The questions with their evidence.
+        recalls: Recall of each evidence span, in the order of the questions.
+        chunk_thirds: The third of a chunk that contains each span, `DIVIDED` or `NOT_RETURNED`.
     """
     texts = [*data.documents.values()]
-    questions = []
+    numbers = []
     thirds = []
-    for number, (_, excerpts) in enumerate(data.questions):
-        for excerpt in excerpts:
-            questions.append(number)
-            thirds.append(THIRDS[find_third(excerpt.span, len(texts[excerpt.document]))])
+    for number, (_, evidence) in enumerate(data.questions):
+        for span in evidence:
+            numbers.append(number)
+            thirds.append(THIRDS[find_third(span.span, len(texts[span.document]))])
     values = np.array(recalls)
-    for place, excerpt_parts in zip(PLACES, (thirds, parts), strict=True):
-        for part in (*THIRDS, DIVIDED, NOT_RETURNED):
-            chosen = np.array(excerpt_parts) == part
-            if chosen.any():
-                recall = estimate_score(values[chosen], np.array(questions)[chosen])
-                yield PlaceRow(name, place, part, int(chosen.sum()), recall)
+    questions = np.array(numbers)
+    for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):
+        for position in (*THIRDS, DIVIDED, NOT_RETURNED):
+            rows = np.array(positions) == position
+            if rows.any():
+                recall = estimate_score(values[rows], questions[rows])
+                yield PositionRecall(name, unit, position, int(rows.sum()), recall)
 
 
 def estimate_score(values: Floats, clusters: Integers) -> Estimate:
-    """Estimate the mean of scores in [0, 1] with a t interval, if there are several clusters."""
+    """Estimate the mean of scores in [0, 1], with a t interval if there are several clusters."""
     estimate = estimate_difference(values, clusters)
     interval = (max(estimate.low or 0.0, 0.0), estimate.high or 0.0) if estimate else None
     return Estimate(float(values.mean()), interval)
 
 
-def build_table(texts: int, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Build a table whose first columns are texts, and the others numbers."""
-    return Table(build_columns(headings, headings[texts:]), tuple(map(tuple, rows)))
+def build_table(text_columns: int, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """Build a table whose first columns are texts. The other columns are numbers."""
+    return Table(build_columns(headings, headings[text_columns:]), tuple(map(tuple, rows)))
 
 
 def format_evidence_estimate(share: Estimate) -> str:
-    """Format a share in percent, with its interval."""
+    """Format a share as percent, with its interval."""
     return format_estimate(share, format_percent)

@@ -1,8 +1,6 @@
-"""A hit, as any system returns it: the reader of a retriever's answers, the order of hits, and a
-check of that order.
+"""Hits, and the reader of answers in the formats of all systems.
 
-What systems return is told apart by the names of its fields, and none of their libraries is
-imported.
+Formats are recognized by field name; no vendor library is imported.
 """
 
 from __future__ import annotations
@@ -22,15 +20,14 @@ from posir_tasks.base.wording import sanitize
 MAX_HITS = 100_000
 #: Maximum number of digits of a rank.
 MAX_DIGITS = 18
-#: What to do if some hits lack what others have.
-GIVE_EACH = "Give each hit one, or say --order rank (the order as it is stated)"
-#: The order of a query's documents: the highest score first, as in trec_eval, the lowest, or that
-#: of the stated ranks, or else of the rows or hits.
+#: Remedy for hits that lack a score or distance.
+GIVE_EACH = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
+#: The best hit has the highest score, as in trec_eval, the lowest distance, or the lowest rank.
+#: Without ranks, `rank` is the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
 
-#: Names of fields by what they have, in order of preference. Of a document: those of ranx, BEIR,
-#: TREC and PyTerrier, whose `docno` is the id and `docid` a number of its index, then those of
-#: LlamaIndex, Haystack and LangChain.
+#: Names of fields, in order of preference. For documents: ranx, BEIR, TREC and PyTerrier (`docno`
+#: is the id, `docid` an index number), then LlamaIndex, Haystack and LangChain.
 DOCUMENTS = ("document_id", "document-id", "doc_id", "docno", "docid", "corpus-id", "corpus_id")
 PARENTS = (
     *DOCUMENTS,
@@ -42,8 +39,7 @@ PARENTS = (
     "source",
     "doc",
 )
-#: What else identifies a hit: the id of a document that is indexed whole, or of a chunk, from which
-#: its document follows.
+#: Ids of chunks, or of documents that are indexed whole.
 IDS = ("id", "_id", "uuid")
 SCORES = ("_relevance_score", "score", "_score", "relevance", "@search.score", "sim", "similarity")
 DISTANCES = ("_distance", "distance")
@@ -54,19 +50,19 @@ ENDS = ("end", "end_index", "end_char_idx")
 
 
 class HitForm(NamedTuple):
-    """The places of the parts of a hit: paths of attributes or keys, with `/` between them, empty
-    for the hit itself.
+    """The fields of a system's hits. A path has attributes or keys separated by `/`; the empty path
+    is the hit itself.
     """
 
     systems: str
     mark: str
-    """A field that the hits of these systems have, and those of the forms below do not."""
-    places: tuple[str, ...]
-    """Places of ids, first the user's own fields, as metadata or payload; texts and offsets are
-    looked for from the last.
+    """A field of these systems that the forms below lack."""
+    paths: tuple[str, ...]
+    """Paths to search for ids, metadata and payload first. Texts and offsets are searched in
+    reverse order.
     """
     document: tuple[str, ...] = ()
-    """The document's id if the user names no field."""
+    """Paths of the document id."""
     score: tuple[str, ...] = SCORES
     distance: tuple[str, ...] = DISTANCES
 
@@ -86,7 +82,7 @@ FORMS = (
         score=("metadata/score",),
         distance=("metadata/distance",),
     ),
-    # Its distance is a similarity for two of three metrics.
+    # For two of three metrics, this distance is a similarity.
     HitForm("Milvus", "entity", ("entity", ""), score=(*SCORES, "distance"), distance=()),
     HitForm(
         "Elasticsearch's _rank_eval",
@@ -101,8 +97,8 @@ FORMS = (
     HitForm("Chroma, Pinecone", "metadata", ("metadata", "")),
     HitForm("rows, such as LanceDB's", "", ("",)),
 )
-#: Where an answer has its hits: Elasticsearch and OpenSearch, Vespa, Qdrant and its groups,
-#: Weaviate, Pinecone, Haystack, Amazon Bedrock, Vertex, Azure AI Search, LlamaIndex's query
+#: Paths of the list of hits in an answer: Elasticsearch and OpenSearch, Vespa, Qdrant and its
+#: groups, Weaviate, Pinecone, Haystack, Amazon Bedrock, Vertex, Azure AI Search, LlamaIndex's query
 #: engines, sentence-transformers, pyvespa and `_rank_eval`.
 ANSWERS = (
     "hits/hits",
@@ -119,7 +115,7 @@ ANSWERS = (
     "results",
     "hits",
 )
-#: Lists, one for each part of all hits, and the name of that part: Chroma, AutoRAG and ragas.
+#: Kind of value to names of columns with the values of all hits: Chroma, AutoRAG and ragas.
 COLUMNS = {
     "id": ("ids", "retrieved_ids", "retrieved_context_ids"),
     "distance": ("distances",),
@@ -127,7 +123,7 @@ COLUMNS = {
     "text": ("documents", "retrieved_contents", "retrieved_contexts", "retrieval_context"),
     "metadata": ("metadatas",),
 }
-#: Texts of chunks without ids, in AutoRAG, ragas and deepeval, and the field for their ids.
+#: Field with texts of chunks to field with their ids, in AutoRAG, ragas and deepeval.
 TEXTS_ALONE = {
     "retrieved_contents": "retrieved_ids",
     "retrieved_contexts": "retrieved_context_ids",
@@ -135,48 +131,51 @@ TEXTS_ALONE = {
 }
 #: The id of a document in Vespa, `id:namespace:type:key:ID`.
 VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
-#: The place of a score that follows an id in a tuple, and has no name.
-BEHIND = ""
+#: Key of the score in a tuple of id and score.
+UNNAMED = ""
+#: Methods of frames that return rows.
+ROW_METHODS = ("to_dicts", "to_pylist", "to_list")
 HIT_KINDS = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
 
 
 class Hit(NamedTuple):
-    """A retrieved document or chunk as a system states it."""
+    """A retrieved document or chunk."""
 
     document: str
-    """Its id, perhaps that of a chunk, such as `d1#3`."""
+    """Id of the document, or of a chunk, such as `d1#3`."""
     score: float | None = None
     rank: int | None = None
-    """Its stated rank or place, lower is better; None if the order of the hits means nothing."""
+    """Rank, or index in the answer (lower is better); None if the order has no meaning."""
     text: str | None = None
-    """The text of a chunk."""
+    """Text of a chunk."""
     start: int | None = None
-    """The chunk's place in the document as the system states it, in code points, half-open."""
+    """First character of the chunk in its document."""
     end: int | None = None
+    """One past the last character of the chunk."""
     chunk: str = ""
-    """The id that the system states, if `document` is another one; else empty."""
+    """Id of the chunk if `document` differs from it, else empty."""
     distance: float | None = None
 
 
 class AnswerError(Exception):
-    """A query has no ranking: the retriever failed in all attempts, or returned something else."""
+    """A query has no ranking: all attempts failed, or the answer has no valid hits."""
 
 
 def is_missing(value: object) -> bool:
-    """Tell whether a field states nothing: null, an empty cell, or NaN, as data frames write
-    null.
-    """
+    """Return True for null, empty strings and NaN."""
     if isinstance(value, str):
         return value.strip().lower() in ("", "nan")
     return value is None or (isinstance(value, Real) and math.isnan(value))
 
 
 def read_number(value: Any) -> float:
-    """Read a score or a distance; raise ValueError, which says what is wrong with it, if it is
-    not a finite number.
+    """Read a score or a distance.
+
+    Raises:
+        ValueError: The value is not a finite number.
     """
     number = None
-    # Python reads digits with `_` between them, which no other system writes.
+    # float() accepts `_` between digits.
     if not isinstance(value, bool) and not (isinstance(value, str) and "_" in value):
         try:
             number = float(value)
@@ -192,7 +191,7 @@ def read_number(value: Any) -> float:
 
 
 def _read_text(value: object) -> str:
-    """Read a scalar as text; empty if it is none, or an integer of thousands of digits."""
+    """Read a scalar as text; empty for booleans and integers of thousands of digits."""
     try:
         return "" if isinstance(value, bool) else str(value)
     except ValueError:
@@ -200,17 +199,19 @@ def _read_text(value: object) -> str:
 
 
 def read_rank(value: object) -> int | None:
-    """Read a rank; None if it is not a whole number from 0. Data frames write ranks with a null
-    as 1.0.
+    """Read a rank, or return None if it is not an integer from 0.
+
+    1.0 is a rank: data frames convert columns with null to floats.
     """
     text = _read_text(value).strip().removesuffix(".0")
     return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
 
 
 def read_id(value: object) -> str | None:
-    """Read the id of a query or document as a text; None if it can be none.
+    """Read the id of a query or document, or return None if it is invalid.
 
-    trec_eval would read it up to a zero byte, and ends the process if it is not Unicode.
+    Zero bytes and invalid Unicode are errors: trec_eval cuts an id at a zero byte, and crashes on
+    invalid Unicode.
     """
     text = _read_text(value) if isinstance(value, str | Integral | UUID) else ""
     is_unicode = text == text.encode(errors="ignore").decode()
@@ -218,65 +219,61 @@ def read_id(value: object) -> str | None:
 
 
 def find(value: Any, path: str) -> Any:
-    """Find what is at a path of attributes or keys; None if nothing is."""
+    """Return the value at a path of attributes or keys, or None."""
     for name in path.split("/") if path else ():
         value = value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
     return value
 
 
-def find_field(value: Any, places: Iterable[str], names: Iterable[str]) -> tuple[str, Any]:
-    """Find the first field of several names that has a value, in the first of several places that
-    has one: its path, and the value; both are empty if none has.
+def find_field(value: Any, paths: Iterable[str], names: Iterable[str]) -> tuple[str, Any]:
+    """Find the first field with a value among `names`, path by path.
+
+    Returns:
+        The path of the field and its value, or `""` and None.
     """
-    for place in places:
-        base = find(value, place)
+    for path in paths:
+        base = find(value, path)
         for name in names:
-            stated = find(base, name)
-            if stated is not None:
-                return (f"{place}/{name}" if place else name), stated
+            field_value = find(base, name)
+            if field_value is not None:
+                return (f"{path}/{name}" if path else name), field_value
     return "", None
 
 
-def find_first(value: Any, places: Iterable[str], names: Iterable[str]) -> Any:
-    """Find the value of `find_field`."""
-    return find_field(value, places, names)[1]
-
-
 def is_frame(value: Any) -> bool:
-    """Tell whether a value is a frame of polars, Arrow or pandas, or a search of LanceDB."""
-    methods = ("to_dicts", "to_pylist", "to_list")
-    return any(hasattr(value, name) for name in (*methods, "columns"))
+    """Return True for a frame of polars, Arrow or pandas, and for a search of LanceDB."""
+    return any(hasattr(value, name) for name in (*ROW_METHODS, "columns"))
 
 
 def read_rows(value: Any) -> Any:
-    """Convert a frame to its rows; anything else stays as it is.
+    """Convert a frame to rows. Other values are returned unchanged.
 
     Raises:
-        GateError: Two columns have one name.
+        GateError: Two columns have the same name.
     """
     if not is_frame(value):
         return value
     columns = getattr(value, "column_names", getattr(value, "columns", ()))
     require_distinct(columns if isinstance(columns, Iterable) else (), "a table of hits")
-    for method in ("to_dicts", "to_pylist", "to_list"):
+    for method in ROW_METHODS:
         if hasattr(value, method):
             return getattr(value, method)()
     return value.to_dict("records")
 
 
 def list_hits(answer: Any) -> list[Any] | None:
-    """List the hits of an answer that has them in a field, or in columns; None if it has not."""
+    """List the hits of an answer that has them in a field or in columns; None for other answers."""
     if isinstance(answer, list):
-        # That of Milvus has columns, too, without fields of the user.
+        # Milvus returns a list with attributes that look like columns.
         return None
     columns: dict[str, list[Any]] = {}
-    for part, names in COLUMNS.items():
-        values = find_first(answer, ("",), names)
+    for kind, names in COLUMNS.items():
+        _, values = find_field(answer, ("",), names)
         values = values.tolist() if hasattr(values, "tolist") else values
         if isinstance(values, list | tuple):
-            # Of a batch of one query, the only list in it.
+            # A batch with one query: use its only list.
             is_batch = len(values) == 1 and isinstance(values[0], list | tuple)
-            columns[part] = [*values[0]] if is_batch else [*values]
+            columns[kind] = [*values[0]] if is_batch else [*values]
     if "id" in columns:
         rows = zip(*columns.values(), strict=True)
         return [dict(zip(columns, row, strict=True)) for row in rows]
@@ -293,24 +290,24 @@ def list_hits(answer: Any) -> list[Any] | None:
     return None
 
 
-class StatedHit(NamedTuple):
-    """A hit before it is known which of its fields all hits of the answer are compared by."""
+class RawHit(NamedTuple):
+    """A hit with all its scores and distances, one of which ranks the hits of the answer."""
 
-    place: int
-    """Its place in the answer, or that of its group, from 1."""
+    number: int
+    """Number of the hit, or of its group, in the answer, from 1."""
     hit: Hit
-    """The hit without score and distance, with its place as its rank."""
+    """The hit without score and distance. Its rank is its number."""
     form: HitForm
     values: dict[str, Any]
-    """Its scores and distances, and its rank, by field."""
+    """Field name to value, for scores, distances and rank."""
     field: str = ""
-    """The place of its id; empty if it is one."""
+    """Path of the id; empty if the hit itself is an id."""
 
     def describe(self) -> str:
-        """Describe the type of the hit, the field of its id, and what it has of a chunk."""
-        parts = [name for name in ("text", "start", "end") if getattr(self.hit, name) is not None]
-        described = f"{self.form.systems}, id in `{self.field}`" if self.field else "ids"
-        return " with ".join(filter(None, (described, " and ".join(parts))))
+        """Describe the format of the hit."""
+        names = [name for name in ("text", "start", "end") if getattr(self.hit, name) is not None]
+        form = f"{self.form.systems}, id in `{self.field}`" if self.field else "ids"
+        return " with ".join(filter(None, (form, " and ".join(names))))
 
 
 def read_hits(
@@ -318,83 +315,97 @@ def read_hits(
     k: int,
     document_field: str | None = None,
     order: Order | None = None,
-    show_first: Callable[[StatedHit], object] = lambda _: None,
+    show_first: Callable[[RawHit], object] = lambda _: None,
 ) -> list[Hit]:
-    """Read an answer as hits, at most `k` where they are in order, of a mapping all; raise
-    AnswerError if it is not a list of hits.
+    """Read an answer as hits.
 
     The hits of a group, such as the chunks of one document, follow each other, and only the first
-    has the rank of the group. All hits have a score or none has, unless the user says that ranks
-    decide. `show_first` is called with the first hit.
+    one has the rank of the group. Either all hits have a score or none, unless `order` is `rank`.
+
+    Args:
+        answer: A list of hits, scores by id, or the answer of a system.
+        k: Maximum number of hits of a list; scores by id are all read.
+        document_field: Field with the document id.
+        order: Order of the hits.
+        show_first: Called with the first hit.
+
+    Raises:
+        AnswerError: The answer is not a list of hits, or a hit is invalid.
     """
     try:
         answer = read_rows(answer)
-        listed = list_hits(answer)
+        items = list_hits(answer)
     except GateError as error:
         raise AnswerError(error.problem) from error
     except ValueError:
         raise AnswerError("the lists of ids, scores and texts have different lengths") from None
-    if listed is None and isinstance(answer, Mapping):
+    if items is None and isinstance(answer, Mapping):
         return _read_scores(answer, k, order, show_first)
-    answer = answer if listed is None else listed
+    items = _list_items(answer if items is None else items, k)
+    raw_hits: list[RawHit] = []
+    for number, item in enumerate(items, start=1):
+        raw_hits += _list_group(item, number, document_field)
+    if raw_hits:
+        show_first(raw_hits[0])
+    # The first field of the usual names that has a value in any hit.
+    forms = dict.fromkeys(hit.form for hit in raw_hits)
+    names = {name for hit in raw_hits for name in hit.values}
+    scores = (name for form in forms for name in (UNNAMED, *form.score) if name in names)
+    distances = (name for form in forms for name in form.distance if name in names)
+    has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
+    return _complete(raw_hits, next(scores, None), next(distances, None), order, has_rank=has_rank)
+
+
+def _list_items(answer: Any, k: int) -> list[Any]:
     if isinstance(answer, str | bytes) or not isinstance(answer, Iterable):
         raise AnswerError(
-            f"{type(answer).__name__} is not a list of hits; each must be {HIT_KINDS}"
+            f"expected a list of hits, got {type(answer).__name__}; each must be {HIT_KINDS}"
         )
     items = [*islice(answer, k)]
     if len(items) == 1 and isinstance(items[0], list):
         first = next(iter(items[0]), None)
         if not isinstance(first, str | Integral):
-            # A batch of one query.
-            items = items[0][:k]
-    stated: list[StatedHit] = []
-    for place, item in enumerate(items, start=1):
-        stated += _list_group(item, place, document_field)
-    if stated:
-        show_first(stated[0])
-    # Of the usual names, the first that any hit has a value of.
-    forms = dict.fromkeys(item.form for item in stated)
-    used = {name for item in stated for name in item.values}
-    scores = (name for form in forms for name in (BEHIND, *form.score) if name in used)
-    distances = (name for form in forms for name in form.distance if name in used)
-    has_rank = any(read_rank(item.values.get(RANK)) is not None for item in stated)
-    return _compare_by(stated, next(scores, None), next(distances, None), order, has_rank=has_rank)
+            # A batch with one query.
+            return items[0][:k]
+    return items
 
 
 def _read_scores(
     answer: Mapping[Any, Any],
     k: int,
     order: Order | None,
-    show_first: Callable[[StatedHit], object],
+    show_first: Callable[[RawHit], object],
 ) -> list[Hit]:
-    """Read scores by id; their order means nothing, so that all scores are needed."""
+    """Read scores by id. They are unordered, so all of them are read."""
     pairs = list(islice(answer.items(), MAX_HITS + 1))
     if len(pairs) > MAX_HITS:
-        raise AnswerError(f"has more than {MAX_HITS:,} hits, and {k:,} were asked for")
-    stated = [_read_item(pair, place, None) for place, pair in enumerate(pairs, start=1)]
-    if stated:
-        show_first(stated[0])
-    return _compare_by(stated, BEHIND, None, order)
+        raise AnswerError(f"has more than {MAX_HITS:,} hits instead of {k:,}")
+    raw_hits = [_read_item(pair, number, None) for number, pair in enumerate(pairs, start=1)]
+    if raw_hits:
+        show_first(raw_hits[0])
+    return _complete(raw_hits, UNNAMED, None, order)
 
 
-def _compare_by(
-    stated: Sequence[StatedHit],
+def _complete(
+    raw_hits: Sequence[RawHit],
     score: str | None,
     distance: str | None,
     order: Order | None,
     *,
     has_rank: bool = False,
 ) -> list[Hit]:
-    """Complete hits by the fields that they are compared by; raise AnswerError if one lacks what
-    decides.
+    """Complete hits by the values of the fields `score` and `distance`.
+
+    Raises:
+        AnswerError: A hit lacks the value that ranks the hits, or the value is invalid.
     """
     by_distance = distance is not None and (score is None or order == "distance")
     decisive = "distance" if by_distance else "score"
     fields = {"score": score, "distance": distance}
     hits: list[Hit] = []
     gaps: list[str] = []
-    for place, hit, _, values, _ in stated:
-        name = f"hit {place}, {_abbreviate(hit.document)}"
+    for number, hit, _, values, _ in raw_hits:
+        name = f"hit {number}, {_abbreviate(hit.document)}"
         numbers: dict[str, Any] = {"rank": hit.rank}
         for kind, key in fields.items():
             value = None if key is None else values.get(key)
@@ -403,7 +414,7 @@ def _compare_by(
             try:
                 numbers[kind] = read_number(value)
             except ValueError:
-                # Next to a score that decides, another stage may have left anything.
+                # The other field may be a remnant of an earlier stage.
                 if kind == decisive:
                     raise AnswerError(
                         f"{name}, has the score {_abbreviate(value)}; it must be a finite number"
@@ -420,44 +431,44 @@ def _compare_by(
         hits.append(hit._replace(**numbers))
     if gaps and order != "rank" and fields[decisive] is not None:
         field_name = f" in `{fields[decisive]}`" if fields[decisive] else ""
-        others = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
-        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{others}. {GIVE_EACH}")
+        number_of_gaps = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
+        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{number_of_gaps}. {GIVE_EACH}")
     return hits
 
 
-def _list_group(item: Any, place: int, document_field: str | None) -> Iterator[StatedHit]:
-    """Yield a hit, or the hits in a group of Qdrant or in the inner hits of Elasticsearch, as hits
-    of the document.
-    """
+def _list_group(item: Any, number: int, document_field: str | None) -> Iterator[RawHit]:
+    """Yield a hit, or the hits of a group of Qdrant or the inner hits of Elasticsearch."""
     inner = find(item, "inner_hits")
     chunks = find(item, "hits")
     if isinstance(inner, Mapping):
         chunks = find(next(iter(inner.values()), None), "hits/hits")
     if not isinstance(chunks, list) or not chunks:
-        yield _read_item(item, place, place, document_field)
+        yield _read_item(item, number, number, document_field)
         return
-    # The group of Qdrant has no fields of the user.
-    group = _read_item(item, place, place, document_field if inner else None)
-    for number, chunk in enumerate(chunks):
-        stated = _read_item(chunk, place, None if number else place)
-        values = {name: value for name, value in stated.values.items() if name != RANK}
-        hit = stated.hit._replace(document=group.hit.document)
-        yield stated._replace(hit=hit, values=values)
+    # Groups of Qdrant have no metadata.
+    group = _read_item(item, number, number, document_field if inner else None)
+    for index, chunk in enumerate(chunks):
+        raw_hit = _read_item(chunk, number, None if index else number)
+        values = {name: value for name, value in raw_hit.values.items() if name != RANK}
+        hit = raw_hit.hit._replace(document=group.hit.document)
+        yield raw_hit._replace(hit=hit, values=values)
 
 
 def _read_item(
-    item: Any, place: int, rank: int | None, document_field: str | None = None
-) -> StatedHit:
-    """Read a hit as any system states it, perhaps with score, text and offsets behind it in a
-    tuple; raise AnswerError if it has no document.
+    item: Any, number: int, rank: int | None, document_field: str | None = None
+) -> RawHit:
+    """Read a hit of any system, or a tuple of a hit with score, text and offsets.
+
+    Raises:
+        AnswerError: The hit has no valid id.
     """
     fields = item
-    behind: list[Any] = []
+    extras: list[Any] = []
     if isinstance(item, tuple | list) and item and not hasattr(item, "_fields"):
-        fields, *behind = item
-    if len(behind) == 3 and isinstance(behind[1], Integral):
-        # A place without the text.
-        behind.insert(1, None)
+        fields, *extras = item
+    if len(extras) == 3 and isinstance(extras[1], Integral):
+        # Offsets without a text.
+        extras.insert(1, None)
     if hasattr(fields, "_asdict"):
         fields = fields._asdict()
     elif hasattr(fields, "keys") and not isinstance(fields, Mapping):
@@ -467,18 +478,18 @@ def _read_item(
     is_id = isinstance(fields, str | Integral | UUID)
     field, value = "", fields
     if not is_id:
-        field, value = _find_document(fields, form, place, document_field)
+        field, value = _find_document(fields, form, number, document_field)
     document = read_id(value)
-    if document is None or len(behind) > 4:
-        raise AnswerError(f"hit {place} is {_abbreviate(item)}; it must be {HIT_KINDS}")
-    score, text, start, end = (*behind, None, None, None, None)[:4]
+    if document is None or len(extras) > 4:
+        raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_KINDS}")
+    score, text, start, end = (*extras, None, None, None, None)[:4]
     if not is_id:
-        places = form.places[::-1]
-        text = find_first(fields, places, TEXTS) if text is None else text
-        start = find_first(fields, places, STARTS) if start is None else start
-        end = find_first(fields, places, ENDS) if end is None else end
+        paths = form.paths[::-1]
+        text = find_field(fields, paths, TEXTS)[1] if text is None else text
+        start = find_field(fields, paths, STARTS)[1] if start is None else start
+        end = find_field(fields, paths, ENDS)[1] if end is None else end
     names = () if is_id else (*form.score, *form.distance)
-    values = {name: find(fields, name) for name in names} | {BEHIND: score}
+    all_values = {name: find(fields, name) for name in names} | {UNNAMED: score}
     hit = Hit(
         document=document,
         rank=rank,
@@ -486,49 +497,51 @@ def _read_item(
         start=_read_offset(start),
         end=_read_offset(end),
     )
-    stated = {name: value for name, value in values.items() if value is not None}
-    stated[RANK] = None if is_id else find(fields, RANK)
-    return StatedHit(place, hit, form, stated, field)
+    values = {name: value for name, value in all_values.items() if value is not None}
+    values[RANK] = None if is_id else find(fields, RANK)
+    return RawHit(number, hit, form, values, field)
 
 
 def _find_document(
-    fields: Any, form: HitForm, place: int, document_field: str | None
+    fields: Any, form: HitForm, number: int, document_field: str | None
 ) -> tuple[str, Any]:
-    """Find the id of a hit's document, after its field: the one that the user names, or the first
-    of the usual ones.
+    """Find the path and value of the document id: in the user's field, or in the usual fields.
+
+    Raises:
+        AnswerError: The user's field is missing.
     """
     if document_field is not None:
-        field, name = find_field(fields, form.places, (document_field,))
+        field, name = find_field(fields, form.paths, (document_field,))
         if name is None:
-            bases = [find(fields, path) for path in form.places]
+            bases = [find(fields, path) for path in form.paths]
             keys = [
                 sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base
             ]
             raise AnswerError(
-                f"hit {place} has no field {sanitize(document_field)} (--document-field); its "
+                f"hit {number} has no field {sanitize(document_field)} (--document-field); its "
                 f"fields are {', '.join(keys) or 'none'}"
             )
         return field, name
     field, name = find_field(fields, ("",), form.document)
     for names in (PARENTS, IDS):
         if name is None:
-            field, name = find_field(fields, form.places, names)
+            field, name = find_field(fields, form.paths, names)
     if form.systems == "Vespa" and isinstance(name, str):
-        matched = VESPA_ID.fullmatch(name)
-        name = matched[1] if matched else name
+        match = VESPA_ID.fullmatch(name)
+        name = match[1] if match else name
     return field, name
 
 
 def _read_offset(value: Any) -> int | None:
-    """Read a place in a text; None if it is none, such as LangChain's -1 for a chunk that it did
-    not find.
+    """Read an offset, or return None if it is invalid, such as LangChain's -1 for an unlocated
+    chunk.
     """
-    is_whole = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
-    return int(value) if is_whole and value >= 0 else None
+    is_integer = isinstance(value, Integral) or (isinstance(value, float) and value.is_integer())
+    return int(value) if is_integer and value >= 0 else None
 
 
 def _abbreviate(value: object) -> str:
-    """Write a value for a message; Python writes no integer of thousands of digits."""
+    """Write a value for a message. Python raises for integers of thousands of digits."""
     try:
         return sanitize(value if isinstance(value, str) else str(value))
     except ValueError:

@@ -1,184 +1,184 @@
-"""The order of hits: what ranks them, and a check of what keeps scores from deciding."""
+"""The order of hits: by score, distance or rank, with a check for contradictions."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import accumulate, groupby
 from operator import attrgetter
 
 from posir_score.hits import GIVE_EACH, Hit, Order
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Scores of unranked documents that rise in at least this share of queries, and by chance with less
-#: than `RISING_CHANCE`, count as distances.
+#: Scores without ranks count as distances if they rise in at least this share of queries, and would
+#: do so by chance with a probability below `RISING_CHANCE`.
 RISING_SHARE = 0.9
 RISING_CHANCE = 1e-3
 
 
 def uses_distance(hit: Hit, order: Order | None) -> bool:
-    """Tell whether a distance ranks a hit, and not a score."""
+    """Return True if a hit is ranked by its distance instead of its score."""
     return hit.distance is not None and (hit.score is None or order == "distance")
 
 
 def read_value(hit: Hit, order: Order | None) -> float | None:
-    """Find the value that ranks a hit, the higher the better; None if it has none.
+    """Return the value that ranks a hit (higher is better), or None.
 
-    If the user says that scores decide, what the system calls a distance is a similarity; if
-    distances do, a score is one.
+    The user's order has priority over names of fields: with order `score`, a distance counts as a
+    similarity, and with order `distance`, a score counts as a distance.
     """
     if hit.distance is None and order != "distance":
         return hit.score
     is_distance = uses_distance(hit, order)
     value = hit.distance if is_distance else hit.score
-    is_turned = order == "distance" or (is_distance and order != "score")
-    return -value if is_turned and value is not None else value
+    is_negated = order == "distance" or (is_distance and order != "score")
+    return -value if is_negated and value is not None else value
 
 
 @dataclass
 class OrderCheck:
-    """Finds what keeps scores from deciding: hits without one, distances, and scores that
-    contradict the stated order.
-    """
+    """Counts hits without scores, distances, and contradictions between scores and ranks."""
 
     order: Order | None = None
-    """The order that the user chose. If it is None, scores may not contradict the stated order."""
-    scored: int = 0
-    """Hits with a score or a distance."""
-    unscored: int = 0
-    """Hits without one."""
+    """The user's choice. If None, contradictions are an error."""
+    scored_hits: int = 0
+    """Number of hits with a score or a distance."""
+    unscored_hits: int = 0
+    """Number of hits without score and distance."""
     first_unscored: str = ""
-    """Document and query of the first of these."""
-    distances: int = 0
-    """Hits that are ranked by a distance."""
+    """Document and query of the first hit without score and distance."""
+    distance_hits: int = 0
+    """Number of hits that are ranked by distance."""
     queries: int = 0
-    """Queries of which at least two documents have different scores."""
-    contradicting: list[str] = field(default_factory=list)
-    """Queries in which a document with a higher score has a later rank."""
-    unranked: int = 0
-    """Queries without ranks."""
-    rising: int = 0
-    """Queries without ranks whose scores rise from the first document to the last."""
+    """Number of queries with at least two different scores."""
+    contradictions: list[str] = field(default_factory=list)
+    """Queries in which a higher score has a later rank."""
+    unranked_queries: int = 0
+    """Number of queries without ranks."""
+    rising_queries: int = 0
+    """Number of queries without ranks whose scores never fall from hit to hit."""
     log_chance: float = 0.0
-    """Natural logarithm of the probability that as many scores rise in random order."""
+    """Natural logarithm of the probability of these rising scores in random order."""
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
-        """Count the hits of a query, and compare their scores with their order."""
+        """Count the hits of a query, and compare scores with ranks."""
         scores: list[float] = []
         for hit in hits:
             value = read_value(hit, self.order)
             if value is not None:
                 scores.append(value)
-                self.distances += hit.distance is not None and uses_distance(hit, self.order)
+                self.distance_hits += hit.distance is not None and uses_distance(hit, self.order)
             elif not self.first_unscored:
                 self.first_unscored = (
                     f"document {sanitize(hit.document)} of query {sanitize(query)}"
                 )
-        self.scored += len(scores)
-        self.unscored += len(hits) - len(scores)
+        self.scored_hits += len(scores)
+        self.unscored_hits += len(hits) - len(scores)
         distinct = len(set(scores))
         if self.order is not None or distinct < 2 or len(scores) < len(hits):
             return
         self.queries += 1
         pairs = zip(hits, scores, strict=True)
-        ranked = sorted((hit.rank, score) for hit, score in pairs if hit.rank is not None)
+        # Hits with the same rank may have different scores.
+        ranked = sorted((hit.rank, -score) for hit, score in pairs if hit.rank is not None)
         if ranked:
-            # Of the same rank, scores may be any.
-            groups = [[score for _, score in group] for _, group in groupby(ranked, lambda x: x[0])]
-            lowest = accumulate(map(min, groups), min)
-            if any(max(group) > low for low, group in zip(lowest, groups[1:], strict=False)):
-                self.contradicting.append(query)
+            costs = [cost for _, cost in ranked]
+            if costs != sorted(costs):
+                self.contradictions.append(query)
             return
-        self.unranked += 1
+        self.unranked_queries += 1
         if scores == sorted(scores):
-            self.rising += 1
+            self.rising_queries += 1
             self.log_chance -= math.lgamma(distinct + 1)
 
     def describe_problem(self) -> str:
-        """Describe why the scores cannot decide, and which option does; empty if they can."""
+        """Describe a problem with the order and its remedy; empty without a problem."""
         value = "distance" if self.order == "distance" else "score"
         if self.order == "rank":
             return ""
-        if self.unscored and self.scored:
-            lacking = pluralize(self.unscored, "hit has", "hits have")
+        if self.unscored_hits and self.scored_hits:
+            hits = pluralize(self.unscored_hits, "hit has", "hits have")
             return (
-                f"{lacking} no {value}, first {self.first_unscored}, and {self.scored:,} have one. "
-                f"{GIVE_EACH}."
+                f"{hits} no {value}, first {self.first_unscored}, and {self.scored_hits:,} have "
+                f"one. {GIVE_EACH}."
             )
-        if self.unscored and self.order is not None:
+        if self.unscored_hits and self.order is not None:
             return (
                 f"no hit has a {value}, which --order {self.order} needs. Omit --order, or give "
                 "--order rank."
             )
-        if 0 < self.distances < self.scored:
+        if 0 < self.distance_hits < self.scored_hits:
             return (
-                f"{pluralize(self.distances, 'hit has', 'hits have')} a distance and "
-                f"{self.scored - self.distances:,} a score, which cannot be compared. {GIVE_EACH}."
+                f"{pluralize(self.distance_hits, 'hit has', 'hits have')} a distance and "
+                f"{self.scored_hits - self.distance_hits:,} a score, which cannot be compared. "
+                f"{GIVE_EACH}."
             )
-        if self.contradicting:
+        if self.contradictions:
             queries = pluralize(self.queries, "query", "queries")
             problem = (
-                f"in {len(self.contradicting):,} of {queries}, first "
-                f"{sanitize(self.contradicting[0])}, the scores contradict the ranks: a document "
+                f"in {len(self.contradictions):,} of {queries}, first "
+                f"{sanitize(self.contradictions[0])}, the scores contradict the ranks: a document "
                 "with a higher score comes later"
             )
-        elif self.rising >= RISING_SHARE * max(self.unranked, 1) and self.log_chance < math.log(
-            RISING_CHANCE
-        ):
+        elif self.rising_queries >= RISING_SHARE * max(
+            self.unranked_queries, 1
+        ) and self.log_chance < math.log(RISING_CHANCE):
+            queries = pluralize(self.unranked_queries, "query", "queries")
             problem = (
-                f"in {self.rising:,} of {pluralize(self.unranked, 'query', 'queries')} the "
-                "scores rise from the first document to the last, as distances do"
+                f"in {self.rising_queries:,} of {queries} the scores rise from the first document "
+                "to the last, as distances do"
             )
         else:
             return ""
         return (
-            f"{problem}. Say what decides: --order distance (the lowest score is best), --order "
-            "rank (the order as it is stated), or --order score (the highest score is best)."
+            f"{problem}. Give --order distance (the lowest score is best), --order rank (the ranks "
+            "or the order of the hits), or --order score (the highest score is best)."
         )
 
     @property
     def ranked_by(self) -> Order:
-        """The value that hits are ranked by."""
-        if self.order == "rank" or not self.scored:
+        """The values that rank the hits."""
+        if self.order == "rank" or not self.scored_hits:
             return "rank"
-        return self.order or ("distance" if self.distances else "score")
+        return self.order or ("distance" if self.distance_hits else "score")
 
     def describe_guess(self) -> str:
-        """Describe what ranks documents if it was inferred from a field called distance."""
-        if self.order is not None or not self.distances:
+        """Describe the order if it was inferred from a field called distance, else return ""."""
+        if self.order is not None or not self.distance_hits:
             return ""
         return (
-            "the lowest distance is best, as its field is called distance; --order score makes "
-            "the highest best"
+            "the lowest distance is best, as its field is called distance; with --order score, the "
+            "highest is best"
         )
 
 
 def has_gap(hits: Sequence[Hit], order: Order | None) -> bool:
-    """Tell whether some hits lack the score or the distance that ranks others."""
+    """Return True if some hits lack the score or distance of the other hits."""
     kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
     return order != "rank" and len(kinds) > 1
 
 
 def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
-    """Sort hits, best first, each with a score, the higher the better. Chunks of one document
-    remain several hits.
+    """Sort hits, best first, and give each hit a score (higher is better).
 
-    Without an order, that of the scores counts, or of the ranks if there are no scores. Some hits
-    without a score, which `has_gap` finds, are a ValueError.
+    Without an order, hits are sorted by score, or by rank if no hit has a score. Chunks of one
+    document are not merged.
+
+    Raises:
+        ValueError: Some hits have no score; see `has_gap`.
     """
     values = [read_value(hit, order) for hit in hits]
     if order == "rank" or all(value is None for value in values):
         rank = 0
         ranks = []
         for hit in hits:
-            # In a group, the first hit has the rank of all.
+            # Only the first hit of a group has a rank.
             rank = rank if hit.rank is None else hit.rank
             ranks.append(rank)
-        placed = sorted(range(len(hits)), key=ranks.__getitem__)
+        order_by_rank = sorted(range(len(hits)), key=ranks.__getitem__)
         values = [0.0] * len(hits)
-        for place, row in enumerate(placed):
-            values[row] = float(len(hits) - place)
+        for index, row in enumerate(order_by_rank):
+            values[row] = float(len(hits) - index)
     if None in values:
         raise ValueError("some hits have no score")
     return sort_by_score(
@@ -188,5 +188,5 @@ def sort_hits(hits: Sequence[Hit], order: Order | None) -> list[Hit]:
 
 
 def sort_by_score(hits: Iterable[Hit]) -> list[Hit]:
-    """Sort hits that all have a score, the highest first."""
+    """Sort hits by score, the highest first."""
     return sorted(hits, key=attrgetter("score"), reverse=True)

@@ -1,8 +1,7 @@
-"""Retrievers as their frameworks have them: objects that are recognized by their methods, and asked
-as their own documentation says.
+"""Retriever objects of frameworks, which are recognized by their methods.
 
-None of their libraries is imported, and no object is changed. Their hits are in order, so that a
-score, which may be a distance, is not needed.
+Each object is called as its documentation says. No library of a framework is imported, and no
+object is changed. Hits are ordered, so the scores, which may be distances, are not used.
 """
 
 from __future__ import annotations
@@ -28,15 +27,15 @@ if TYPE_CHECKING:
 
 #: Embeds a query: a vector of floats, or a matrix with a row for each token.
 QueryEmbedder: TypeAlias = Callable[[str], Any]
-#: Names of the number of hits, in functions, in retrievers, and in the components of pipelines.
+#: Names of parameters and attributes for the number of hits.
 K_NAMES = ("k", "top_k", "similarity_top_k", "limit", "n_results", "num_results", "size", "n")
-#: Names of the inputs of a pipeline that take the query.
+#: Names of a pipeline's inputs for the query.
 QUERY_NAMES = ("query", "text", "question")
 
 
 @dataclass(frozen=True)
 class RetrieverQuery:
-    """A query to a retriever object, with the number of hits to return."""
+    """A query for a retriever object, with the number of hits to return."""
 
     text: str
     k: int
@@ -44,130 +43,133 @@ class RetrieverQuery:
 
     @property
     def vector(self) -> list[float]:
-        """The embedding of the query."""
+        """The query embedding, shape (dimensions,)."""
         assert self.embed is not None
         vector: list[float] = self.embed(self.text).tolist()
         return vector
 
 
 class System(NamedTuple):
-    """Objects of a framework, told apart by a method or field that those below do not have."""
+    """A class of a framework's objects."""
 
     name: str
     mark: str
+    """A method or field that the systems below lack."""
     call: str
-    """How it is asked, in its own words."""
+    """The call of the search, for messages."""
     search: Callable[[Any, RetrieverQuery], Any]
     needs_embedder: bool = False
 
 
 def with_k(retriever: Any, k: int) -> Any:
-    """Copy a retriever, with its number of hits set to k where it has one."""
-    changed = copy(retriever)
+    """Copy a retriever, and set its number of hits to k if it has this setting."""
+    retriever_copy = copy(retriever)
     if isinstance(arguments := getattr(retriever, "search_kwargs", None), Mapping):
-        changed.search_kwargs = {**arguments, "k": k}
-        return changed
+        retriever_copy.search_kwargs = {**arguments, "k": k}
+        return retriever_copy
     for name in K_NAMES:
         if isinstance(getattr(retriever, name, None), int):
             with suppress(AttributeError):
-                setattr(changed, name, k)
-    return changed
+                setattr(retriever_copy, name, k)
+    return retriever_copy
 
 
-def search_engine(engine: Any, question: RetrieverQuery) -> Any:
-    """Search with the retriever of a query engine, so that no answer is written."""
-    return with_k(engine.retriever, question.k).retrieve(question.text)
+def search_engine(engine: Any, query: RetrieverQuery) -> Any:
+    """Search with the retriever of a query engine, without its language model."""
+    return with_k(engine.retriever, query.k).retrieve(query.text)
 
 
-def search_chroma(collection: Any, question: RetrieverQuery) -> Any:
-    """Search a collection, without an embedder by its own."""
-    if question.embed is None:
-        return collection.query(query_texts=[question.text], n_results=question.k)
-    return collection.query(query_embeddings=[question.vector], n_results=question.k)
+def search_chroma(collection: Any, query: RetrieverQuery) -> Any:
+    """Search a collection by the embedder, or by the collection's own embedding function."""
+    if query.embed is None:
+        return collection.query(query_texts=[query.text], n_results=query.k)
+    return collection.query(query_embeddings=[query.vector], n_results=query.k)
 
 
-def search_lancedb(table: Any, question: RetrieverQuery) -> Any:
-    """Search a table, without an embedder by its own or by words."""
-    query = question.text if question.embed is None else question.vector
-    return table.search(query).limit(question.k).to_list()
+def search_lancedb(table: Any, query: RetrieverQuery) -> Any:
+    """Search a table by the embedder, or by the table's own embedding function or text index."""
+    value = query.text if query.embed is None else query.vector
+    return table.search(value).limit(query.k).to_list()
 
 
-def choose_collection(client: Any, listed: Sequence[str]) -> str:
-    """Choose the only collection of a client; raise PosirError if there is none, or several."""
-    if len(listed) == 1:
-        return listed[0]
-    names = ", ".join(map(sanitize, listed)) or "none"
+def choose_collection(client: Any, names: Sequence[str]) -> str:
+    """Choose the only collection of a client; raise PosirError if there is none or several."""
+    if len(names) == 1:
+        return names[0]
+    listing = ", ".join(map(sanitize, names)) or "none"
     raise PosirError(
-        f"{type(client).__name__} has {pluralize(len(listed), 'collection')}: {names}. Name one: "
+        f"{type(client).__name__} has {pluralize(len(names), 'collection')}: {listing}. Name one: "
         "`retriever = (client, 'NAME')`."
     )
 
 
-def search_qdrant(target: Any, question: RetrieverQuery) -> Any:
+def search_qdrant(target: Any, query: RetrieverQuery) -> Any:
     """Search a collection of a client."""
     client, collection = target if isinstance(target, tuple) else (target, None)
     if collection is None:
         names = [collection.name for collection in client.get_collections().collections]
         collection = choose_collection(client, names)
-    return client.query_points(collection, question.vector, limit=question.k)
+    return client.query_points(collection, query.vector, limit=query.k)
 
 
-def search_milvus(target: Any, question: RetrieverQuery) -> Any:
-    """Search a collection of a client; `*` has all of its fields."""
+def search_milvus(target: Any, query: RetrieverQuery) -> Any:
+    """Search a collection of a client, and return all fields."""
     client, collection = target if isinstance(target, tuple) else (target, None)
     if collection is None:
         collection = choose_collection(client, client.list_collections())
-    fields = {"limit": question.k, "output_fields": ["*"]}
-    return client.search(collection, data=[question.vector], **fields)[0]
+    fields = {"limit": query.k, "output_fields": ["*"]}
+    return client.search(collection, data=[query.vector], **fields)[0]
 
 
-def search_milvus_collection(collection: Any, question: RetrieverQuery) -> Any:
-    """Search a collection by its only index of vectors."""
+def search_milvus_collection(collection: Any, query: RetrieverQuery) -> Any:
+    """Search a collection by its only vector index."""
     field = next(index.field_name for index in collection.indexes)
-    found = collection.search([question.vector], field, {}, limit=question.k, output_fields=["*"])
-    return [hit.to_dict() for hit in found[0]]
+    results = collection.search([query.vector], field, {}, limit=query.k, output_fields=["*"])
+    return [hit.to_dict() for hit in results[0]]
 
 
-def search_faiss(target: Any, question: RetrieverQuery) -> Any:
-    """Search an index; ids are of its rows, or the stated ones of a pair of index and ids."""
+def search_faiss(target: Any, query: RetrieverQuery) -> Any:
+    """Search an index. Ids are row numbers, or are given by a pair of index and ids."""
     index, ids = target if isinstance(target, tuple) else (target, None)
     import numpy as np
 
-    rows = index.search(np.array([question.vector], np.float32), question.k)[1][0].tolist()
+    rows = index.search(np.array([query.vector], np.float32), query.k)[1][0].tolist()
     return [row if ids is None else ids[row] for row in rows if row >= 0]
 
 
-def search_pylate(index: Any, question: RetrieverQuery) -> Any:
+def search_pylate(index: Any, query: RetrieverQuery) -> Any:
     """Search an index of late interaction, or its retriever."""
-    assert question.embed is not None
+    assert query.embed is not None
     retriever = index
     if not hasattr(index, "retrieve"):
         retriever = import_module("pylate.retrieve").ColBERT(index=index)
-    return retriever.retrieve(queries_embeddings=[question.embed(question.text)], k=question.k)[0]
+    return retriever.retrieve(queries_embeddings=[query.embed(query.text)], k=query.k)[0]
 
 
-def search_component(component: Any, question: RetrieverQuery) -> Any:
-    """Ask a component of Haystack, by the embedding of the query if it takes one."""
+def search_component(component: Any, query: RetrieverQuery) -> Any:
+    """Search with a component of Haystack, by text or by embedding."""
     if "query_embedding" not in inspect.signature(component.run).parameters:
-        return component.run(query=question.text, top_k=question.k)
-    if question.embed is None:
+        return component.run(query=query.text, top_k=query.k)
+    if query.embed is None:
         raise missing_embedder("Haystack's retriever by embeddings")
-    return component.run(query_embedding=question.vector, top_k=question.k)
+    return component.run(query_embedding=query.vector, top_k=query.k)
 
 
-def search_pipeline(pipeline: Any, question: RetrieverQuery) -> Any:
-    """Ask a pipeline for the documents of its last component that has some; raise PosirError if an
-    input is unknown, or none has documents.
+def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
+    """Run a pipeline, and return the output of its last component with documents.
+
+    Raises:
+        PosirError: A required input is unknown, or no component has documents.
     """
     inputs: dict[str, dict[str, Any]] = {}
     for component, sockets in pipeline.inputs().items():
         for name, socket in sockets.items():
             if name in K_NAMES:
-                value: Any = question.k
-            elif name == "query_embedding" and question.embed is not None:
-                value = question.vector
+                value: Any = query.k
+            elif name == "query_embedding" and query.embed is not None:
+                value = query.vector
             elif name in QUERY_NAMES:
-                value = question.text
+                value = query.text
             elif not socket["is_mandatory"]:
                 continue
             else:
@@ -177,44 +179,44 @@ def search_pipeline(pipeline: Any, question: RetrieverQuery) -> Any:
                     "and k that runs it, or, for an embedding, --embedder."
                 )
             inputs.setdefault(component, {})[name] = value
-    last = pipeline.outputs()
-    every = pipeline.outputs(include_components_with_connected_outputs=True)
-    with_documents = [name for name, sockets in every.items() if "documents" in sockets]
-    if not with_documents:
+    final_outputs = pipeline.outputs()
+    outputs = pipeline.outputs(include_components_with_connected_outputs=True)
+    components = [name for name, sockets in outputs.items() if "documents" in sockets]
+    if not components:
         raise PosirError(
             "no component of the pipeline has the output `documents`. Give one that retrieves."
         )
-    chosen = [name for name in with_documents if "documents" in last.get(name, {})]
-    name = (chosen or with_documents)[-1]
+    final_components = [name for name in components if "documents" in final_outputs.get(name, {})]
+    name = (final_components or components)[-1]
     return pipeline.run(inputs, include_outputs_from={name})[name]
 
 
-#: In order: a query engine of LlamaIndex retrieves, too, and an index of PyLate can be called.
+#: The first system with a matching mark counts.
 SYSTEMS = (
     System(
         "a LlamaIndex index",
         "as_query_engine",
         "as_retriever(similarity_top_k=k).retrieve(query)",
-        lambda index, q: index.as_retriever(similarity_top_k=q.k).retrieve(q.text),
+        lambda index, query: index.as_retriever(similarity_top_k=query.k).retrieve(query.text),
     ),
     System("a LlamaIndex query engine", "synthesize", "retriever.retrieve(query)", search_engine),
     System(
         "a LlamaIndex retriever",
         "aretrieve",
         "retrieve(query)",
-        lambda retriever, q: with_k(retriever, q.k).retrieve(q.text),
+        lambda retriever, query: with_k(retriever, query.k).retrieve(query.text),
     ),
     System(
         "a LangChain vector store",
         "similarity_search",
         "similarity_search(query, k=k)",
-        lambda store, q: store.similarity_search(q.text, k=q.k),
+        lambda store, query: store.similarity_search(query.text, k=query.k),
     ),
     System(
         "a LangChain retriever",
         "ainvoke",
         "invoke(query)",
-        lambda retriever, q: with_k(retriever, q.k).invoke(q.text),
+        lambda retriever, query: with_k(retriever, query.k).invoke(query.text),
     ),
     System("a Haystack pipeline", "add_component", "run(...)", search_pipeline),
     System("a Haystack retriever", "__haystack_input__", "run(query, top_k=k)", search_component),
@@ -261,7 +263,7 @@ SYSTEMS = (
 
 @dataclass(frozen=True)
 class SystemRetriever:
-    """An object of a framework, or a pair of it and its collection or ids, as a retriever."""
+    """An object of a framework, or a pair of an object and its collection or ids."""
 
     target: Any
     system: System
@@ -269,45 +271,49 @@ class SystemRetriever:
     embed: QueryEmbedder | None = None
 
     def __call__(self, query: str, k: int) -> Any:
-        """Search the best k documents or chunks."""
+        """Return the best k documents or chunks, best first."""
         return self.system.search(self.target, RetrieverQuery(query, k, self.embed))
 
 
 @dataclass(frozen=True)
 class NamedObject:
-    """An object with the name that the command has for it."""
+    """An object, with its name on the command line."""
 
     target: Any
     name: str
 
 
 def load_retriever(reference: str) -> Any:
-    """Load `module:object`: a function as it is, anything else with its name."""
+    """Load `module:object`, and attach the name unless it is a function."""
     target = load_object("--retriever", reference)
     return target if inspect.isroutine(target) else NamedObject(target, reference.replace(":", "-"))
 
 
 def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
-    """Make a retriever of a function, of a function without parameters that makes one, or of an
-    object of a framework; raise PosirError if it is none, or lacks an embedder.
+    """Build a retriever from a function, a factory without parameters, or an object of a framework.
+
+    Raises:
+        PosirError: The object is not a retriever, or needs an embedder.
     """
-    name, target = "", retriever
+    name = ""
+    target = retriever
     if isinstance(retriever, NamedObject):
-        name, target = retriever.name, retriever.target
+        name = retriever.name
+        target = retriever.target
     if inspect.isroutine(target) and _list_parameters(target) == []:
         name = name or f"{target.__module__}-{target.__qualname__}"
         target = target()
     system = find_system(target)
     if system is None and callable(target):
         return adapt_function(target)
-    shown = target[0] if isinstance(target, tuple) and target else target
-    kind = f"{type(shown).__module__}-{type(shown).__qualname__}"
+    first = target[0] if isinstance(target, tuple) and target else target
+    kind = f"{type(first).__module__}-{type(first).__qualname__}"
     name = name or kind
     if system is None:
-        known = ", ".join(dict.fromkeys(system.name for system in SYSTEMS))
+        names = ", ".join(dict.fromkeys(system.name for system in SYSTEMS))
         raise PosirError(
             f"{name}: {kind} is not a retriever. Give a function of a query and k, also as "
-            f"module:object.method, or {known}."
+            f"module:object.method, or {names}."
         )
     if system.needs_embedder and not has_embedder:
         raise missing_embedder(f"{name}: {system.name}")
@@ -315,14 +321,14 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
 
 
 def describe_call(retriever: Any) -> str:
-    """Describe what a retriever is, and how it is asked."""
+    """Describe the kind of a retriever and its calls."""
     if isinstance(retriever, SystemRetriever):
         return f"{retriever.system.name}, asked by `{retriever.system.call}`"
     return "a function"
 
 
 def find_system(target: Any) -> System | None:
-    """Find the system of an object, or of the first of a pair; None for any other."""
+    """Find the system of an object, or of the first object of a pair; None if unknown."""
     first = target[0] if isinstance(target, tuple) and len(target) == 2 else target
     if inspect.isroutine(first) or inspect.isclass(first):
         return None
@@ -330,33 +336,36 @@ def find_system(target: Any) -> System | None:
 
 
 def missing_embedder(name: str) -> PosirError:
-    """Make the error for vectors that nobody computes."""
+    """Build the error for a retriever that needs query embeddings."""
     return PosirError(
         f"{name} is asked by the vector of a query. Give --embedder, the model of its documents."
     )
 
 
 def adapt_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Make a function of a query and k of one that has another name for k by keyword, or no k."""
+    """Wrap a function without a second positional parameter, so that it takes a query and k."""
     parameters = _list_parameters(function)
-    by_place = [
-        item for item in parameters or () if item.kind not in (item.KEYWORD_ONLY, item.VAR_KEYWORD)
-    ]
-    takes_any = any(item.kind is item.VAR_POSITIONAL for item in by_place)
-    takes_k = len(by_place) > 1 and by_place[1].name != "subset"
-    if parameters is None or takes_any or takes_k:
+    if parameters is None:
         return function
-    named = next((item.name for item in parameters if item.name in K_NAMES), None)
+    keyword_kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
+    positional = [item for item in parameters if item.kind not in keyword_kinds]
+    takes_any = any(item.kind is item.VAR_POSITIONAL for item in positional)
+    takes_k = len(positional) > 1 and positional[1].name != "subset"
+    if takes_any or takes_k:
+        return function
+    k_name = next((item.name for item in parameters if item.name in K_NAMES), None)
 
     @wraps(function)
-    def search(query: str, k: int, **subset: Any) -> Any:
-        return function(query, **({named: k} if named else {}), **subset)
+    def search(query: str, k: int, **arguments: Any) -> Any:
+        if k_name:
+            arguments[k_name] = k
+        return function(query, **arguments)
 
     return search
 
 
 def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | None:
-    """List the parameters of a function; None if it does not state them."""
+    """List the parameters of a function; None if they are unknown."""
     try:
         return [*inspect.signature(function).parameters.values()]
     except (TypeError, ValueError):
@@ -364,13 +373,13 @@ def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | 
 
 
 def add_embedder(retriever: Any, name: str | None, embedder: ReadPart | MTEBModels) -> Any:
-    """Let a model embed the queries of an object of a framework; any other retriever is returned
-    as it is.
+    """Add an embedder of queries to an object of a framework. Other retrievers are returned
+    unchanged.
 
     Args:
         retriever: The retriever.
-        name: The reference of the model; None without one.
-        embedder: The model, or what one behind an endpoint reads.
+        name: Reference of the model, or None.
+        embedder: The loaded model, or the window of a model behind an endpoint.
     """
     if name is None or not isinstance(retriever, SystemRetriever):
         return retriever
@@ -385,7 +394,7 @@ def add_embedder(retriever: Any, name: str | None, embedder: ReadPart | MTEBMode
     model: Any = embedder
     if isinstance(embedder, ReadPart):
         model = load_model(ModelReference(name))
-    # Tokenizers are not safe in several threads.
+    # Tokenizers are not thread-safe.
     lock = Lock()
 
     def embed(query: str) -> Any:

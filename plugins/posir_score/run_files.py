@@ -1,15 +1,16 @@
 """Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query
 id, document id and score.
 
-The readers of ir_measures and ranx drop ranks, so that scores may contradict them in silence; both
-keep NaN, and of a repeated document ranx takes the last row. They say neither line nor file.
+The readers of ir_measures and ranx ignore ranks, so contradictions between ranks and scores go
+unnoticed. They keep NaN, ranx keeps the last row of a repeated document, and their errors name
+neither file nor line.
 """
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -51,12 +52,12 @@ from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 
 logger = logging.getLogger(__name__)
 
-#: Hits by query id, each query's best first.
-HitsByQuery: TypeAlias = dict[str, Sequence[Hit]]
-#: Rows of a run, each with its place for messages, such as `line 17`.
+#: Query id to hits, best first.
+HitsByQuery: TypeAlias = dict[str, Collection[Hit]]
+#: Rows of a run, each with its location for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
 
-#: Names of a column or field by what it has, in order of preference.
+#: Kind of value to names of its field or column, in order of preference.
 FIELDS = {
     "query": ("query_id", "query-id", "q_id", "qid", "query", "topic", "user_input", "input"),
     "document": (*DOCUMENTS, "document", "doc", "id"),
@@ -64,15 +65,15 @@ FIELDS = {
     "rank": ("rank",),
     "distance": DISTANCES,
 }
-#: Fields with the hits of a query in lists.
+#: Fields with a list of hits.
 LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "hits/hits"}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
-#: Columns of a run without headings: query, document, and score or rank.
+#: Minimum number of columns without headings: query, document, and score or rank.
 MIN_COLUMNS = 3
 NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
-#: What mteb's prediction files state next to the subsets.
+#: Metadata key of mteb's prediction files.
 MODEL_KEY = "mteb_model_meta"
-#: How their names end.
+#: File suffix of mteb's prediction files.
 PREDICTIONS = "_predictions.json"
 KINDS = (
     "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
@@ -82,7 +83,7 @@ ID_RULE = "must be a text of Unicode characters that is not empty, or an integer
 RANK_RULE = (
     "field 'rank' must be a whole number from 0, as in other rows (--order score needs none)"
 )
-#: Subset of rankings that say nothing of one.
+#: Key of rankings without a subset.
 ANY_SUBSET = ""
 
 
@@ -92,99 +93,102 @@ class Run:
 
     name: str
     by_subset: Mapping[str, HitsByQuery]
-    """Hits by subset of a task, as mteb's predictions state them; else those of `ANY_SUBSET`."""
+    """Subset of a task to hits. Only predictions of mteb have subsets; else the key is
+    `ANY_SUBSET`.
+    """
     duplicates: int = 0
-    """Rows that repeat the query and the document of an earlier one; the highest score counts."""
+    """Rows that repeat a query and a document. The highest score counts."""
     ranked_by: Order = "score"
-    """The origin of the scores: the file, distances with the opposite sign, or ranks."""
-    asked: int = 0
-    """Documents or chunks that a retriever was asked for; 0 for a file."""
-    returned: tuple[int, int] = (0, 0)
-    """The fewest and the most that it returned for a query."""
+    """Origin of the scores: scores of the file, negative distances, or ranks."""
+    requested_hits: int = 0
+    """Hits per query that a retriever was asked for; 0 for a file."""
+    hit_range: tuple[int, int] = (0, 0)
+    """Minimum and maximum number of hits that a retriever returned for a query."""
     reading: str = ""
-    """How a retriever was asked and its hits were read; empty for a file."""
+    """Describes the calls of a retriever and the format of its hits; empty for a file."""
     splits: frozenset[str] = frozenset()
-    """Splits of a task, as mteb's predictions state them."""
+    """Splits of a task. Only predictions of mteb have splits."""
 
 
 class RankingBuilder:
-    """Collects checked rows, and the first row of each kind of problem."""
+    """Collects valid rows, and counts each kind of invalid row."""
 
     def __init__(self, source: Path | str, order: Order | None) -> None:
         self.source = source
         self.order = order
         self.hits: dict[str, list[Hit]] = {}
         self.columns: RunColumns | None = None
-        """All hits instead, if the lines of a file are regular."""
+        """The hits of a file with regular lines, instead of `hits`."""
         self.problems: dict[str, tuple[int, str]] = {}
-        """Number of rows with a problem, and the first."""
+        """Problem to its number of rows and the first row."""
         self.score_fields: dict[str, str] = {}
-        """The first row with each name of the score."""
+        """Name of a score field to the first row with this field."""
         self.has_rank = False
 
-    def add_answer(self, place: str, query: object, answer: object) -> None:
-        """Add the hits of a query in any form that a retriever may return, perhaps none."""
+    def add_answer(self, location: str, query: object, answer: object) -> None:
+        """Add the hits of a query, in any format of `read_hits`."""
         name = read_id(query)
         if name is None:
-            self.count_problem(f"field 'query id' {ID_RULE}", _name_row(place, query))
+            self.count_problem(f"field 'query id' {ID_RULE}", _name_row(location, query))
             return
         try:
             hits = read_hits(answer, MAX_HITS, order=self.order)
         except AnswerError as error:
-            self.count_problem("hits cannot be read", f"{place}: {error}")
+            self.count_problem("hits cannot be read", f"{location}: {error}")
             return
         self.hits.setdefault(name, []).extend(hits)
 
-    def add_row(self, place: str, record: object) -> None:
-        """Add a row with a document, or with all hits of a query in lists."""
-        values = record if isinstance(record, Mapping) else {}
-        lists = sorted(LISTS & values.keys())
+    def add_row(self, location: str, record: object) -> None:
+        """Add a row with one document, or with lists of all hits of a query."""
+        fields = record if isinstance(record, Mapping) else {}
+        lists = sorted(LISTS & fields.keys())
         for name in lists:
-            if isinstance(values[name], str):
+            if isinstance(fields[name], str):
                 rule = (
                     "must be a list, which a table of text does not have; save the run as JSON "
                     "Lines or Parquet"
                 )
-                self.count_problem(f"field '{name}' {rule}", _name_row(place, values[name]))
+                self.count_problem(f"field '{name}' {rule}", _name_row(location, fields[name]))
                 return
-        stated = {}
+        values = {}
         for kind, names in FIELDS.items():
-            stated[kind] = next((values[name] for name in names if name in values), None)
+            values[kind] = next((fields[name] for name in names if name in fields), None)
         if lists:
-            self.add_answer(place, stated["query"], values)
+            self.add_answer(location, values["query"], fields)
             return
         for name in SCORES:
-            if values.get(name) is not None:
-                self.score_fields.setdefault(name, place)
+            if fields.get(name) is not None:
+                self.score_fields.setdefault(name, location)
                 break
-        self._add_hit(place, stated)
+        self._add_hit(location, values)
 
-    def _add_hit(self, place: str, stated: Mapping[str, Any]) -> None:
-        query = read_id(stated["query"])
-        document = read_id(stated["document"])
+    def _add_hit(self, location: str, values: Mapping[str, Any]) -> None:
+        query = read_id(values["query"])
+        document = read_id(values["document"])
         for kind, name in (("query", query), ("document", document)):
             if name is None:
-                self.count_problem(f"field '{kind} id' {ID_RULE}", _name_row(place, stated[kind]))
+                self.count_problem(
+                    f"field '{kind} id' {ID_RULE}", _name_row(location, values[kind])
+                )
         if query is None or document is None:
             return
-        rank = read_rank(stated["rank"])
+        rank = read_rank(values["rank"])
         if rank is None:
-            self.count_problem(RANK_RULE, _name_row(place, stated["rank"], query, document))
+            self.count_problem(RANK_RULE, _name_row(location, values["rank"], query, document))
         self.has_rank = self.has_rank or rank is not None
-        is_distance = stated["distance"] is not None and (
-            stated["score"] is None or self.order == "distance"
+        is_distance = values["distance"] is not None and (
+            values["score"] is None or self.order == "distance"
         )
         kind = "distance" if is_distance else "score"
-        value = stated[kind]
+        value = values[kind]
         number = None
-        # Without a score or a distance, the rank decides, or the order of the rows if the user says
-        # so.
-        is_left_out = self.order == "rank" and is_missing(value)
-        if not is_left_out and (value is not None or rank is None):
+        # With a rank, or with --order rank, the score is optional.
+        is_optional = self.order == "rank" and is_missing(value)
+        if not is_optional and (value is not None or rank is None):
             try:
                 number = read_number(value)
             except ValueError as error:
-                row = _name_row(place, value, query, document)
+                row = _name_row(location, value, query, document)
                 self.count_problem(f"field '{kind}' {error}", row)
                 return
         hit = Hit(document, number, rank)
@@ -193,69 +197,77 @@ class RankingBuilder:
         self.hits.setdefault(query, []).append(hit)
 
     def count_problem(self, problem: str, row: str) -> None:
-        """Count a row with a problem, and keep the first."""
+        """Count an invalid row, and keep the first row of each problem."""
         number, first = self.problems.get(problem, (0, row))
         self.problems[problem] = (number + 1, first)
 
     def build(self, name: str) -> Run:
-        """Build a run, each query's hits best first.
+        """Build a run, with each query's hits best first.
 
-        A row that was refused, no rows, hits without what others have, or scores that contradict
-        the order without the user's word are a DataError.
+        Raises:
+            DataError: There are invalid rows or no rows, some hits lack a score, or scores
+                contradict the ranks and no order is chosen.
         """
         if not self.has_rank or self.order in ("score", "distance"):
             self.problems.pop(RANK_RULE, None)
         if len(self.score_fields) > 1 and self.order != "rank":
-            names = [f"{name}, first in {place}" for name, place in self.score_fields.items()]
+            names = [f"{name}, first in {row}" for name, row in self.score_fields.items()]
             self.count_problem("scores of different fields cannot be compared", " and ".join(names))
         if self.problems:
-            kinds = [
+            sentences = [
                 f"{problem}: {pluralize(rows, 'row')}, first {first}"
                 for problem, (rows, first) in self.problems.items()
             ]
-            raise DataError(f"{self.source}: {'; '.join(kinds)}.")
+            raise DataError(f"{self.source}: {'; '.join(sentences)}.")
         if not self.hits and self.columns is None:
             raise DataError(f"{self.source}: has no ranked document. Give {KINDS}.")
         check = OrderCheck(self.order)
         by_query: HitsByQuery
         if self.columns is not None:
             self.columns.check_order(check)
-            repeated = self.columns.count_repeated()
+            duplicates = self.columns.count_duplicates()
             self._refuse_order(check)
             by_query = {**self.columns.sort(self.order)}
         else:
-            repeated = 0
+            duplicates = 0
             for query, hits in self.hits.items():
                 check.add(query, hits)
-                repeated += len(hits) - len({hit.document for hit in hits})
+                duplicates += len(hits) - len({hit.document for hit in hits})
             self._refuse_order(check)
             by_query = {query: sort_hits(hits, self.order) for query, hits in self.hits.items()}
-        return Run(name, {ANY_SUBSET: by_query}, repeated, check.ranked_by)
+        return Run(name, {ANY_SUBSET: by_query}, duplicates, check.ranked_by)
 
     def _refuse_order(self, check: OrderCheck) -> None:
-        """Raise DataError if scores cannot decide, and report what was inferred."""
+        """Raise DataError if the order is unclear, and warn if it was inferred."""
         if problem := check.describe_problem():
             raise DataError(f"{self.source}: {problem}")
         if guess := check.describe_guess():
             logger.warning("%s: %s", self.source, guess)
 
 
-def _name_row(place: str, value: object, *ids: str) -> str:
-    """Name a row by its place, what it states, and its query and document."""
+def _name_row(location: str, value: object, *ids: str) -> str:
+    """Describe a row by its location, the invalid value, and ids of query and document."""
     try:
-        shown = repr(str(value)[:40])
+        quotation = repr(str(value)[:40])
     except ValueError:  # an integer of thousands of digits
-        shown = "a long integer"
+        quotation = "a long integer"
     row = " of query {}, document {}".format(*map(sanitize, ids)) if ids else ""
-    return f"{place} ({shown}){row}"
+    return f"{location} ({quotation}){row}"
 
 
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
-    """Read a run from a file, or from all files of a folder, which are its parts.
+    """Read a run from a file, or from all files of a folder.
 
-    Of a folder with predictions of mteb, those of the task are read. Of a document that a query has
-    in several files, the highest score counts. Without an order, that of the scores counts, which
-    may then not contradict stated ranks.
+    From a folder with predictions of mteb, only the task's file is read. If several files have the
+    same query and document, the highest score counts.
+
+    Args:
+        path: The file or folder.
+        task: Name of the task.
+        order: Order of the hits; None for the scores, which then may not contradict the ranks.
+
+    Raises:
+        DataError: A row is invalid, or the order is unclear.
     """
     if not path.is_dir():
         return read_run_file(path, order)
@@ -264,9 +276,9 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     if predictions:
         files = [file for file in predictions if file.name == f"{task}{PREDICTIONS}"]
     if not files and predictions:
-        stated = ", ".join(sorted({file.name.removesuffix(PREDICTIONS) for file in predictions}))
+        tasks = ", ".join(sorted({file.name.removesuffix(PREDICTIONS) for file in predictions}))
         raise PosirError(
-            f"{path}: has predictions for {stated} and none for {task}. Give --data one of these."
+            f"{path}: has predictions for {tasks} and none for {task}. Give --data one of these."
         )
     if not files:
         raise PosirError(f"{path}: has no files. Give {KINDS}.")
@@ -278,24 +290,26 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
         for subset, by_query in part.by_subset.items():
             merged = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
-                earlier = merged.get(query, [])
-                # Ranks in two files say nothing of each other.
-                if earlier and hits and origins not in (["score"], ["distance"]):
+                other_hits = merged.get(query, [])
+                # Ranks of two files cannot be compared.
+                if other_hits and hits and origins not in (["score"], ["distance"]):
                     raise DataError(
-                        f"{file}: query {sanitize(query)} is in another file of the folder, too, "
+                        f"{file}: query {sanitize(query)} is also in another file of the folder, "
                         f"and the files are ranked by {' and '.join(origins)}, which cannot be "
                         "compared. Give the scores of all, or all documents of a query in one file."
                     )
-                names = {hit.document for hit in earlier}
+                names = {hit.document for hit in other_hits}
                 duplicates += len(names & {hit.document for hit in hits})
-                merged[query] = sort_by_score([*earlier, *hits])
+                merged[query] = sort_by_score([*other_hits, *hits])
     name = parts[0].name if predictions else path.resolve().name
     return Run(name, by_subset, duplicates, splits=parts[0].splits)
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
-    """Read a run from a file, whose name without suffixes is the run's name; arguments and errors
-    as in `read_run`.
+    """Read a run from a file. Its name is the file name without suffixes.
+
+    Raises:
+        DataError: As in `read_run`.
     """
     stem, suffix = split_suffix(file)
     if suffix == ".lz4":
@@ -317,11 +331,11 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
             rows = _read_json_lines(file)
         elif suffix != ".json":
             rows = _read_lines(file, builder)
-        for place, record in rows:
-            builder.add_row(place, record)
+        for location, record in rows:
+            builder.add_row(location, record)
     except GateError as error:
-        where = str(error).removesuffix(f": {error.problem}")
-        raise DataError(f"{where}: cannot be read: {error.problem}. Give {KINDS}.") from error
+        location = str(error).removesuffix(f": {error.problem}")
+        raise DataError(f"{location}: cannot be read: {error.problem}. Give {KINDS}.") from error
     except (OSError, ValueError) as error:
         raise DataError(
             f"{file}: cannot be read: {summarize_error(error)}. Give {KINDS}."
@@ -330,9 +344,7 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
 
 
 def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Run:
-    """Read predictions of mteb, or an object with documents and scores, or a list of documents, for
-    each query.
-    """
+    """Read predictions of mteb, or an object with the hits of each query."""
     if not isinstance(content, dict):
         raise DataError(
             f"{file}: must be an object with the documents of each query, or a list of rows."
@@ -350,24 +362,22 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         if subset == MODEL_KEY:
             continue
         if not isinstance(by_split, dict) or len(by_split) != 1:
-            stated = ", ".join(map(sanitize, by_split)) if isinstance(by_split, dict) else "none"
+            names = ", ".join(map(sanitize, by_split)) if isinstance(by_split, dict) else "none"
             raise DataError(
                 f"{file}: field '{sanitize(subset)}' must have the rankings of one split; it has "
-                f"{stated}. Leave one."
+                f"{names}. Leave one."
             )
         splits.update(by_split)
-        # mteb writes the documents of a query in no order.
         (rankings,) = by_split.values()
-        read = read_rankings(f"{file}: {subset}", rankings, order or "score")
-        by_subset[subset] = read.by_subset[ANY_SUBSET]
+        # mteb writes documents unordered.
+        run = read_rankings(f"{file}: {subset}", rankings, order or "score")
+        by_subset[subset] = run.by_subset[ANY_SUBSET]
     name = drop_organization(str(model)) if model else name
     return Run(name, by_subset, splits=frozenset(splits))
 
 
 def is_table(value: object) -> bool:
-    """Tell whether a value is a frame, or a list of rows with query and document, and not of
-    several runs.
-    """
+    """Return True for a frame or a list of rows, which is a run and not a list of runs."""
     first = next(iter(value), None) if isinstance(value, list) else None
     if isinstance(first, Mapping):
         return any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
@@ -375,9 +385,7 @@ def is_table(value: object) -> bool:
 
 
 def read_rankings(name: str, value: Any, order: Order | None) -> Run:
-    """Read a run from hits by query, which are what a retriever may return, from a frame, or from
-    rows.
-    """
+    """Read a run from a frame, from rows, or from hits by query in any format of `read_hits`."""
     builder = RankingBuilder(name, order)
     if isinstance(value, Mapping):
         for query, hits in value.items():
@@ -386,13 +394,13 @@ def read_rankings(name: str, value: Any, order: Order | None) -> Run:
     rows: Rows = [(f"row {number}", row) for number, row in enumerate(read_rows(value), start=1)]
     if not all(isinstance(row, Mapping) for _, row in rows):
         rows = label_columns(name, rows, order)
-    for place, record in rows:
-        builder.add_row(place, record)
+    for location, record in rows:
+        builder.add_row(location, record)
     return builder.build(name)
 
 
 def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
-    """Keep the columns if the lines are regular, else read their rows."""
+    """Read regular lines as the builder's columns, and return the rows of other files."""
     content = read_bytes(file)
     builder.columns = RunColumns.parse(content)
     if builder.columns:
@@ -407,8 +415,8 @@ def _read_json_lines(file: Path) -> Rows:
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield place and cells of each line that is not blank, divided by a delimiter, or else by
-    white space.
+    """Yield location and cells of each line that is not blank. Cells are divided by the delimiter,
+    or by white space if this gives fewer than `MIN_COLUMNS`.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.strip().split(delimiter)]
@@ -419,37 +427,41 @@ def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
 def _name_third_column(
     source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
 ) -> str:
-    """Find whether the third of three columns has ranks or scores, and say what was inferred.
+    """Return `rank` or `score` for the third of three columns, and warn if it was inferred.
 
     Raises:
         DataError: The values of each query are 1 to k, and neither rise nor fall from row to row.
     """
-    by_query: dict[str, list[int | None]] = {}
+    by_query: dict[str, list[int]] = {}
     for _, cells in rows:
         if len(cells) == MIN_COLUMNS:
-            by_query.setdefault(str(cells[0]), []).append(read_rank(cells[2]))
-    ranks = [[rank for rank in column if rank is not None] for column in by_query.values()]
-    if not ranks or [*map(len, ranks)] != [*map(len, by_query.values())]:
+            rank = read_rank(cells[2])
+            if rank is None:
+                return "score"
+            by_query.setdefault(str(cells[0]), []).append(rank)
+    columns = [*by_query.values()]
+    if not columns:
         return "score"
     if order is not None:
         return "rank" if order == "rank" else "score"
-    starts = {min(column) for column in ranks}
-    rises = all(column == sorted(set(column)) for column in ranks)
-    falls = all(column == sorted(set(column), reverse=True) for column in ranks)
+    starts = {min(column) for column in columns}
+    rises = all(column == sorted(set(column)) for column in columns)
+    falls = all(column == sorted(set(column), reverse=True) for column in columns)
     first = min(starts)
-    is_complete = all(sorted(column) == [*range(first, first + len(column))] for column in ranks)
+    is_complete = all(sorted(column) == [*range(first, first + len(column))] for column in columns)
     may_be_ranks = starts <= {0, 1}
     if rises or (falls and is_complete and may_be_ranks):
         is_rank = rises and not falls and may_be_ranks
-        heading, other = ("rank", "score") if is_rank else ("score", "rank")
+        heading = "rank" if is_rank else "score"
+        alternative = "score" if is_rank else "rank"
         logger.warning(
             "%s: the third column is read as %ss, as its whole numbers %s from row to row; "
             "--order %s reads it as %ss",
             source,
             heading,
             "fall" if falls else "rise",
-            other,
-            other,
+            alternative,
+            alternative,
         )
         return heading
     if is_complete and may_be_ranks:
@@ -464,46 +476,44 @@ def _name_third_column(
 def label_columns(
     source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
 ) -> Rows:
-    """Yield place and fields of rows without headings: TREC runs, and the shorter ones of Tevatron,
-    MS MARCO and ColBERT.
+    """Yield location and fields of rows without headings: TREC runs, and the shorter rows of
+    Tevatron, MS MARCO and ColBERT.
     """
-    listed = [*rows]
+    rows = [*rows]
     headings = {
-        3: ("query", "document", _name_third_column(source, listed, order)),
+        3: ("query", "document", _name_third_column(source, rows, order)),
         4: ("query", "document", "rank", "score"),
         5: TREC_COLUMNS[:5],
         6: TREC_COLUMNS,
     }
-    for place, cells in listed:
-        joined = _join_blanks(cells)
-        if len(joined) not in headings:
+    for location, cells in rows:
+        columns = _join_blanks(cells)
+        if len(columns) not in headings:
             raise DataError(
-                f"{source}: {place}: has {len(cells)} columns; a TREC run has "
+                f"{source}: {location}: has {len(cells)} columns; a TREC run has "
                 f"{len(TREC_COLUMNS)}: query, Q0, document, rank, score and tag; others have "
                 "query, document and score or rank, or query, document, rank and score. Write "
                 "tabs between columns if ids have blanks."
             )
-        yield place, dict(zip(headings[len(joined)], joined, strict=True))
+        yield location, dict(zip(headings[len(columns)], columns, strict=True))
 
 
 def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
-    """Join the columns of a TREC run whose document id or tag has blanks, if rank and score can
-    be in one place only.
-    """
-    places = [
-        place
-        for place in range(3, len(cells) - 1)
-        if str(cells[place]).isdecimal() and NUMBER.fullmatch(str(cells[place + 1]))
+    """Join the cells of a document id or tag with blanks, if only one cell can be the rank."""
+    ranks = [
+        index
+        for index in range(3, len(cells) - 1)
+        if str(cells[index]).isdecimal() and NUMBER.fullmatch(str(cells[index + 1]))
     ]
-    if len(cells) < len(TREC_COLUMNS) or len(places) != 1:
+    if len(cells) < len(TREC_COLUMNS) or len(ranks) != 1:
         return cells
-    rank = places[0]
+    rank = ranks[0]
     document = " ".join(cells[2:rank])
     return [*cells[:2], document, *cells[rank : rank + 2], " ".join(cells[rank + 2 :])]
 
 
 def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
-    """Yield place and fields of each row of a table, with or without headings."""
+    """Yield location and fields of each row of a table, with or without headings."""
     text = decode(read_bytes(file)).removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
     heading = text.lstrip("\r\n").partition("\n")[0]
@@ -514,15 +524,14 @@ def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
         yield from label_columns(file, _split_lines(text, delimiter), order)
         return
     headings, rows = parse_table(text, file, delimiter=delimiter)
-    chosen = _choose_columns(file, headings)
+    columns = _choose_columns(file, headings)
     for number, row in rows:
         cells = zip(headings, row, strict=True)
-        yield f"line {number}", {name: cell for name, cell in cells if name in chosen}
+        yield f"line {number}", {name: cell for name, cell in cells if name in columns}
 
 
 def _read_parquet(file: Path) -> Rows:
-    # Of a damaged file, polars ends in a panic, which is no exception of Python's and prints a
-    # traceback of its own.
+    # polars panics on damaged files instead of raising an exception.
     import pyarrow.parquet as pq
     from pyarrow.lib import ArrowException
 
@@ -537,25 +546,29 @@ def _read_parquet(file: Path) -> Rows:
             yield f"row {number}", row
     except ArrowException as error:
         raise GateError(
-            file, f"is no readable Parquet ({sanitize(summarize_error(error), 200)})"
+            file, f"is not a valid Parquet file ({sanitize(summarize_error(error), 200)})"
         ) from error
 
 
 def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
-    """Choose the columns with query, document, score, rank and distance, or with lists of them."""
-    named = {}
+    """Choose the columns of query, document, score, rank and distance, or of lists of hits.
+
+    Raises:
+        DataError: A required column is missing.
+    """
+    columns = {}
     for kind, names in FIELDS.items():
-        named[kind] = next((name for name in names if name in headings), None)
+        columns[kind] = next((name for name in names if name in headings), None)
     lists = [name for name in headings if name in LISTS]
-    needed = ["query"] if lists else ["query", "document"]
-    if not (lists or named["rank"] or named["distance"]):
-        needed.append("score")
-    for kind in needed:
-        if named[kind] is None:
-            where = ", as in the table of the queries" if lists else ""
+    required = ["query"] if lists else ["query", "document"]
+    if not (lists or columns["rank"] or columns["distance"]):
+        required.append("score")
+    for kind in required:
+        if columns[kind] is None:
+            source = ", as in the table of the queries" if lists else ""
             raise DataError(
                 f"{file}: no column of the {kind}; the file has "
                 f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
-                f"{' or '.join(FIELDS[kind][:3])}{where}."
+                f"{' or '.join(FIELDS[kind][:3])}{source}."
             )
-    return [name for name in headings if name in lists or name in named.values()]
+    return [name for name in headings if name in lists or name in columns.values()]

@@ -1,4 +1,4 @@
-"""Data as runs are scored on it: judgments, and the positions of evidence where they are known."""
+"""The data that runs are scored on: qrels, and evidence positions if known."""
 
 from __future__ import annotations
 
@@ -6,13 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
-from posir_score.alignment import (
-    DEPTH,
-    SubsetQueries,
-)
-from posir_score.excerpts import ExcerptData
+from posir_score.alignment import DEPTH, SubsetQueries
+from posir_score.excerpts import EvidenceData
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data import mini
@@ -27,53 +23,43 @@ from posir_tasks.data.data import (
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.data.repository import name_version
 from posir_tasks.datasets.dataset import JUDGED_TASK, TASK, Dataset
-from posir_tasks.search.scoring import (
-    K_VALUES,
-    SubsetScorer,
-)
+from posir_tasks.search.scoring import K_VALUES, SubsetScorer
 from posir_tasks.values.judgments import DOCUMENT
-from posir_tasks.values.ranks import (
-    list_score_names,
-)
-
-if TYPE_CHECKING:
-    pass
+from posir_tasks.values.ranks import list_score_names
 
 logger = logging.getLogger(__name__)
 
-#: End of the revision of data whose copies are one document.
+#: Suffix of the revision of data with merged copies.
 MERGED = "+merged-copies"
 
 
 @dataclass(frozen=True)
 class ScoredData:
-    """Data as runs are scored on it."""
+    """The data that runs are scored on."""
 
     name: str
-    """The task that results are filed under."""
+    """Task name of the results."""
     revision: str
     scorer: SubsetScorer
     main_score: str
     languages: Mapping[str, Sequence[str]]
-    """Codes of the languages of each subset."""
+    """Subset to language codes."""
     subsets: tuple[SubsetQueries, ...]
-    parts: Mapping[str, PositionData]
-    """Documents, queries and evidence of each subset, also those of queries with several places of
-    evidence.
-    """
+    positions: Mapping[str, PositionData]
+    """Subset to documents, queries and evidence, including queries with several evidence spans."""
     clusters: str = DOCUMENT
-    """The key of the clusters of queries; see `cluster_queries`."""
+    """The key of the query clusters; see `cluster_queries`."""
     is_plain: bool = True
-    """Whether the usual scores of results are those of the evidence: each judged query has one, or
-    they are of a task.
+    """True if standard scores equal evidence scores: each judged query has exactly one relevant
+    document, or the data is a task.
     """
     rules: ScoringRules = field(default_factory=ScoringRules)
     depth: int = DEPTH
-    """Documents that are kept for each query."""
+    """Maximum number of documents per query."""
 
     @cached_property
     def audit(self) -> JudgmentAudit:
-        """Misfits in the judgments: documents, texts and grades."""
+        """Inconsistencies in the qrels: documents, texts and grades."""
         audit = JudgmentAudit()
         for subset in self.subsets:
             documents = subset.documents if subset.has_corpus else None
@@ -81,24 +67,30 @@ class ScoredData:
         return audit
 
     @cached_property
-    def excerpts(self) -> ExcerptData:
-        """The evidence of the queries as excerpts."""
-        return ExcerptData.from_positions(self.name, self.parts)
+    def evidence(self) -> EvidenceData:
+        """The evidence spans of the queries."""
+        return EvidenceData.from_positions(self.name, self.positions)
 
 
 def open_scored_data(
     opened: Dataset, clusters: str | None = None, *, is_merged: bool = False
 ) -> ScoredData:
-    """Open data as runs are compared with it; positions of evidence are optional.
+    """Read the data for scoring runs. Evidence positions are optional.
 
-    `is_merged` makes copies one document. `clusters` is what queries are clustered by; raise
-    PosirError if that is not the document and the evidence has positions.
+    Args:
+        opened: The data.
+        clusters: The key of the query clusters; None for the document.
+        is_merged: Merge documents with the same text.
+
+    Raises:
+        PosirError: `clusters` is not the document although the evidence has positions.
     """
     is_task = opened.kind == TASK and opened.name != mini.NAME
     data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
-    data = _merge_copies(data) if is_merged else data
+    if is_merged:
+        data = _merge_copies(data)
     for subset in data.subsets:
-        copies = find_copies(data.parts[subset.name].corpus, list_relevant(subset.judgments))
+        copies = find_copies(data.positions[subset.name].corpus, list_relevant(subset.judgments))
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
@@ -112,33 +104,34 @@ def open_scored_data(
 def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     with_places = opened.with_questions("posir score", several_places=True)
     revision = opened.find_revision()
-    is_stated = any(subset.read_stated_judgments for subset in opened.subsets)
-    opened = opened if is_stated else with_places
+    has_qrels = any(subset.read_stated_judgments for subset in opened.subsets)
+    opened = opened if has_qrels else with_places
     languages: dict[str, Sequence[str]] = {}
     for name, codes in opened.find_languages().items():
-        # The data of a task has one version, and its languages once each.
+        # A task has one version of its data.
         if opened.kind in (TASK, JUDGED_TASK):
             languages[name] = [*dict.fromkeys(codes)]
         else:
             languages[name_version(name, revision)] = codes
     for subset in opened.subsets:
-        # A mistake in the name of a column is reported before anything is scored.
+        # Fails early if the column is missing.
         cluster_queries(subset.judgments, clusters)
-    parts: dict[str, PositionData] = {}
+    positions: dict[str, PositionData] = {}
     subsets: list[SubsetQueries] = []
     for name, subset in zip(languages, opened.subsets, strict=True):
-        data = parts[name] = replace(subset.read(), revision=revision)
-        judged = _as_judged(name, data.drop_unsuited(), subset.judgments)
+        data = positions[name] = replace(subset.read(), revision=revision)
+        subset_queries = _build_subset(name, data.drop_unsuited(), subset.judgments)
         if not opened.has_texts:
-            names = frozenset(name for row in judged.judgments.grades.values() for name in row)
-            judged = replace(judged, documents=names, has_corpus=False)
-        subsets.append(judged)
+            grades = subset.judgments.grades.values()
+            documents = frozenset(document for row in grades for document in row)
+            subset_queries = replace(subset_queries, documents=documents, has_corpus=False)
+        subsets.append(subset_queries)
     is_plain = _is_plain(subsets)
-    if is_stated and is_plain:
-        # Warns of what is left out.
+    if has_qrels and is_plain:
+        # Logs warnings about skipped questions.
         for subset in with_places.subsets:
             subset.read()
-    for data in parts.values():
+    for data in positions.values():
         for warning in data.warnings:
             logger.warning("%s, %s", opened.name, warning)
     depth, k_values = _choose_cutoffs(opened)
@@ -149,7 +142,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
         main_score=opened.rules.main_score,
         languages=languages,
         subsets=tuple(subsets),
-        parts=parts,
+        positions=positions,
         clusters=clusters,
         is_plain=is_plain,
         rules=opened.rules,
@@ -158,20 +151,20 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
-    """Choose how many documents of a query are kept, and the cut-offs of scores, so that the main
-    score is among these.
+    """Choose the number of documents per query and the cut-offs, so that they include the main
+    score.
 
     Raises:
-        PosirError: The main score is one that only mteb computes.
+        PosirError: Only mteb computes the main score.
     """
     rules = opened.rules
-    needed = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
-    depth = max((DEPTH, *needed))
+    main_cutoffs = (k for k in rules.k_values if rules.main_score.endswith(f"_at_{k}"))
+    depth = max((DEPTH, *main_cutoffs))
     k_values = tuple(sorted({*K_VALUES, *(k for k in rules.k_values if k <= depth)}))
     if rules.main_score not in list_score_names(k_values):
         raise PosirError(
-            f"{opened.name}: its main score, {rules.main_score}, is computed by mteb only. `mteb "
-            f"run -m MODEL -t {opened.name}` computes it for a model."
+            f"{opened.name}: only mteb computes its main score, {rules.main_score}. Run `mteb run "
+            f"-m MODEL -t {opened.name}` for a model."
         )
     return depth, k_values
 
@@ -184,41 +177,49 @@ def _open_task(name: str) -> ScoredData:
     task = mteb.get_task(name)
     assert isinstance(task, PositionTask)
     task.load_data()
-    parts = {name: task.read_subset(name) for name in task.hf_subsets}
+    positions = {name: task.read_subset(name) for name in task.hf_subsets}
     subsets = tuple(
-        _as_judged(name, data, Judgments.from_positions(data)) for name, data in parts.items()
+        _build_subset(name, data, Judgments.from_positions(data))
+        for name, data in positions.items()
     )
     meta = task.metadata
-    languages = meta.hf_subsets_to_langscripts
     return ScoredData(
-        meta.name, meta.revision, task.build_scorer(), meta.main_score, languages, subsets, parts
+        name=meta.name,
+        revision=meta.revision,
+        scorer=task.build_scorer(),
+        main_score=meta.main_score,
+        languages=meta.hf_subsets_to_langscripts,
+        subsets=subsets,
+        positions=positions,
     )
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
-    """Make copies one document; the revision of the data then says so."""
-    parts = dict(data.parts)
+    """Merge documents with the same text, and mark the revision of the data."""
+    positions = dict(data.positions)
     subsets: list[SubsetQueries] = []
     for subset in data.subsets:
-        part, judgments, copies = merge_copies(parts[subset.name], subset.judgments)
+        merged_data, judgments, copies = merge_copies(positions[subset.name], subset.judgments)
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
-            parts[subset.name] = part
-            judged = _as_judged(subset.name, part.drop_unsuited(), judgments)
-            subset = replace(judged, copies=copies)
+            positions[subset.name] = merged_data
+            subset = _build_subset(subset.name, merged_data.drop_unsuited(), judgments)
+            subset = replace(subset, copies=copies)
         subsets.append(subset)
     if not any(subset.copies for subset in subsets):
         return data
     revision = f"{data.revision}{MERGED}"
-    parts = {name: replace(part, revision=revision) for name, part in parts.items()}
-    is_plain = _is_plain(subsets)
-    return replace(data, revision=revision, subsets=tuple(subsets), parts=parts, is_plain=is_plain)
+    return replace(
+        data,
+        revision=revision,
+        subsets=tuple(subsets),
+        positions={name: replace(part, revision=revision) for name, part in positions.items()},
+        is_plain=_is_plain(subsets),
+    )
 
 
 def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
-    """Tell whether each judged query has one relevant document, of grade 1, with evidence of known
-    position.
-    """
+    """Return True if each judged query has one relevant document, of grade 1, and a position."""
     return all(
         subset.with_position == len(subset.judgments.grades)
         and all([*row.values()] == [1] for row in subset.judgments.grades.values())
@@ -226,10 +227,10 @@ def _is_plain(subsets: Sequence[SubsetQueries]) -> bool:
     )
 
 
-def _as_judged(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
+def _build_subset(name: str, data: PositionData, judgments: Judgments) -> SubsetQueries:
     key = digest(digest_texts(data.corpus), judgments.digest()).hex()
-    placed = {
-        data.places[query].query if query in data.places else query
-        for query in data.evidence.query_ids
+    queries = {
+        data.places[row_id].query if row_id in data.places else row_id
+        for row_id in data.evidence.query_ids
     }
-    return SubsetQueries(name, judgments, frozenset(data.corpus["id"][:]), len(placed), key)
+    return SubsetQueries(name, judgments, frozenset(data.corpus["id"][:]), len(queries), key)

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
+import polars as pl
 
 from posir_tasks.base.digests import digest
 from posir_tasks.base.wording import pluralize, sanitize
@@ -22,16 +22,14 @@ from posir_tasks.data.formats.passages import RepeatedTexts
 from posir_tasks.data.places import PlacedEvidence, merge_places
 from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.locating import Spelling, drop_space
-from posir_tasks.text.spans import Span
+from posir_tasks.text.spans import WHITESPACE, Span
 from posir_tasks.values.evidence import Evidence, Place
 
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Words at the start of a text that are compared before the whole text is read.
-OPENING_WORDS = 4
-#: In place of the hash of a blank text's opening.
-BLANK = 0
+#: The first characters of a text other than white space. They are compared before whole texts.
+OPENING = rf"^(?:[{WHITESPACE}]*[^{WHITESPACE}]){{1,32}}"
 
 
 def digest_words(text: str) -> bytes:
@@ -98,18 +96,16 @@ def _group_texts(corpus: Dataset, among: Collection[str]) -> list[tuple[str, ...
     """Return the ids of documents with one text, where several have it; only texts that begin as
     one of `among` count.
     """
-    if not among:
+    if not among or not len(corpus):
         return []
-    names = corpus["id"][:]
-    openings = []
-    for text in _iterate_texts(corpus):
-        words = text.split(None, OPENING_WORDS)[:OPENING_WORDS]
-        # The value differs between processes.
-        openings.append(hash(tuple(words)) if words else BLANK)
-    values, numbers, counts = np.unique(openings, return_inverse=True, return_counts=True)
-    is_wanted = np.zeros(len(values), np.bool_)
-    is_wanted[numbers[find_rows(names, among)]] = True
-    rows = np.flatnonzero((is_wanted & (counts > 1) & (values != BLANK))[numbers])
+    opening = pl.col("text").str.extract(OPENING, 0).str.replace_all(f"[{WHITESPACE}]", "")
+    batches = corpus.select_columns(["id", "text"]).with_format("polars").iter(BATCH_ROWS)
+    # A blank text has no opening.
+    hashes = pl.when(opening.is_not_null()).then(opening.hash())
+    frame = pl.concat(batch.select("id", opening=hashes) for batch in batches)
+    openings = frame["opening"]
+    shared = openings.filter(frame["id"].is_in(list(among))).drop_nulls().unique()
+    rows = (openings.is_in(shared.implode()) & openings.is_duplicated()).arg_true()
     by_text: dict[bytes, list[str]] = defaultdict(list)
     for name, text in _select_texts(corpus, rows).items():
         by_text[digest_words(text)].append(name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -21,6 +22,7 @@ from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 from mteb.timing import TimingStack
 from mteb.types import Array, PromptType
+from torch import Tensor
 
 from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.bm25 import fit_to_script, search_bm25
@@ -68,14 +70,45 @@ def search_dense(
             nearest = []
             for batch in split_queries(query_embeddings, documents.shape[0]):
                 similarities = torch.as_tensor(model.similarity(batch, documents))
-                nearest.append(similarities.topk(min(top_k, similarities.shape[1]), dim=1))
-            chunk_scores = torch.cat([top.values.float().cpu() for top in nearest])
-            chunk_rows = torch.cat([top.indices.cpu() for top in nearest])
-            scores = torch.cat([scores, chunk_scores], dim=1)
-            rows = torch.cat([rows, chunk_rows + start], dim=1)
+                nearest.append(find_nearest(similarities, top_k))
+            block_scores, block_rows = map(torch.cat, zip(*nearest, strict=True))
+            scores = torch.cat([scores, block_scores], dim=1)
+            rows = torch.cat([rows, block_rows + start], dim=1)
             scores, order = scores.topk(min(top_k, scores.shape[1]), dim=1)
             rows = rows.gather(1, order)
     return Hits(rows.numpy(), scores.numpy(), corpus["id"][:])
+
+
+def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
+    """Find the highest values of each row and their columns, in any order.
+
+    The `k` highest values are in the `k` groups of columns with the highest maximum, so only these
+    groups are searched, in half of the time of `topk`.
+
+    Returns:
+        Values in single precision and columns, both of shape (rows, min(k, columns)).
+    """
+    rows, columns = similarities.shape
+    size = max(1, math.isqrt(columns // k))
+    groups = columns // size
+    # A group has every `groups`-th column. The last columns are in no group.
+    grouped = similarities[:, : size * groups].reshape(rows, size, groups)
+    best_groups = _find_highest(grouped.amax(dim=1).float().cpu(), k)
+    members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
+    last_columns = torch.arange(size * groups, columns).expand(rows, -1)
+    candidates = torch.cat([members.flatten(1), last_columns], dim=1)
+    values = similarities.gather(1, candidates.to(similarities.device)).float().cpu()
+    best = _find_highest(values, k)
+    return values.gather(1, best), candidates.gather(1, best)
+
+
+def _find_highest(values: Tensor, k: int) -> Tensor:
+    """Find the columns of the `k` highest values of each row, in any order; NaN counts as highest.
+
+    NumPy partitions short rows in a third of the time of PyTorch.
+    """
+    order = np.argpartition(values.numpy(), -min(k, values.shape[1]), axis=1)
+    return torch.from_numpy(order[:, -k:])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:

@@ -1,1 +1,1 @@
-"""Searching a subset with any mteb model, and what is measured after a search."""
+"""The search of a subset with any model of mteb, and measurements on its results."""

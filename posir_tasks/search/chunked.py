@@ -1,4 +1,4 @@
-"""Documents by the embeddings of their chunks."""
+"""Search by several vectors per document, such as the embeddings of its chunks."""
 
 from __future__ import annotations
 
@@ -39,23 +39,21 @@ from posir_tasks.values.read_part import KnownBy, ReadPart
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Documents whose vectors are in memory at a time.
+#: Number of documents whose vectors are in memory at a time.
 BLOCK_SIZE = 10_000
 
 
 @dataclass(frozen=True)
 class DocumentVectors:
-    """Vectors of n documents, at least one each."""
+    """Vectors of n documents, at least one vector each."""
 
     vectors: Vectors
     """Shape (all vectors, dimensions), document by document."""
     counts: Sequence[int]
-    """Vectors of each document, shape (n,)."""
+    """Number of vectors of each document, shape (n,)."""
 
     def score(self, model: EncoderProtocol, queries: Vectors) -> Vectors:
-        """Return the maximum similarity of each query to each document's vectors, shape (queries,
-        n).
-        """
+        """Return the maximum similarity of each query and document, shape (queries, n)."""
         starts = np.cumsum([0, *self.counts[:-1]])
         vectors = torch.from_numpy(self.vectors)
         batches = []
@@ -66,36 +64,35 @@ class DocumentVectors:
         return np.concatenate(batches)
 
     def split(self) -> list[Vectors]:
-        """Return the vectors of each document, shape (its vectors, dimensions) each."""
+        """Return the vectors of each document, each of shape (vectors, dimensions)."""
         edges = accumulate(self.counts, initial=0)
         return [self.vectors[start:end] for start, end in pairwise(edges)]
 
     def average(self) -> Vectors:
-        """Return the mean of the vectors of each document, shape (n, dimensions)."""
+        """Return the mean vector of each document, shape (n, dimensions)."""
         return np.stack([vectors.mean(axis=0, dtype=np.float32) for vectors in self.split()])
 
 
-#: Returns the vectors of documents.
+#: Computes the vectors of documents.
 Vectorizer: TypeAlias = Callable[[ModelEncoder, Sequence[str]], DocumentVectors]
 
 
 class MaximumSearch(MultiVectorSearchEncoderWrapper):
-    """One of mteb's search models: queries as by the plain model, documents by their most similar
-    vector.
+    """A search model of mteb with several vectors per document. The most similar vector counts.
 
-    mteb gives its timer to subclasses of this class only.
+    The base class is required: mteb passes its timer only to subclasses.
     """
 
     scores_depend_on_corpus = False
     read_part: ReadPart | None = None
-    """The part of a document that is read; None if its model says it."""
+    """The part of a document that is read; None for the part that the base model reads."""
 
     def __init__(
         self, base: EncoderProtocol, vectorize: Vectorizer, memory: EmbeddingMemory | None = None
     ) -> None:
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
-        """Vectors of the documents that were last searched."""
+        """Number of document vectors of the last search."""
         self._base = base
         self._vectorize = vectorize
         self._memory = memory
@@ -103,15 +100,15 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
 
     @property
     def base(self) -> EncoderProtocol:
-        """The plain model, by which queries are encoded."""
+        """The base model, which encodes queries."""
         return self._base
 
     def encode_documents(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of documents by an encoder of the plain model, for an index."""
+        """Compute the vectors of documents for an index, given an encoder of the base model."""
         return self._vectorize(encoder, texts)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
-        """Remember the corpus, which is encoded block by block when it is searched."""
+        """Store the corpus. It is encoded in blocks during the search."""
         self._corpus = corpus
 
     def search(
@@ -122,8 +119,9 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         top_ranked: Mapping[str, Sequence[str]] | None = None,
         **task: Any,
     ) -> SearchResults:
-        """Return the scores of each query's `top_k` documents, by query id and document id; of
-        `top_ranked` if given.
+        """Return the scores of each query's `top_k` documents, by query id and document id.
+
+        With `top_ranked`, only these documents are scored.
         """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
@@ -136,98 +134,89 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         self.document_vectors = 0
         with timer("Searching corpus", **labels):
             for start in range(0, len(self._corpus), BLOCK_SIZE):
-                block = self._corpus.select(
-                    range(start, min(start + BLOCK_SIZE, len(self._corpus)))
-                )
+                rows = range(start, min(start + BLOCK_SIZE, len(self._corpus)))
+                block = self._corpus.select(rows)
                 documents = self._vectorize(encoder, context.read_texts(block, PromptType.document))
                 self.document_vectors += len(documents.vectors)
-                _keep_best(
-                    best,
-                    block["id"][:],
-                    documents.score(self._base, query_vectors),
-                    top_k,
-                    top_ranked,
-                )
+                scores = documents.score(self._base, query_vectors)
+                _update_best(best, block["id"][:], scores, top_k, top_ranked)
         self._corpus = None
         return best
 
 
-def _keep_best(
+def _update_best(
     best: SearchResults,
     documents: Sequence[str],
     scores: Vectors,
     top_k: int,
     candidates: Mapping[str, Sequence[str]] | None,
 ) -> None:
-    """Add documents with their scores, shape (queries, documents), to the best ones of each query
-    so far.
-    """
+    """Merge documents, with scores of shape (queries, documents), into the best ones per query."""
     rows = {document: row for row, document in enumerate(documents)}
     for query, values in zip(best, scores, strict=True):
-        chosen = np.arange(len(values))
+        best_rows = np.arange(len(values))
         if candidates is not None:
-            present = [rows[name] for name in candidates.get(query, ()) if name in rows]
-            chosen = np.array(present, np.int64)
-        if len(chosen) > top_k:
-            chosen = chosen[np.argpartition(-values[chosen], top_k)[:top_k]]
-        merged = dict(best[query])
-        for row in chosen.tolist():
-            merged[documents[row]] = float(values[row])
-        ordered = sorted(merged.items(), key=lambda item: -item[1])
-        best[query] = dict(ordered[:top_k])
+            query_rows = [rows[name] for name in candidates.get(query, ()) if name in rows]
+            best_rows = np.array(query_rows, np.int64)
+        if len(best_rows) > top_k:
+            best_rows = best_rows[np.argpartition(-values[best_rows], top_k)[:top_k]]
+        best_scores = dict(best[query])
+        for row in best_rows.tolist():
+            best_scores[documents[row]] = float(values[row])
+        ranking = sorted(best_scores.items(), key=lambda item: -item[1])
+        best[query] = dict(ranking[:top_k])
 
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model in an application: what `mteb run` evaluates under the same name, for an index of
-    one's own.
-    """
+    """A model for an application's index, as `mteb run` evaluates it under the same name."""
 
     name: str
     encoder: ModelEncoder
-    """Encodes queries, and documents unless they have several vectors."""
+    """Encodes queries, and documents with a single vector."""
     several: MaximumSearch | None = None
-    """Encodes documents by several vectors, such as those of chunks; None if they have one."""
+    """Encodes documents with several vectors; None if each document has one vector."""
 
     @classmethod
     def load(cls, name: str, revision: str | None, batch_size: int) -> TextModel:
-        """Load a model by its reference; raise PosirError if there is none, or it has no
-        vectors.
+        """Load a model by its reference.
+
+        Raises:
+            PosirError: The model does not exist, or is not a dense encoder.
         """
         disable_progress_bar()  # type: ignore[no-untyped-call]
-        loaded = load_model(ModelReference(name, revision))
-        several = loaded if isinstance(loaded, MaximumSearch) else None
-        base = several.base if several else loaded
+        model = load_model(ModelReference(name, revision))
+        several = model if isinstance(model, MaximumSearch) else None
+        base = several.base if several else model
         if not isinstance(base, EncoderProtocol):
             raise not_dense(name)
         options: Any = {"batch_size": batch_size, "show_progress_bar": False}
         encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
-        return cls(str(loaded.mteb_model_meta.name), encoder, several)
+        return cls(str(model.mteb_model_meta.name), encoder, several)
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
-        """Return the vectors of each text, shape (1 or more, dimensions): of documents, or of
-        queries.
-        """
-        if self.several and not query and texts:
+        """Return the vectors of each document or query, shape (1 or more, dimensions)."""
+        if not texts:
+            return []
+        if self.several and not query:
             return self.several.encode_documents(self.encoder, texts).split()
-        if texts:
-            kind = PromptType.query if query else PromptType.document
-            return list(self.encoder(texts, kind)[:, None])
-        return []
+        prompt_type = PromptType.query if query else PromptType.document
+        return list(self.encoder(texts, prompt_type)[:, None])
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int = 10
     ) -> list[list[tuple[int, float]]]:
-        """Return the first `k` documents of each query, best first: row and score; a document
-        scores as its best vector.
+        """Return row and score of each query's first `k` documents, best first.
+
+        The score of a document is the score of its best vector.
         """
         if not queries or not documents:
             return [[] for _ in queries]
         vectors = self.encode(documents)
-        indexed = DocumentVectors(np.concatenate(vectors), list(map(len, vectors)))
+        index = DocumentVectors(np.concatenate(vectors), list(map(len, vectors)))
         query_vectors = np.concatenate(self.encode(queries, query=True))
         results = []
-        for scores in indexed.score(self.encoder.model, query_vectors):
+        for scores in index.score(self.encoder.model, query_vectors):
             best = np.argsort(-scores, kind="stable")[:k]
             results.append([(int(row), float(scores[row])) for row in best])
         return results
@@ -235,56 +224,46 @@ class TextModel:
 
 @dataclass(frozen=True)
 class Chunker:
-    """Divides documents and encodes their chunks."""
+    """Splits documents into chunks, and encodes the chunks."""
 
     chunking: Chunking
     tokenizer: Tokenizer
 
     @classmethod
     def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
-        """Return the chunker for a model: tokens are those of its tokenizer, or estimated if that
-        is not here.
-        """
+        """Build the chunker of a model. Without a tokenizer, tokens are estimated."""
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
     def divide(self, texts: Sequence[str], language: str) -> list[list[str]]:
-        """Return the chunks of each text, at least one; the language is that of the texts, such as
-        `eng-Latn`.
-        """
+        """Return the chunks of each text, at least one, given a language such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
         return list(map(self.chunking.divide, texts, tokens))
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
-        """Return that all of a document is read where chunks cannot exceed the model's window; None
-        if that is not known.
-        """
+        """Return the whole document if chunks always fit the model's window, or None if unknown."""
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
         return ReadPart.all(KnownBy.CLASS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt
-        exceed the window.
-        """
+        """Encode chunks of documents; raise PosirError if chunk and prompt exceed the window."""
         self.check_room(encoder.model, encoder.context)
         return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Return the vectors of the documents' chunks by a server that embeds them in the context
-        of their document.
+        """Encode the chunks of documents by a server that embeds chunks in their document's
+        context.
         """
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
-        before = prompt.text or "" if prompt else ""
-        divided = self.divide(texts, encoder.context.corpus_language)
-        chunks = [[before + chunk for chunk in several] for several in divided]
+        prefix = prompt.text or "" if prompt else ""
+        documents = self.divide(texts, encoder.context.corpus_language)
+        chunks = [[prefix + chunk for chunk in document] for document in documents]
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
-        """Raise PosirError if a chunk does not fit the model's window, with its prompt for
-        documents if a task is given.
-        """
+        """Raise PosirError if a chunk, and the context's prompt, exceed the model's window."""
         room = None if self.chunking.unit is ChunkUnit.SENTENCES else find_room(model, context)
         if room is not None and self.chunking.size > room:
             raise PosirError(
@@ -294,14 +273,14 @@ class Chunker:
 
 
 def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> DocumentVectors:
-    """Return the vectors of the chunks of each document, of which each has at least one."""
-    joined = [chunk for several in chunks for chunk in several]
-    return DocumentVectors(encode_distinct(encoder, joined).select(joined), list(map(len, chunks)))
+    """Encode the chunks of each document, at least one per document."""
+    texts = [chunk for document in chunks for chunk in document]
+    return DocumentVectors(encode_distinct(encoder, texts).select(texts), list(map(len, chunks)))
 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
-    """Return the most tokens of a text that fit a model's window, with its prompt if a task is
-    given; None if unknown.
+    """Return the maximum number of tokens of a text, without the context's prompt, that fit a
+    model's window; None if unknown.
     """
     tokenizer = find_tokenizer(model)
     window = getattr(getattr(model, "model", None), "max_seq_length", None)

@@ -1,5 +1,4 @@
-"""The first stage of a cross-encoder run: the top 100 of BM25 or of any other model, computed once
-and cached.
+"""The first stage of a cross-encoder run: the cached top 100 of BM25 or any other model.
 
 The papers rerank the top 100 of BM25 on SQuAD-PosQ, and of NV-Embed-v2 on FineWeb-PosQ (Zeng et al.
 2025, arXiv 2505.13950, evaluation scripts).
@@ -41,19 +40,21 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Columns of the cached file.
+#: Columns of a cache file.
 CANDIDATES: dict[str, PolarsDataType] = {"query": pl.String, "documents": pl.List(pl.String)}
 
 
 def load_first_stage(
     request: SearchRequest, reference: str = BM25_BASELINE
 ) -> tuple[dict[str, list[str]], dict[str, str]]:
-    """Return a model's best documents for each query, from the cache if the same texts were
-    searched before.
+    """Search the first stage, or read it from the cache.
 
-    They are document ids by query id, best first, with name and revision of the model, as in mteb's
-    results. The model is used as it is, or with the run's protocol; PosirError is raised if there
-    is none, or it reranks.
+    Returns:
+        Query id to document ids, best first; and name and revision of the model, as in mteb's
+        results.
+
+    Raises:
+        PosirError: The model does not exist, or is a reranker.
     """
     with own_settings():
         meta = (
@@ -67,22 +68,22 @@ def load_first_stage(
             "embedding model."
         )
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
-    settings += [meta.experiment_name] if meta.experiment_name else []
+    if meta.experiment_name:
+        settings.append(meta.experiment_name)
     task = request.context.task_metadata
     subset = request.context.hf_subset
     if meta.name == BM25_BASELINE:
         settings += [version("bm25s"), *task.hf_subsets_to_langscripts[subset]]
-        settings += (
-            ["trigrams"] if request.context.corpus_language[4:] in UNSPACED_ALPHABETS else []
-        )
+        if request.context.corpus_language[4:] in UNSPACED_ALPHABETS:
+            settings.append("trigrams")
     else:
         # The prompt depends on the task.
         settings += [task.name, subset]
     key = digest(*settings, digest_texts(request.corpus), digest_texts(request.queries)).hex()
     file = cache_folder() / "first-stage" / f"{key}.parquet"
-    # Of a model without a revision, the weights may be others than when the file was written.
-    is_known = meta.revision not in MISSING_REVISIONS
-    top_ranked = _read_candidates(file) if is_known else None
+    # Without a revision, the weights may have changed since.
+    has_revision = meta.revision not in MISSING_REVISIONS
+    top_ranked = _read_candidates(file) if has_revision else None
     if top_ranked is None:
         logger.info(
             "Searching the first stage for reranking: the top %d of %s", request.top_k, meta.name
@@ -92,7 +93,7 @@ def load_first_stage(
             request.context.corpus_language,
         )
         top_ranked = order_hits(search_hits(model, request), request)
-        if is_known:
+        if has_revision:
             columns = {"query": list(top_ranked), "documents": list(top_ranked.values())}
             with atomic_write(file) as part:
                 pl.DataFrame(columns, schema=CANDIDATES).write_parquet(part)
@@ -101,17 +102,13 @@ def load_first_stage(
 
 @lru_cache(maxsize=1)
 def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
-    """Load the model of a first stage, with the protocol of the run, which stays in memory for the
-    next subset.
-    """
+    """Load the first-stage model, which stays in memory for the next subset."""
     with own_settings():
         return load_model(ModelReference(reference))
 
 
 def _read_candidates(file: Path) -> dict[str, list[str]] | None:
-    """Return the cached candidates of each query; None, with a warning if the file is damaged, if
-    they must be searched.
-    """
+    """Read the cached candidates of each query; None if the file is missing or damaged."""
     if not file.exists():
         return None
     try:

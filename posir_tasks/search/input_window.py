@@ -1,6 +1,4 @@
-"""The place of evidence in what a loaded model reads of its document, counted with the model's own
-tokenizer.
-"""
+"""The position of evidence within a loaded model's context window, counted with its tokenizer."""
 
 from __future__ import annotations
 
@@ -38,12 +36,12 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Texts tokenized at a time.
+#: Number of texts tokenized at a time.
 BATCH_SIZE = 256
 
 #: First character and end of each token, shape (tokens, 2).
 Offsets: TypeAlias = NDArray[np.int32]
-#: What a model reads at a time, prompts included: a document, or a query and a document.
+#: One input of a model, prompts included: a document, or a query and a document.
 ModelInput: TypeAlias = tuple[str, ...]
 
 
@@ -54,14 +52,22 @@ def find_read_evidence(
     evidence: Evidence,
     documents: Rows,
 ) -> ReadEvidence:
-    """Find the evidence of queries in what a model reads of the rows of relevant documents by id,
-    by its tokenizer or else estimated.
+    """Locate the evidence of queries within a model's window, by its tokenizer or an estimate.
+
+    Args:
+        model: The model.
+        request: The search, with the corpus and the task.
+        queries: The queries.
+        evidence: Evidence of the queries.
+        documents: Rows of the relevant documents by id.
     """
     context = request.context
     read = find_read_part_of(model, context.task_metadata, context.hf_subset, request.corpus)
-    counted = count_read_evidence(model, read, queries, context.task_metadata, evidence, documents)
+    read_evidence = count_read_evidence(
+        model, read, queries, context.task_metadata, evidence, documents
+    )
     languages = context.task_metadata.hf_subsets_to_langscripts[context.hf_subset]
-    return counted or ReadEvidence.estimate(
+    return read_evidence or ReadEvidence.estimate(
         read, evidence.complete(select_texts(documents)), languages
     )
 
@@ -69,9 +75,7 @@ def find_read_evidence(
 def find_read_part_of(
     model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset
 ) -> ReadPart:
-    """Return which part of the texts of a corpus a model reads: all, if it reads at least so much
-    as the longest has.
-    """
+    """Return the part of a corpus's texts that a model reads: all if the longest text fits."""
     read = find_read_part(model)
     if read.least_tokens is None:
         return read
@@ -87,15 +91,15 @@ def count_read_evidence(
     evidence: Evidence,
     documents: Rows,
 ) -> ReadEvidence | None:
-    """Find evidence in what a model reads by its tokenizer; None if the places cannot be counted,
-    or need not be.
+    """Locate evidence within a model's window by its tokenizer, or return None if the model reads
+    whole texts or the tokens cannot be counted.
     """
     if read.kind is not ReadKind.PART:
         return None
     try:
         twelfths = _count_twelfths(model, read, queries, task, evidence, documents)
     except Exception as error:
-        # Wrappers and tokenizers are code of third parties; what they do must not cost a result.
+        # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
         )
@@ -111,14 +115,14 @@ def count_corpus(
     corpus: Dataset,
     read: ReadPart,
 ) -> TokensRead | None:
-    """Count the tokens of a corpus that a model reads, by its tokenizer or else estimated; None if
-    what it reads is unknown.
+    """Count the tokens of a corpus that a model reads, by its tokenizer or an estimate; None if the
+    window is unknown.
     """
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
         return count(*find_counter(model, task), corpus, read)
     except Exception as error:
-        # As above.
+        # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
             "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
         )
@@ -126,8 +130,8 @@ def count_corpus(
 
 
 def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
-    """Return the tokenizer of a model, if it says where tokens are, and the tokens that are read
-    with every document.
+    """Return a model's tokenizer, or None without token offsets, and the number of tokens of prompt
+    and special tokens.
     """
     model = _find_reader(model)
     tokenizer = find_tokenizer(model)
@@ -138,7 +142,7 @@ def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer 
 
 
 def _find_reader(model: Any) -> Any:
-    """Return the model that a model passes its texts to unchanged: by default itself."""
+    """Return the base model that gets the texts unchanged, or the model itself."""
     return getattr(model, "reads_as", model)
 
 
@@ -150,112 +154,110 @@ def _count_twelfths(
     evidence: Evidence,
     documents: Rows,
 ) -> Integers | None:
-    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if that, or where the evidence
-    is, is unknown.
+    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if tokenizer or spans are
+    unknown.
     """
     if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
-    # SQuAD-PosQ has starts only; versions of its documents are read likewise.
+    # SQuAD-PosQ has no ends.
     ends = evidence.ends if len(evidence.ends) else evidence.starts + 1
     reader = _InputReader.of_model(_find_reader(model), read.tokens or 0, task)
     if reader is None:
         return None
     texts = [documents[name]["text"] for name in evidence.document_ids]
     if len(evidence.characters) and list(map(len, texts)) != evidence.characters.tolist():
-        # The spans are of texts in another language.
+        # The spans refer to texts in another language.
         return None
-    # mteb gives models title and text joined, without white space around them.
-    received = {
+    # mteb joins title and text, and strips white space.
+    received_texts = {
         name: f"{row.get('title') or ''} {row['text']}".strip() for name, row in documents.items()
     }
     inputs = [
-        reader.join(query, received[name])
+        reader.join(query, received_texts[name])
         for query, name in zip(queries["text"][:], evidence.document_ids, strict=True)
     ]
     distinct = list(dict.fromkeys(inputs))
-    # What the model itself makes of an input must be the same tokens.
-    longest = max(distinct, key=lambda parts: len(parts[-1]))
+    # The model's own preprocessing must give the same tokens.
+    longest = max(distinct, key=lambda model_input: len(model_input[-1]))
     sample = longest if len(longest) > 1 else longest[0]
     features = preprocess(reader.model, [sample], task="document")
     if features["input_ids"][0].tolist() != reader.tokenize([longest])[0].ids:
         return None
-    offsets = reader.find_read(distinct)
+    offsets = reader.truncate(distinct)
     twelfths = evidence.complete(select_texts(documents)).twelfths()
-    for query, (parts, text) in enumerate(zip(inputs, texts, strict=True)):
-        if parts in offsets:
-            # A text and what the model receives of it end alike, but for white space.
-            first = len(parts[-1]) - len(text.rstrip())
+    for query, (model_input, text) in enumerate(zip(inputs, texts, strict=True)):
+        if model_input in offsets:
+            # Except for white space, the input ends with the text.
+            text_start = len(model_input[-1]) - len(text.rstrip())
             start = max(int(evidence.starts[query]), 0)
             size = len(text[start : int(ends[query])].rstrip())
-            start += first
-            twelfths[query] = _place(offsets[parts], first, start, start + size)
+            start += text_start
+            twelfths[query] = _find_twelfth(offsets[model_input], text_start, start, start + size)
     return twelfths
 
 
-def _place(offsets: Offsets, first: int, start: int, end: int) -> int:
-    """Return the twelfth of what a model reads of a text that contains the middle of a span, or
-    `Unread`.
+def _find_twelfth(offsets: Offsets, text_start: int, start: int, end: int) -> int:
+    """Return the twelfth of the read tokens that contains the middle of a span, or `Unread`.
 
-    Offsets are the first character and end of each token that is read, shape (tokens, 2); the input
-    may begin with a prompt, so the text has a first character in it, as the span has its start and
-    end.
+    Args:
+        offsets: Offsets of the read tokens, shape (tokens, 2).
+        text_start: First character of the text in the input, after the prompt.
+        start: First character of the span in the input.
+        end: One past the last character of the span in the input.
     """
-    begins, ends = offsets[offsets[:, 0] >= first].T
-    if not len(begins) or end <= begins[0] or start >= ends[-1]:
-        # What is read begins at the text's first character, or later if the model reads the last
-        # tokens.
+    token_starts, token_ends = offsets[offsets[:, 0] >= text_start].T
+    if not len(token_starts) or end <= token_starts[0] or start >= token_ends[-1]:
         return Unread.BEYOND
-    if (start < begins[0] and begins[0] > first) or end > ends[-1]:
+    # A model that reads the last tokens truncates the start.
+    if (start < token_starts[0] and token_starts[0] > text_start) or end > token_ends[-1]:
         return Unread.CUT
-    first_token = np.searchsorted(ends, [start], side="right").astype(np.float64)
-    end_token = np.searchsorted(begins, [end]).astype(np.float64)
-    size = len(begins)
+    first_token = np.searchsorted(token_ends, [start], side="right").astype(np.float64)
+    end_token = np.searchsorted(token_starts, [end]).astype(np.float64)
+    size = len(token_starts)
     return int(place_in_parts(first_token, end_token, size, size, size)[0])
 
 
 @dataclass(frozen=True)
 class _InputReader:
-    """Finds the part of its input that a loaded model of sentence-transformers reads."""
+    """Tokenizes and truncates inputs like a loaded model of sentence-transformers."""
 
     model: Any
     """The model of sentence-transformers, without mteb's wrapper."""
     window: int
     document_prefix: str
     query_prefix: str | None
-    """Before the query that a cross-encoder reads with each document; None for other models."""
+    """Prefix of the query, which a cross-encoder reads with each document; None for other
+    models.
+    """
 
     @classmethod
     def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
-        """Return the reader of an mteb model; None if it has no fast tokenizer, or what reaches it
-        is unknown.
-        """
-        loaded: Any = getattr(model, "model", None)
-        if not getattr(getattr(loaded, "tokenizer", None), "is_fast", False):
+        """Build the reader of an mteb model; None without a fast tokenizer or a known prompt."""
+        transformer: Any = getattr(model, "model", None)
+        if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):
             return None
         if getattr(type(model), "predict", None) is CrossEncoderWrapper.predict:
-            prompt = loaded.prompts.get(loaded.default_prompt_name) or ""
-            return cls(loaded, window, model.passage_prefix, prompt + model.query_prefix)
+            prompt = transformer.prompts.get(transformer.default_prompt_name) or ""
+            return cls(transformer, window, model.passage_prefix, prompt + model.query_prefix)
         prompt = find_document_prompt(model, task_metadata)
-        return None if prompt is None else cls(loaded, window, prompt, None)
+        return None if prompt is None else cls(transformer, window, prompt, None)
 
     def join(self, query: str, document: str) -> ModelInput:
-        """Return the input of the model for a document, or for a query and a document."""
+        """Build the input for a document, or for a query and a document."""
         text = self.document_prefix + document
         return (text,) if self.query_prefix is None else (self.query_prefix + query, text)
 
-    def find_read(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
-        """Return the characters of the document's tokens that the model reads, shape (tokens, 2),
-        if it truncates an input.
-        """
-        # A token takes at least one byte of normalized text.
-        special = self.model.tokenizer.num_special_tokens_to_add(pair=len(inputs[0]) > 1)
-        room = self.window - special - len(inputs[0])
-        long = [text for text in inputs if sum(map(_count_bytes, text)) > room]
+    def truncate(self, inputs: Sequence[ModelInput]) -> dict[ModelInput, Offsets]:
+        """Return the offsets of the document's tokens for each truncated input."""
+        # A token has at least one byte of normalized text.
+        special_tokens = self.model.tokenizer.num_special_tokens_to_add(pair=len(inputs[0]) > 1)
+        room = self.window - special_tokens - len(inputs[0])
+        long_inputs = [texts for texts in inputs if sum(map(_count_bytes, texts)) > room]
         offsets = dict[ModelInput, Offsets]()
-        for batch in progress(split_batches(long, BATCH_SIZE), "Counting tokens"):
-            for text, encoding in zip(batch, self.tokenize(batch), strict=True):
+        for batch in progress(split_batches(long_inputs, BATCH_SIZE), "Counting tokens"):
+            for model_input, encoding in zip(batch, self.tokenize(batch), strict=True):
                 if len(encoding) >= self.window:
-                    offsets[text] = _find_offsets(encoding, len(text) - 1)
+                    offsets[model_input] = _find_offsets(encoding, len(model_input) - 1)
         return offsets
 
     def tokenize(self, inputs: Sequence[ModelInput]) -> list[Encoding]:
@@ -267,14 +269,12 @@ class _InputReader:
 
 
 def _count_bytes(text: str) -> int:
-    """Return the bytes of a text after normalization."""
+    """Count the bytes of a text after normalization."""
     return len(unicodedata.normalize("NFKD", text).encode())
 
 
-def _find_offsets(encoding: Encoding, part: int) -> Offsets:
-    """Return the characters of the tokens of a part of an input, shape (tokens, 2); special tokens
-    have none.
-    """
-    tokens = [token for token, sequence in enumerate(encoding.sequence_ids) if sequence == part]
+def _find_offsets(encoding: Encoding, sequence_id: int) -> Offsets:
+    """Return the offsets of a sequence's tokens, without special tokens."""
+    tokens = [token for token, number in enumerate(encoding.sequence_ids) if number == sequence_id]
     spans = [span for span in map(encoding.token_to_chars, tokens) if span and span[0] < span[1]]
     return np.array(spans, np.int32).reshape(-1, 2)

@@ -1,8 +1,7 @@
-"""Search for rotated versions of a sample of documents, each among the unchanged other documents of
-its question.
+"""Ranks of rotated versions of a sample of documents, among the unchanged other documents.
 
-The sample depends on the texts alone, so that it is the same for every model, and a smaller one is
-part of a larger one.
+The sample depends only on the texts: all models get the same sample, and a larger sample contains
+every smaller one.
 """
 
 from __future__ import annotations
@@ -69,41 +68,44 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Hits of a run from which nDCG@10 of a moved document is exact.
+#: Minimum number of hits of a run for an exact nDCG@10 of a rotated document.
 MIN_HITS = 11
-#: Relative difference of two scores that count as equal, and the share of questions whose scores
-#: must be.
+#: Relative tolerance of equal scores, and the minimum share of questions with equal scores.
 SCORE_TOLERANCE = 1e-3
 REPRODUCED_SHARE = 0.95
-#: Between the id of a document and the number of its version; no id has it.
+#: Separates document id and version. No id contains it.
 MARK = "\0"
 
 
 def sample_documents(
     groups: Sequence[Sequence[int]], evidence: Evidence, lengths: Integers, rows: Rows, quota: int
 ) -> list[int]:
-    """Return 1 + the place of each document in the sample of its length, 0 if it is not sampled;
-    shape (D,).
+    """Sample documents of each length bucket.
 
-    `groups` are the rows of the questions of each document, `lengths` the length bucket of each
-    question.
+    Args:
+        groups: The rows of each document's questions.
+        evidence: The evidence of the questions.
+        lengths: The length bucket of each question.
+        rows: Rows of the documents by id.
+        quota: Maximum number of documents per length bucket.
+
+    Returns:
+        The number of each document in the sample of its bucket, from 1; 0 outside the sample.
     """
     by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
-    for number, group in enumerate(groups):
+    for index, group in enumerate(groups):
         name = evidence.document_ids[group[0]]
         key = hash_text(str(rows[name]["text"]))
-        by_length[int(lengths[group[0]])].append((key, name, number))
-    places = [0] * len(groups)
+        by_length[int(lengths[group[0]])].append((key, name, index))
+    numbers = [0] * len(groups)
     for documents in by_length.values():
-        for place, (_, _, number) in enumerate(sorted(documents)[:quota], start=1):
-            places[number] = place
-    return places
+        for number, (_, _, index) in enumerate(sorted(documents)[:quota], start=1):
+            numbers[index] = number
+    return numbers
 
 
 def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
-    """Return the spans of the evidence of some questions; none if it is labeled, or of a text in
-    another language.
-    """
+    """Return the evidence spans of questions, or an empty list if the evidence has labels."""
     if not len(evidence.starts):
         return []
     starts = evidence.starts[rows].tolist()
@@ -113,20 +115,21 @@ def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
 
 @dataclass(frozen=True)
 class RotatedDocument:
-    """A document of the sample, the rows of its questions in the evidence, and its versions."""
+    """A document of the sample, with its questions and versions."""
 
     name: str
     row: Mapping[str, Any]
     questions: Sequence[int]
+    """Rows of its questions in the evidence."""
     whole: Sequence[Version]
     excerpt: Sequence[Version] = ()
-    """Versions of test R; empty if there are none."""
+    """Versions of test R, if any."""
     tests: Sequence[int] = ()
-    """The tests of each question, as bits."""
+    """The tests of each question, as a bit mask."""
 
     @property
     def is_read_whole(self) -> bool:
-        """Whether the excerpt is the document."""
+        """True if the excerpt is the whole document."""
         return self.excerpt is self.whole
 
     def name_version(self, version: Version) -> str:
@@ -135,20 +138,20 @@ class RotatedDocument:
         return f"{self.name}{MARK}{kind}{version.number}"
 
     def build_rows(self, versions: Iterable[Version]) -> dict[str, dict[str, Any]]:
-        """Return versions as rows of a corpus, by id."""
-        names = {self.name_version(version): version.text for version in versions}
-        return {name: {**self.row, "id": name, "text": text} for name, text in names.items()}
+        """Build rows of a corpus from versions, by id."""
+        texts = {self.name_version(version): version.text for version in versions}
+        return {name: {**self.row, "id": name, "text": text} for name, text in texts.items()}
 
     @property
     def version_bits(self) -> int:
-        """The numbers of the versions of both tests, as bits."""
+        """The numbers of the versions of both tests, as a bit mask."""
         whole = sum(1 << version.number for version in self.whole)
         excerpt = sum(1 << version.number for version in self.excerpt)
         return int(whole + VERSION_BITS * excerpt)
 
 
 class VersionRow(NamedTuple):
-    """A row of a test."""
+    """A question with a version of its document."""
 
     question: int
     """Row of the question in the evidence."""
@@ -157,7 +160,7 @@ class VersionRow(NamedTuple):
 
 
 def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[VersionRow]:
-    """Return the rows of test R, or of test W, question by question."""
+    """List the rows of test R (`window`) or of test W, question by question."""
     bit = IN_WINDOW if window else IN_WHOLE
     rows = []
     for document in documents:
@@ -170,41 +173,37 @@ def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[Ver
 
 @dataclass(frozen=True)
 class ExcerptReader:
-    """The tokenizer and the room that decide which excerpts a model reads whole."""
+    """The context window for excerpts."""
 
     tokenizer: Tokenizer
     room: int
-    """Tokens that a title and a text may have."""
+    """Maximum number of tokens of title and text."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """Texts of the questions that a cross-encoder reads with a document, by id; empty for other
-    models.
-    """
+    """Query id to text for a cross-encoder, which reads query and document; else empty."""
 
     @classmethod
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
-        """Return the reader of a model that reads a part of a text."""
-        reading = model.base if isinstance(model, CachedEncoder) else model
-        tokenizer, before = find_counter(reading, request.context.task_metadata)
+        """Build the reader of a model that truncates texts."""
+        base = model.base if isinstance(model, CachedEncoder) else model
+        tokenizer, added_tokens = find_counter(base, request.context.task_metadata)
         tokens = read.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):
             queries = request.query_texts
-            before += _count_pair_tokens(tokenizer)
+            added_tokens += _count_pair_tokens(tokenizer)
         if tokenizer is None:
             return cls(EstimatedTokenizer(), int(ESTIMATED_ROOM * tokens), queries)
-        return cls(tokenizer, tokens - before - SPARE_TOKENS, queries)
+        return cls(tokenizer, tokens - added_tokens - SPARE_TOKENS, queries)
 
     def find_room(self, title: str, questions: Iterable[str]) -> int:
-        """Return the tokens that the text of a document may have, given its title and the ids of
-        its tested questions.
-        """
+        """Return the maximum number of tokens of a text, given its title and ids of questions."""
         texts = [self.queries[name] for name in questions if name in self.queries]
-        longest = max(self.tokenizer.count_all(texts), default=0) if texts else 0
+        longest = max(self.tokenizer.count_all(texts)) if texts else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
 
 
 def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
-    """Return how many more special tokens a pair of texts has than a text."""
+    """Return the number of additional special tokens of a pair of texts."""
     if tokenizer is None:
         return 0
     return int(tokenizer.tokenizer.num_special_tokens_to_add(pair=True)) - tokenizer.special_tokens
@@ -212,23 +211,23 @@ def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RotationTest:
-    """The test of a model on rotated versions of documents of one subset."""
+    """The test of a model on rotated documents of one subset."""
 
     model: MTEBModels
-    """The model as it was searched."""
+    """The model of the original search."""
     request: SearchRequest
     results: Results
-    """The ordinary search."""
+    """Results of the original search."""
     ordinary_ranks: Mapping[str, int]
-    """Rank of each question's document in it, from 1; 0 if it was not found."""
+    """Query id to the rank of its document in `results`, from 1; 0 for a miss."""
     sample_size: int
-    """Documents of each length, over all subsets of the task."""
+    """Documents per length bucket, over all subsets of the task."""
     subsets: int
-    """Subsets that the data of the task has."""
+    """Number of the task's subsets."""
     language: str = ""
-    """Code of the documents' language; empty for that of the task."""
+    """Language code of the documents; empty for the task's language."""
     is_run: bool = False
-    """Whether the results are those of a run, whose scores the model must reproduce."""
+    """If true, `results` are from a run file, and the model must reproduce their scores."""
 
     def rank(
         self,
@@ -242,36 +241,36 @@ class RotationTest:
         """Rank the rotated versions.
 
         Args:
-            scheme: Assigns documents to lengths.
-            evidence: Of the questions with one place of evidence.
+            scheme: Divides documents into length buckets.
+            evidence: Evidence of the questions with one evidence span.
             documents: Rows of the relevant documents by id.
-            ranks: The ordinary ranks of these questions.
-            find_read: Finds evidence in what is read of documents.
+            ranks: Ranks of these questions in the original search.
+            find_read: Locates evidence in the part of documents that is read.
             read: The part of a document that is read.
 
         Returns:
-            The ranks; None if none were asked for.
+            The ranks, or None if the sample size is 0.
         """
         if not self.sample_size:
             return None
-        untested = self._find_reason(evidence)
-        if untested is not None:
-            return build_untested(ranks, untested, self.sample_size, self.subsets)
+        reason = self._find_reason(evidence)
+        if reason is not None:
+            return build_untested(ranks, reason, self.sample_size, self.subsets)
         groups = order_queries(scheme, evidence)
         quota = math.ceil(self.sample_size / self.subsets)
         lengths = scheme.length_buckets(evidence)
-        places = sample_documents(groups, evidence, lengths, documents, quota)
-        logger.info("Rotating %d documents", np.count_nonzero(places))
+        numbers = sample_documents(groups, evidence, lengths, documents, quota)
+        logger.info("Rotating %d documents", np.count_nonzero(numbers))
         if not ranks.sets:
             return RotationRanks(())
         subset = SubsetRotation(self, evidence, documents, find_read, read)
-        sampled = [group for group, place in zip(groups, places, strict=True) if place]
-        return RotationRanks((subset.build(ranks.sets[0], sampled, places),))
+        sample = [group for group, number in zip(groups, numbers, strict=True) if number]
+        return RotationRanks((subset.build(ranks.sets[0], sample, numbers),))
 
     def _find_reason(self, evidence: Evidence) -> Untested | None:
-        """Return why nothing can be tested; None if it can."""
-        parts = self.model.models if isinstance(self.model, HybridSearch) else [self.model]
-        if all(map(is_order_blind, parts)):
+        """Return the reason why no document can be tested, or None."""
+        models = self.model.models if isinstance(self.model, HybridSearch) else [self.model]
+        if all(map(is_order_blind, models)):
             return Untested.ORDER_BLIND
         if not can_score_versions(self.model):
             return Untested.NO_TEXTS
@@ -280,7 +279,7 @@ class RotationTest:
 
 @dataclass(frozen=True, eq=False)
 class SubsetRotation:
-    """The rotation of the sampled documents of a subset."""
+    """The rotation of a subset's sample."""
 
     test: RotationTest
     evidence: Evidence
@@ -291,7 +290,7 @@ class SubsetRotation:
 
     @cached_property
     def window(self) -> Window:
-        """The text that test R rotates."""
+        """The kind of text that test R rotates."""
         if self.read.kind is ReadKind.ALL:
             return Window.WHOLE
         if self.read.kind is ReadKind.UNKNOWN or self.read.part is Part.CHUNKS:
@@ -300,58 +299,62 @@ class SubsetRotation:
 
     @cached_property
     def reader(self) -> ExcerptReader | None:
-        """The reader that decides on excerpts; None if nothing is excerpted."""
+        """The reader of excerpts, or None if test R needs no excerpts."""
         if self.window is not Window.EXCERPT:
             return None
         return ExcerptReader.of_model(self.test.model, self.test.request, self.read)
 
     @cached_property
     def thirds(self) -> list[int | None]:
-        """Third of each question's evidence, None if a label names several; empty if the evidence
-        has spans.
+        """The third of each labeled question, None for labels of several thirds; empty if the
+        evidence has spans.
         """
         return [read_third(label) for label in self.evidence.labels]
 
     @cached_property
     def spans(self) -> list[Span]:
-        """The span of each question's evidence; empty if it is labeled, or of a text in another
-        language.
-        """
+        """The evidence span of each question; empty if the evidence has labels."""
         return find_spans(self.evidence, range(len(self.evidence)))
 
     def build(
-        self, owner: DocumentSet, sampled: Iterable[Sequence[int]], places: Sequence[int]
+        self, document_set: DocumentSet, sample: Iterable[Sequence[int]], numbers: Sequence[int]
     ) -> RotationSet:
-        """Rotate, score and rank; return the set that belongs to the ranks of the same
-        documents.
+        """Rotate and rank the sample.
+
+        Args:
+            document_set: The original ranks of the subset.
+            sample: The questions of each sampled document.
+            numbers: The number of each document in its sample, or 0.
         """
-        rotated = [self._rotate(questions) for questions in sampled]
-        rotated = [replace(document, tests=self._select_tests(document)) for document in rotated]
+        documents = [self._rotate(questions) for questions in sample]
+        documents = [
+            replace(document, tests=self._select_tests(document)) for document in documents
+        ]
         base = RotationSet(
-            owner.subset,
-            owner.documents,
-            owner.queries,
+            document_set.subset,
+            document_set.documents,
+            document_set.queries,
             self.test.sample_size,
             self.test.subsets,
         )
-        untested = self._find_reason(rotated)
-        if untested is not None:
-            return replace(base, untested=untested, left_out=dict(self.left_out))
-        ranks = self._rank(rotated)
-        whole = list_rows(rotated, window=False)
-        excerpts = list_rows(rotated, window=True) if self.reader else []
-        texts = [version.text for document in rotated for version in document.whole]
-        window_texts = [version.text for document in rotated for version in document.excerpt]
+        reason = self._find_reason(documents)
+        if reason is not None:
+            return replace(base, untested=reason, left_out=dict(self.left_out))
+        ranks = self._rank(documents)
+        whole = list_rows(documents, window=False)
+        excerpts = list_rows(documents, window=True) if self.reader else []
+        texts = [version.text for document in documents for version in document.whole]
+        window_texts = [version.text for document in documents for version in document.excerpt]
         return replace(
             base,
-            sample=np.array(places, np.int64),
-            versions=np.array([document.version_bits for document in rotated], np.int64),
-            tested=np.array([bits for document in rotated for bits in document.tests], np.int64),
+            sample=np.array(numbers, np.int64),
+            versions=np.array([document.version_bits for document in documents], np.int64),
+            tested=np.array([bits for document in documents for bits in document.tests], np.int64),
             twelfths=self._find_twelfths(whole, in_tokens=False),
-            ranks=self._find_columns(whole, ranks),
+            ranks=self._list_ranks(whole, ranks),
             unread=self._find_unread(whole),
             window_twelfths=self._find_twelfths(excerpts, in_tokens=True),
-            window_ranks=self._find_columns(excerpts, ranks),
+            window_ranks=self._list_ranks(excerpts, ranks),
             window=self.window,
             room=self.reader.room if self.reader else 0,
             digest=digest_versions(texts),
@@ -359,19 +362,19 @@ class SubsetRotation:
             left_out={name: count for name, count in sorted(self.left_out.items()) if count},
         )
 
-    def _find_reason(self, rotated: Sequence[RotatedDocument]) -> Untested | None:
-        """Return why no version is ranked; None if versions are."""
-        if not any(any(document.tests) for document in rotated):
+    def _find_reason(self, documents: Sequence[RotatedDocument]) -> Untested | None:
+        """Return the reason why no version can be ranked, or None."""
+        if not any(any(document.tests) for document in documents):
             return Untested.ONE_UNIT if self.left_out else Untested.SEVERAL_POSITIONS
-        if self.test.is_run and not self._reproduces_run(rotated):
+        if self.test.is_run and not self._reproduces_run(documents):
             return Untested.SCORES_DIFFER
         return None
 
     def _list_tests(
-        self, rotated: Iterable[RotatedDocument]
+        self, documents: Iterable[RotatedDocument]
     ) -> Iterator[tuple[str, RotatedDocument, int]]:
-        """Yield each tested question by id, with its document and its tests."""
-        for document in rotated:
+        """Yield the id of each tested question, with its document and tests."""
+        for document in documents:
             for row, tests in zip(document.questions, document.tests, strict=True):
                 if tests:
                     yield self.evidence.query_ids[row], document, tests
@@ -379,8 +382,11 @@ class SubsetRotation:
     def _build_ranker(
         self, candidates: Mapping[str, Mapping[str, Mapping[str, Any]]], owners: Mapping[str, str]
     ) -> VersionRanker:
-        """Build the ranker of the rows of versions, by question and id; `owners` are the documents
-        of the questions.
+        """Build a ranker.
+
+        Args:
+            candidates: Query id to version id to row of the version.
+            owners: Query id to document id.
         """
         rows = {name: row for versions in candidates.values() for name, row in versions.items()}
         return VersionRanker(
@@ -392,14 +398,12 @@ class SubsetRotation:
             self.documents,
         )
 
-    def _reproduces_run(self, rotated: Sequence[RotatedDocument]) -> bool:
-        """Tell whether the model gives the unmoved documents the scores that the run has for
-        them.
-        """
+    def _reproduces_run(self, documents: Sequence[RotatedDocument]) -> bool:
+        """Return True if the model reproduces the run's scores of the original documents."""
         results = self.test.results
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
-        for question, document, _ in self._list_tests(rotated):
+        for question, document, _ in self._list_tests(documents):
             if document.name in results.get(question, {}):
                 owners[question] = document.name
                 candidates[question] = {document.name: {**document.row, "id": document.name}}
@@ -408,11 +412,11 @@ class SubsetRotation:
         scores = self._build_ranker(candidates, owners).score(self.test.model)
         run_scores = [results[question][name] for question, name in owners.items()]
         model_scores = [scores[pair] for pair in owners.items()]
-        close = np.isclose(model_scores, run_scores, rtol=SCORE_TOLERANCE, atol=0.0)
-        return bool(close.mean() >= REPRODUCED_SHARE)
+        are_close = np.isclose(model_scores, run_scores, rtol=SCORE_TOLERANCE, atol=0.0)
+        return bool(are_close.mean() >= REPRODUCED_SHARE)
 
     def _rotate(self, questions: Sequence[int]) -> RotatedDocument:
-        """Rotate the document of some questions, and its excerpt."""
+        """Rotate the document of `questions`, and its excerpt."""
         name = self.evidence.document_ids[questions[0]]
         row = self.documents[name]
         text = str(row["text"])
@@ -422,38 +426,38 @@ class SubsetRotation:
         whole = rotate_text(text, units)
         if len(whole) < 2:
             self.left_out[LeftOut.DOCUMENTS_OF_ONE_UNIT] += 1
-        rotated = RotatedDocument(name, row, questions, whole)
+        document = RotatedDocument(name, row, questions, whole)
         if self.reader is None:
-            return replace(rotated, excerpt=whole) if self.window is Window.WHOLE else rotated
-        tested = [self.evidence.query_ids[question] for question in questions]
-        room = self.reader.find_room(str(row.get("title") or ""), tested)
+            return replace(document, excerpt=whole) if self.window is Window.WHOLE else document
+        names = [self.evidence.query_ids[question] for question in questions]
+        room = self.reader.find_room(str(row.get("title") or ""), names)
         sizes = count_units(text, units, self.reader.tokenizer)
         if sum(sizes) <= room:
-            return replace(rotated, excerpt=whole)
-        part = choose_excerpt(text, units, sizes, room, spans) if spans else None
-        excerpt = rotate_text(text, units, part) if part else []
+            return replace(document, excerpt=whole)
+        excerpt_span = choose_excerpt(text, units, sizes, room, spans) if spans else None
+        excerpt = rotate_text(text, units, excerpt_span) if excerpt_span else []
         if len(excerpt) < 2:
             self.left_out[LeftOut.DOCUMENTS_WITHOUT_EXCERPT] += 1
-            return rotated
-        return replace(rotated, excerpt=excerpt)
+            return document
+        return replace(document, excerpt=excerpt)
 
     def _select_tests(self, document: RotatedDocument) -> list[int]:
-        """Return the tests of each question about a document, as bits."""
-        bits = []
+        """Return the tests of each question, as bit masks."""
+        masks = []
         for question in document.questions:
             reason = self._find_exclusion(document, question)
             if reason is not None:
                 self.left_out[reason] += 1
-                bits.append(0)
+                masks.append(0)
                 continue
-            tests = IN_WHOLE if len(document.whole) > 1 else 0
+            mask = IN_WHOLE if len(document.whole) > 1 else 0
             if len(document.excerpt) > 1 and self._is_inside(document, question):
-                tests |= IN_WINDOW
-            bits.append(tests)
-        return bits
+                mask |= IN_WINDOW
+            masks.append(mask)
+        return masks
 
     def _find_exclusion(self, document: RotatedDocument, question: int) -> LeftOut | None:
-        """Return why a question is not tested; None if it is."""
+        """Return the reason why a question is not tested, or None."""
         if not self._has_position(document, question):
             return LeftOut.QUESTIONS_WITHOUT_SPAN
         name = self.evidence.query_ids[question]
@@ -477,7 +481,7 @@ class SubsetRotation:
         return same_text and 0 <= span.start < span.end <= len(text)
 
     def _is_inside(self, document: RotatedDocument, question: int) -> bool:
-        """Tell whether the evidence of a question is inside the excerpt."""
+        """Return True if a question's evidence is inside the excerpt."""
         if document.is_read_whole:
             return True
         first = document.excerpt[0]
@@ -489,11 +493,11 @@ class SubsetRotation:
         self.left_out[LeftOut.QUESTIONS_OUTSIDE_EXCERPT] += not inside
         return inside
 
-    def _rank(self, rotated: Sequence[RotatedDocument]) -> dict[Pair, int]:
-        """Rank each tested question's versions, but for the unmoved document."""
+    def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
+        """Rank the versions of each tested question, except for the original document."""
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
-        for question, document, tests in self._list_tests(rotated):
+        for question, document, tests in self._list_tests(documents):
             versions = list(document.whole[1:]) if tests & IN_WHOLE else []
             if tests & IN_WINDOW and not document.is_read_whole:
                 versions += document.excerpt
@@ -507,24 +511,24 @@ class SubsetRotation:
         self.left_out[LeftOut.COPIES] += ranker.count_copies()
         return ranks
 
-    def _find_columns(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
-        """Return the column of the rank of each row; the document as it is has its ordinary
-        rank.
-        """
-        found = []
+    def _list_ranks(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
+        """Return the rank column of each row. The original document has its original rank."""
+        row_ranks = []
         for question, document, version in rows:
             name = self.evidence.query_ids[question]
             if version is document.whole[0]:
-                found.append(self.test.ordinary_ranks[name])
+                row_ranks.append(self.test.ordinary_ranks[name])
             else:
-                found.append(ranks[name, document.name_version(version)])
-        return rank_columns(np.array(found, np.int64))
+                row_ranks.append(ranks[name, document.name_version(version)])
+        return rank_columns(np.array(row_ranks, np.int64))
 
     def _move_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
         return [row.version.move(self.spans[row.question]) for row in rows]
 
     def _find_twelfths(self, rows: Sequence[VersionRow], *, in_tokens: bool) -> Integers:
-        """Return the twelfth of each row's version that has the middle of the evidence."""
+        """Return the twelfth of each version that contains the middle of the evidence, in
+        characters or tokens.
+        """
         if self.thirds:
             thirds = [((self.thirds[row.question] or 0) - row.version.number) % 3 for row in rows]
             return 4 * np.array(thirds, np.int64) + 1
@@ -542,12 +546,12 @@ class SubsetRotation:
         return shares.astype(np.int64).clip(0, TWELFTHS - 1)
 
     def _find_unread(self, rows: Sequence[VersionRow]) -> Integers:
-        """Return whether the evidence is read in each version; (0,) if that is unknown."""
+        """Return the codes of unread evidence, shape (rows,); shape (0,) if unknown."""
         if self.read.kind is ReadKind.ALL or self.thirds or not rows:
             return empty_integers()
         spans = self._move_spans(rows)
         questions = [row.question for row in rows]
-        # A rotated document has as many tokens as the data states for the document.
+        # Rotation does not change the number of tokens.
         tokens = self.evidence.tokens
         moved = Evidence(
             query_ids=[str(number) for number in range(len(rows))],
@@ -561,11 +565,12 @@ class SubsetRotation:
             documents |= row.document.build_rows([row.version])
         texts = self.test.request.query_texts
         names = [self.evidence.query_ids[question] for question in questions]
-        tested = Dataset.from_dict({"id": moved.query_ids, "text": [texts[name] for name in names]})
-        placed = self.find_read(tested, moved, documents)
-        return code_unread(placed.twelfths) if len(placed.twelfths) else empty_integers()
+        query_texts = [texts[name] for name in names]
+        queries = Dataset.from_dict({"id": moved.query_ids, "text": query_texts})
+        twelfths = self.find_read(queries, moved, documents).twelfths
+        return code_unread(twelfths) if len(twelfths) else empty_integers()
 
 
 def digest_versions(texts: Iterable[str]) -> str:
-    """Return the digest of the versions of a sample, document by document."""
+    """Return the digest of versions, in the order of the sample."""
     return digest(*texts).hex()

@@ -1,5 +1,4 @@
-"""Scores of search results on one subset of data: what mteb's tasks and the runs of any system have
-in common.
+"""Scores of search results on one subset, for mteb's tasks and for runs of any system.
 
 Importing this module does not import mteb.
 """
@@ -14,7 +13,7 @@ from typing import Any, TypeAlias
 
 from datasets import Dataset
 
-from posir_tasks.data.data import Judgments, PositionData, digest_data
+from posir_tasks.data.data import Judgments, PositionData, digest_data, find_rows
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import Evidence, ReadEvidence
@@ -44,28 +43,27 @@ from posir_tasks.values.schemes import PositionScheme
 from posir_tasks.values.scores import ResultValues
 from posir_tasks.values.tokens_read import TokensRead
 
-#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query; mteb's 1,000 would take
-#: ten times the memory and change no score.
+#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would take
+#: ten times the memory for the same scores.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`; next to it the queries and the evidence of those that have one
-#: place, and the places of others.
+#: mteb's `RetrievalSplitData`, with queries and evidence: `single` and `evidence` for queries with
+#: one evidence span, `places` for queries with several.
 SplitData: TypeAlias = dict[str, Any]
-#: Rows of documents by id.
+#: Document id to row.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
-#: Ranks rotated versions, given what `RotationTest.rank` takes; None if none were asked for.
+#: Ranks rotated versions; see `RotationTest.rank`.
 Rotate: TypeAlias = Callable[
     [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
 ]
-#: Finds the evidence of queries in what is read of the rows of their documents.
+#: Locates the evidence of queries in the part of documents that is read.
 ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
 
 def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
-    """Return data in the form of mteb's splits, with queries that have one place of evidence apart
-    from the others.
-    """
-    judgments, (single, several) = Judgments.from_positions(data), data.divide_places()
+    """Convert data to mteb's splits, and divide queries with one and several evidence spans."""
+    judgments = Judgments.from_positions(data)
+    single, several = data.divide_places()
     texts = {"id": list(judgments.queries), "text": list(judgments.queries.values())}
     return {
         "corpus": data.corpus,
@@ -83,29 +81,26 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
 
 def select_relevant(corpus: Dataset, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the rows of documents by id."""
-    needed = {*names}
-    rows = [row for row, name in enumerate(corpus["id"][:]) if name in needed]
+    rows = find_rows(corpus["id"][:], {*names})
     return {row["id"]: row for row in corpus.select(rows)}
 
 
 def select_texts(documents: Rows) -> dict[str, str]:
-    """Return the texts of rows of documents by id."""
+    """Return the texts of documents by id."""
     return {name: str(row["text"]) for name, row in documents.items()}
 
 
 @dataclass(frozen=True, eq=False)
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query under the names of pytrec_eval, as mteb passes them; computed on
-    access.
-    """
+    """The scores of each query, by pytrec_eval's names as in mteb. They are computed on access."""
 
     ranks: Mapping[str, int]
-    """Rank of the relevant document by query id; 0 where it is not among the results."""
+    """Query id to the rank of its relevant document; 0 for a miss."""
     k_values: Sequence[int]
-    usual: Mapping[str, Any]
+    mteb_scores: Mapping[str, Any]
     """mteb's own scores of the subset."""
     additive: ResultValues
-    """Additive values that posir's scores are computed from."""
+    """Additive values for posir's scores."""
 
     def __getitem__(self, query: str) -> Mapping[str, float]:
         return query_scores(self.ranks[query], self.k_values)
@@ -117,9 +112,10 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         return len(self.ranks)
 
     def compute_declared(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, as a result has them next to mteb's own."""
-        computed = score_result(self.additive)
-        return computed.to_json(self.additive.profile.positions, taken={*self.usual, *NO_SCORES})
+        """Compute the scores that plugins declare, in the format of results."""
+        scores = score_result(self.additive)
+        reserved = {*self.mteb_scores, *NO_SCORES}
+        return scores.to_json(self.additive.profile.positions, taken=reserved)
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,14 +129,14 @@ class SearchedSubset:
     find_read: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
     further: Mapping[str, Any] = field(default_factory=dict)
-    """Entries of the result that are no scores."""
+    """Entries of the result that are not scores."""
     rotate: Rotate = lambda *_: None
-    """Tests rotated versions of the documents."""
+    """Ranks rotated versions of the documents."""
 
 
 @dataclass(frozen=True)
 class SubsetScorer:
-    """Scores search results on subsets of a task."""
+    """Scores the search results of a task's subsets."""
 
     scheme: PositionScheme
     k_values: Sequence[int] = K_VALUES
@@ -149,23 +145,21 @@ class SubsetScorer:
     compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
         scores.compute_declared()
     )
-    """Computes the scores next to mteb's own."""
+    """Computes the scores in addition to mteb's own."""
 
     def score(
         self,
         searched: SearchedSubset,
         timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
-        """Return a subset's entry in the result, without mteb's main score and its description of
-        the subset.
-        """
+        """Build a subset's entry of the result, without the fields that mteb adds."""
         data = searched.data
         evidence = searched.data["evidence"]
         ranked = searched.ranked
         is_single = not len(data["places"].evidence)
         phase = {"split": SPLIT, "subset": searched.name}
         with timer("Scoring", **phase):
-            # mteb's scores of queries with several relevant documents need the grades of all.
+            # Queries with several relevant documents need grades.
             if is_single:
                 scores = retrieval_scores(ranked, self.k_values)
             else:
@@ -174,20 +168,25 @@ class SubsetScorer:
             scores |= searched.further
         with timer("Counting tokens", **phase):
             documents = select_relevant(data["corpus"], evidence.document_ids)
-            placed = searched.find_read(data["single"], evidence, documents)
-            tokens_read = searched.count_tokens(data["corpus"], placed.read)
+            read_evidence = searched.find_read(data["single"], evidence, documents)
+            tokens_read = searched.count_tokens(data["corpus"], read_evidence.read)
         with timer("Scoring positions", **phase):
             ranks = DocumentRanks.from_ranks(
-                self.scheme, evidence, ranked.ranks, placed, searched.name, select_texts(documents)
+                self.scheme,
+                evidence,
+                ranked.ranks,
+                read_evidence,
+                searched.name,
+                select_texts(documents),
             )
         with timer("Rotating documents", **phase):
             rotations = searched.rotate(
-                self.scheme, evidence, documents, ranks, searched.find_read, placed.read
+                self.scheme, evidence, documents, ranks, searched.find_read, read_evidence.read
             )
         with timer("Scoring positions", **phase):
             by_query = dict(zip(evidence.positives(), ranked.ranks.tolist(), strict=True))
             places = None if is_single else self._rank_places(searched)
-            values = ResultValues(ranks, placed.read, tokens_read, places, rotations)
+            values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
             specific = round_floats(self.compute_specific(by_query_scores, searched))
             run = {
@@ -203,17 +202,16 @@ class SubsetScorer:
         return entry
 
     def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:
-        """Rank the document of each place of queries with several, and find the places in what is
-        read.
-        """
+        """Rank the document of each evidence span of queries with several spans."""
         places: PositionData = searched.data["places"]
         evidence = places.evidence
-        queries = [places.places[name].query for name in places.evidence.query_ids]
+        queries = [places.places[name].query for name in evidence.query_ids]
         results = [searched.results.get(query, {}) for query in queries]
-        of_places = dict(zip(evidence.query_ids, results, strict=True))
+        by_span = dict(zip(evidence.query_ids, results, strict=True))
         documents = select_relevant(searched.data["corpus"], evidence.document_ids)
-        ranks = rank_results(of_places, evidence.positives()).ranks
-        placed = searched.find_read(places.queries, evidence, documents)
+        ranks = rank_results(by_span, evidence.positives()).ranks
+        read_evidence = searched.find_read(places.queries, evidence, documents)
+        texts = select_texts(documents)
         return rank_places(
-            self.scheme, evidence, queries, ranks, placed, searched.name, select_texts(documents)
+            self.scheme, evidence, queries, ranks, read_evidence, searched.name, texts
         )

@@ -1,8 +1,6 @@
-"""The search of one subset of a task with any model: its first stage, its results, and what the
-model reads.
+"""The search of one subset of a task with any model, including its first stage.
 
-The task classes import this module when they evaluate: it imports torch, and whoever only lists
-tasks needs none.
+This module imports torch, so task classes only import it when they evaluate.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from posir_tasks.values.schemes import PositionScheme
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Saves the predictions of a subset: the score of each retrieved document, by query.
+#: Saves the predictions of a subset.
 SavePredictions: TypeAlias = Callable[[Results], None]
 
 
@@ -46,16 +44,19 @@ def search_subset(
     first_stage_model: Mapping[str, str] | None = None,
     save: SavePredictions | None = None,
 ) -> tuple[SearchedSubset, dict[str, Any]]:
-    """Search the queries of a subset; return the results, and what the result's record of the run
-    says of the search.
+    """Search the queries of a subset.
 
     Args:
-        model: Any model of mteb; a reranker without candidates gets those of its first stage.
+        model: Any model of mteb. A reranker without candidates gets the candidates of its first
+            stage.
         data: The subset, as `divide_split` returns it.
-        request: Its texts, and the candidates of a reranker.
-        scheme: Divides documents into buckets of length.
-        first_stage_model: Name and revision of the model that found the candidates.
-        save: Called with the results where predictions are kept.
+        request: The subset's texts, and a reranker's candidates.
+        scheme: Divides documents into length buckets.
+        first_stage_model: Name and revision of the model that retrieved the candidates.
+        save: Saves the predictions; None to discard them.
+
+    Returns:
+        The results, and the result's record of the search.
     """
     context = request.context
     if request.top_ranked is None and is_reranker(model):
@@ -63,22 +64,29 @@ def search_subset(
         top_ranked, first_stage_model = load_first_stage(request, first_stage)
         request = replace(request, top_ranked=top_ranked)
     protocol = _describe_protocol(model, request)
-    fitted = fit_to_script(with_cache(model), context.corpus_language)
-    results, ranked = _search(fitted, request, save)
+    fitted_model = fit_to_script(with_cache(model), context.corpus_language)
+    results, ranked = _search(fitted_model, request, save)
     further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
-    find_read = partial(find_read_evidence, model, request)
-    count_tokens = partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme)
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
-    rotation = RotationTest(fitted, request, results, ordinary_ranks, read_sample_size(), subsets)
-    searched = SearchedSubset(
-        context.hf_subset, data, results, ranked, find_read, count_tokens, further, rotation.rank
+    rotation = RotationTest(
+        fitted_model, request, results, ordinary_ranks, read_sample_size(), subsets
     )
-    # The record is read here, since rotated versions are searched later.
-    record = _record_search(model, fitted, request)
+    subset_search = SearchedSubset(
+        name=context.hf_subset,
+        data=data,
+        results=results,
+        ranked=ranked,
+        find_read=partial(find_read_evidence, model, request),
+        count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
+        further=further,
+        rotate=rotation.rank,
+    )
+    # The search of rotated versions later overwrites the model's record.
+    record = _record_search(model, fitted_model, request)
     if protocol:
         record[PROTOCOL_KEY] = protocol
-    return searched, record
+    return subset_search, record
 
 
 def _search(
@@ -95,8 +103,7 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
     record: dict[str, Any] = {}
     if isinstance(fitted, BM25Search) and fitted is not model:
         record["bm25_tokens"] = "character trigrams"
-    # A model may count the vectors of the documents that it has searched last, and record that
-    # search.
+    # Some models count the document vectors of their last search, and record the search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:
         record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
     if (search_record := getattr(model, "search_record", None)) is not None:
@@ -105,16 +112,16 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Return the record of a protocol, and a query and its document as the weights get them; None
-    without.
+    """Describe a model's protocol, with one query and document as tokenized inputs; None without a
+    protocol.
     """
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None
     documents = select_relevant(request.corpus, request.positives.values())
     query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
-    asked = request.queries.select([request.queries["id"][:].index(query)])
-    example = read_example(model, asked, Dataset.from_list([documents[name]]), request.context)
+    queries = request.queries.select([request.queries["id"][:].index(query)])
+    example = read_example(model, queries, Dataset.from_list([documents[name]]), request.context)
     return {
         **record,
         "loaded": {**record["loaded"], **example},

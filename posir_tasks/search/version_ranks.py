@@ -1,7 +1,6 @@
 """Ranks of versions of documents among the unchanged other documents of their questions.
 
-The versions are scored as the model scores documents; the other documents keep the scores of the
-ordinary search.
+The model scores the versions. The other documents keep the scores of the original search.
 """
 
 from __future__ import annotations
@@ -33,21 +32,19 @@ if TYPE_CHECKING:
 
     from posir_tasks.search.scoring import Rows
 
-#: A question and a version, by their ids.
+#: Ids of a question and a version.
 Pair: TypeAlias = tuple[str, str]
 
 
 def is_order_blind(model: object) -> bool:
-    """Tell whether the order of words plays no part in the scores of a model: BM25, or a class that
-    says so.
-    """
+    """Return True if word order does not affect a model's scores, as for BM25."""
     return isinstance(model, BM25Search) or getattr(model, "order_blind", False) is True
 
 
 def can_score_versions(model: object) -> bool:
-    """Tell whether a model scores a document independently of the rest of the corpus."""
+    """Return True if a document's score does not depend on the other documents."""
     if isinstance(model, HybridSearch):
-        return all(is_order_blind(part) or can_score_versions(part) for part in model.models)
+        return all(is_order_blind(member) or can_score_versions(member) for member in model.models)
     if isinstance(model, MultiVectorSearchEncoderWrapper):
         return True
     if isinstance(model, SearchProtocol):
@@ -60,22 +57,20 @@ class VersionRanker:
     """Ranks versions of documents among the other documents of their questions."""
 
     request: SearchRequest
-    """The ordinary search."""
+    """The original search."""
     results: Results
-    """The results of the ordinary search."""
+    """Results of the original search."""
     versions: Dataset
-    """The versions, as a corpus."""
+    """A corpus of versions."""
     pairs: Mapping[str, Sequence[str]]
-    """Ids of the versions to rank for each question."""
+    """Query id to ids of the versions to rank."""
     owners: Mapping[str, str]
-    """Id of each question's document."""
+    """Query id to id of its document."""
     documents: Rows
 
     @cached_property
     def copies(self) -> dict[str, set[str]]:
-        """Ids of documents with the text of a question's document, among its results, by
-        question.
-        """
+        """Query id to ids of the hits with the same text as its document."""
         hits = set[str]()
         for question in self.owners:
             hits.update(self.results.get(question, {}))
@@ -92,16 +87,14 @@ class VersionRanker:
         return sum(map(len, self.copies.values()))
 
     def rank(self, model: MTEBModels) -> dict[Pair, int]:
-        """Return the rank of each pair from 1; 0 if the version is not among the first."""
+        """Return the rank of each pair, from 1; 0 if the version is not among the hits."""
         if isinstance(model, HybridSearch):
             return self._rank_hybrid(model)
         scores = self.score(model)
         return {pair: self._rank_among(*pair, score) for pair, score in scores.items()}
 
     def score(self, model: MTEBModels) -> dict[Pair, float]:
-        """Return the score of each pair; raise ScoreError if one is NaN, as the ordinary search
-        does.
-        """
+        """Return the score of each pair; raise ScoreError for NaN."""
         scores = self._score(model)
         number = sum(map(math.isnan, scores.values()))
         if number:
@@ -115,14 +108,14 @@ class VersionRanker:
     def _score(self, model: MTEBModels) -> dict[Pair, float]:
         if isinstance(model, EncoderProtocol) and not isinstance(model, SearchProtocol):
             return self._score_embeddings(model)
-        narrowed = replace(
+        request = replace(
             self.request,
             corpus=self.versions,
             queries=self._select_queries(),
             top_ranked={question: list(names) for question, names in self.pairs.items()},
             top_k=2 * VERSIONS,
         )
-        results = search_results(model, narrowed)
+        results = search_results(model, request)
         return {
             (question, name): results[question][name]
             for question, names in self.pairs.items()
@@ -135,18 +128,18 @@ class VersionRanker:
         return queries.select(rows)
 
     def _score_embeddings(self, model: EncoderProtocol) -> dict[Pair, float]:
-        """Score by the similarity of embeddings, document by document."""
+        """Score pairs by the similarity of their embeddings, document by document."""
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
         query_embeddings = DistinctEmbeddings(_number(queries["id"][:]), embeddings)
         embeddings = context.encode(model, self.versions, PromptType.document)
         versions = DistinctEmbeddings(_number(self.versions["id"][:]), embeddings)
-        together: dict[tuple[str, ...], list[str]] = defaultdict(list)
+        by_versions: dict[tuple[str, ...], list[str]] = defaultdict(list)
         for question, names in self.pairs.items():
-            together[tuple(names)].append(question)
+            by_versions[tuple(names)].append(question)
         scores = dict[Pair, float]()
-        for names, questions in together.items():
+        for names, questions in by_versions.items():
             similarities = model.similarity(
                 query_embeddings.select(questions), versions.select(names)
             )
@@ -156,79 +149,74 @@ class VersionRanker:
         return scores
 
     def _rank_among(self, question: str, _version: str, score: float) -> int:
-        """Return the rank of a version with a score among the other results of its question; 0 if
-        it is not among them.
-        """
+        """Return the rank of a version among the hits of a question; 0 if it is not among them."""
         owner = self.owners[question]
-        left_out = self.copies[question] | {owner}
-        others = {
-            name: other
-            for name, other in self.results.get(question, {}).items()
-            if name not in left_out
+        excluded = self.copies[question] | {owner}
+        hits = {
+            name: value
+            for name, value in self.results.get(question, {}).items()
+            if name not in excluded
         }
-        rank = 1 + _count_above(others, owner, score)
-        is_last = rank == len(others) + 1
-        return 0 if is_last and self._has_more(question, len(others) + len(left_out)) else rank
+        rank = 1 + _count_above(hits, owner, score)
+        is_last = rank == len(hits) + 1
+        return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
 
-    def _has_more(self, question: str, known: int) -> bool:
-        """Tell whether there are documents that are not among the results of a question."""
+    def _has_more(self, question: str, hits: int) -> bool:
+        """Return True if a question has more documents than hits."""
         top_ranked = self.request.top_ranked
         size = len(self.request.corpus) if top_ranked is None else len(top_ranked[question])
-        return size > known
+        return size > hits
 
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
-        """Move the document in the ranking of each part and fuse these again, as the ordinary
-        search does.
+        """Replace the document by its version in the ranking of each model, and fuse the rankings
+        again.
         """
-        moved: dict[Pair, list[list[str]]] = defaultdict(list)
-        for part, rankings in model.searched:
-            scores = {} if is_order_blind(part) else self.score(part)
+        rankings_by_pair: dict[Pair, list[list[str]]] = defaultdict(list)
+        for member, rankings in model.searched:
+            scores = {} if is_order_blind(member) else self.score(member)
             for question, names in self.pairs.items():
                 for name in names:
-                    ranking = rankings.get(question, {})
-                    moved[question, name].append(
-                        self._move(question, ranking, scores.get((question, name)))
+                    ranking = self._replace_document(
+                        question, rankings.get(question, {}), scores.get((question, name))
                     )
+                    rankings_by_pair[question, name].append(ranking)
         top_k = self.request.top_k
         ranks = {}
-        for pair, lists in moved.items():
+        for pair, lists in rankings_by_pair.items():
             fused = fuse_rankings(ranking[:top_k] for ranking in lists)
             owner = self.owners[pair[0]]
-            others = {name: score for name, score in fused.items() if name != owner}
-            rank = 1 + _count_above(others, owner, fused[owner]) if owner in fused else 0
+            other_scores = {name: score for name, score in fused.items() if name != owner}
+            rank = 1 + _count_above(other_scores, owner, fused[owner]) if owner in fused else 0
             ranks[pair] = rank if rank <= top_k else 0
         return ranks
 
-    def _move(self, question: str, ranking: Mapping[str, float], score: float | None) -> list[str]:
-        """Return the ids of a part's documents, best first, with the version in place of its
-        document.
-        """
-        owner = self.owners[question]
-        others = {
-            name: value for name, value in ranking.items() if name not in self.copies[question]
-        }
+    def _replace_document(
+        self, question: str, ranking: Mapping[str, float], score: float | None
+    ) -> list[str]:
+        """Return document ids, best first, with the score of the version for its document."""
+        copies = self.copies[question]
+        scores = {name: value for name, value in ranking.items() if name not in copies}
         if score is not None:
-            others = {**others, owner: score}
-        return sorted(others, key=lambda name: (np.float32(others[name]), name), reverse=True)
+            scores[self.owners[question]] = score
+        return sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
 
 
 def _number(names: Sequence[str]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
 
 
-def _count_above(others: Mapping[str, float], owner: str, score: float) -> int:
-    """Count the documents that precede one with a score: a higher one in single precision, or an
-    equal one and a later id.
+def _count_above(scores: Mapping[str, float], owner: str, score: float) -> int:
+    """Count the documents above `owner`: with a higher score in single precision, or with an equal
+    score and a later id.
     """
     single = np.float32(score)
-    scores = np.fromiter(others.values(), np.float64, len(others))
-    values = scores.astype(np.float32)
-    names = np.array(list(others), np.object_)
-    tied = sum(str(name) > owner for name in names[values == single])
-    return int((values > single).sum()) + tied
+    values = np.fromiter(scores.values(), np.float64, len(scores)).astype(np.float32)
+    names = np.array(list(scores), np.object_)
+    ties = sum(str(name) > owner for name in names[values == single])
+    return int((values > single).sum()) + ties
 
 
 def _read_texts(corpus: Dataset, names: set[str]) -> dict[str, str]:
-    """Return the texts of documents of a corpus by id."""
+    """Return the texts of documents by id."""
     rows = [row for row, name in enumerate(corpus["id"][:]) if name in names]
     return list_texts(corpus.select(rows))

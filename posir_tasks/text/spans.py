@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+#: The characters that `str.strip` removes.
+WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
+
 
 class UnlocatedError(ValueError):
     """Evidence is not in its document, or not once."""

@@ -6,7 +6,8 @@ no scoring document by document, which would take most of the time and memory of
 task.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any, TypeAlias
@@ -16,10 +17,13 @@ import pytrec_eval
 from numpy.typing import NDArray
 
 from posir_tasks.base.arrays import Booleans, Floats, Integers
+from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import ScoreError
 
 #: mteb's name of a score by trec_eval's measure, of those in which a document is relevant or not.
 MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
+#: Queries that pytrec_eval scores at a time.
+BATCH_SIZE = 1_000
 #: Shares of the queries that are left out for mteb's nAUC, those of least confidence.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
 
@@ -255,23 +259,23 @@ def score_each_query(
         },
         {*(f"{measure}.{cutoffs}" for measure in MEASURES.values()), "recip_rank"},
     )
-    ranked = {
-        query: scores if isinstance(scores, dict) else dict(scores)
-        for query, scores in rankings.items()
-        if query in grades and scores
+    measures = {
+        f"{name}_at_{k}": f"{measure}_{k}" for name, measure in MEASURES.items() for k in k_values
     }
-    evaluated = judge.evaluate(ranked)
-    by_query = [evaluated.get(query, {}) for query in grades]
-    gains = np.array(
-        [compute_ndcg(ranked.get(query, {}), judged, k_values) for query, judged in grades.items()]
-    )
-    scores = {f"ndcg_at_{k}": gains[:, column].tolist() for column, k in enumerate(k_values)}
-    scores |= {
-        f"{name}_at_{k}": [row.get(f"{measure}_{k}", 0.0) for row in by_query]
-        for name, measure in MEASURES.items()
-        for k in k_values
-    }
-    reciprocal = [row.get("recip_rank", 0.0) for row in by_query]
+    measures["mrr"] = "recip_rank"
+    gains: list[Floats] = []
+    rows: list[list[float]] = []
+    for queries in split_batches(list(grades), BATCH_SIZE):
+        ranked = {query: dict(rankings[query]) for query in queries if rankings.get(query)}
+        evaluated = judge.evaluate(ranked)
+        for query in queries:
+            gains.append(compute_ndcg(ranked.get(query, {}), grades[query], k_values))
+            row = evaluated.get(query, {})
+            rows.append([row.get(measure, 0.0) for measure in measures.values()])
+    ndcg_names = [f"ndcg_at_{k}" for k in k_values]
+    scores = dict(zip(ndcg_names, np.transpose(gains).tolist(), strict=True))
+    scores |= dict(zip(measures, np.transpose(rows).tolist(), strict=True))
+    reciprocal = scores.pop("mrr")
     for k in k_values:
         # The reciprocal of a rank up to k is at least 1 / k, up to rounding.
         scores[f"mrr_at_{k}"] = [value if value * k > 1 - 1e-9 else 0.0 for value in reciprocal]
@@ -301,17 +305,19 @@ def compute_ndcg(
     if not (single[1:] < single[:-1]).all():
         pairs = sorted(zip(single.tolist(), ranking, strict=True), reverse=True)
         ordered = [name for _, name in pairs]
-    gained = _cumulate_gains([grades.get(name, 0) for name in ordered], k_values)
-    ideal = _cumulate_gains(sorted(grades.values(), reverse=True), k_values)
+    gains = [(rank, grades[name]) for rank, name in enumerate(ordered) if name in grades]
+    gained = _cumulate_gains(gains, k_values)
+    ideal = _cumulate_gains(enumerate(sorted(grades.values(), reverse=True)), k_values)
     return np.divide(gained, ideal, out=np.zeros(len(k_values)), where=ideal > 0)
 
 
-def _cumulate_gains(gains: Sequence[float], k_values: Sequence[int]) -> Floats:
-    """Return the discounted gains up to each cut-off of documents in their order."""
-    discounted = np.maximum(gains, 0.0) / np.log2(np.arange(2, len(gains) + 2))
-    totals = np.concatenate([[0.0], np.cumsum(discounted)])
-    cumulated: Floats = totals[np.minimum(k_values, len(gains))]
-    return cumulated
+def _cumulate_gains(gains: Iterable[tuple[int, float]], k_values: Sequence[int]) -> Floats:
+    """Return the discounted gains up to each cut-off; ranks count from 0, in ascending order."""
+    totals = np.zeros(len(k_values))
+    for rank, gain in gains:
+        if gain > 0:
+            totals[np.greater(k_values, rank)] += gain / math.log2(rank + 2)
+    return totals
 
 
 def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:

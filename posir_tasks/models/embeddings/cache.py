@@ -16,6 +16,7 @@ import uuid
 import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -194,6 +195,10 @@ DAMAGED_SUFFIX = ".damaged"
 READ_BATCH_SIZE = 4_096
 
 
+#: First half of an embedding's key, number of its file, and row in the file.
+INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
+
+
 class Lookup(NamedTuple):
     """Cached embeddings of n texts."""
 
@@ -210,9 +215,16 @@ class EmbeddingCache:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
         """Format of the embeddings; None for an empty cache."""
-        # Per file, the first halves of the keys, sorted, and their rows. The checksum verifies the
-        # full key.
-        self._files: dict[str, tuple[NDArray[np.uint64], Integers]] = {}
+        self._files: dict[str, int] = {}
+        """Number of each file in the index."""
+        self._numbers = count()
+        self._index = np.empty(0, INDEX_ENTRY)
+        """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
+        the full key.
+        """
+        self._halves = self._index["half"]
+        self._new_entries: list[NDArray[Any]] = []
+        """Entries that are not in the index yet."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
@@ -224,17 +236,40 @@ class EmbeddingCache:
             if contents:
                 self._require_format(contents.format)
                 self._register(file.name, contents.keys)
-        missing = np.ones(len(keys), np.bool_)
+        missing = np.arange(len(keys))
         if self.format is None:
-            return Lookup(np.empty((len(keys), 0)), np.flatnonzero(missing))
+            return Lookup(np.empty((len(keys), 0)), missing)
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        for name, (halves, order) in list(self._files.items()):
-            indices = np.searchsorted(halves, keys[:, 0]).clip(max=len(halves) - 1)
-            matches = np.flatnonzero(missing & (halves[indices] == keys[:, 0]))
-            if matches.size:
-                intact = self._read_rows(name, keys, matches, order[indices[matches]], rows)
-                missing[matches[intact]] = False
-        return Lookup(rows, np.flatnonzero(missing))
+        has_damage = True
+        # Another file may have the embeddings that a corrupt file has lost.
+        while has_damage:
+            selected, entries = self._find_entries(keys, missing)
+            intact = np.zeros(len(selected), np.bool_)
+            for name, number in [*self._files.items()]:
+                matches = np.flatnonzero(entries["file"] == number)
+                if matches.size:
+                    sources = entries["row"][matches]
+                    intact[matches] = self._read_rows(name, keys, selected[matches], sources, rows)
+            missing = np.setdiff1d(missing, selected[intact], assume_unique=True)
+            has_damage = not intact.all()
+        return Lookup(rows, missing)
+
+    def _find_entries(self, keys: Keys, missing: Integers) -> tuple[Integers, NDArray[Any]]:
+        """Return the missing rows with an entry in the index, and their entries."""
+        self._sort_index()
+        if not self._halves.size:
+            return missing[:0], self._index
+        halves = keys[missing, 0]
+        indices = np.searchsorted(self._halves, halves).clip(max=len(self._halves) - 1)
+        is_match = self._halves[indices] == halves
+        return missing[is_match], self._index[indices[is_match]]
+
+    def _sort_index(self) -> None:
+        if self._new_entries:
+            entries = np.concatenate([self._index, *self._new_entries])
+            self._new_entries.clear()
+            self._index = entries[np.argsort(entries["half"], kind="stable")]
+            self._halves = np.ascontiguousarray(self._index["half"])
 
     def add(self, keys: Keys, embeddings: Array) -> None:
         """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
@@ -258,8 +293,20 @@ class EmbeddingCache:
         self._register(name, keys)
 
     def _register(self, name: str, keys: Keys) -> None:
-        order = np.argsort(keys[:, 0])
-        self._files[name] = (keys[order, 0], order)
+        number = self._files[name] = next(self._numbers)
+        entries = np.empty(len(keys), INDEX_ENTRY)
+        entries["half"] = keys[:, 0]
+        entries["file"] = number
+        entries["row"] = np.arange(len(keys))
+        self._new_entries.append(entries)
+
+    def _forget(self, name: str) -> None:
+        number = self._files.pop(name, None)
+        if number is not None:
+            self._sort_index()
+            is_other = self._index["file"] != number
+            self._index = self._index[is_other]
+            self._halves = self._halves[is_other]
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
@@ -277,7 +324,7 @@ class EmbeddingCache:
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
-            self._files.pop(name, None)
+            self._forget(name)
         except DamageError as error:
             self._quarantine(name, str(error))
         return None
@@ -314,7 +361,7 @@ class EmbeddingCache:
             problem,
             DAMAGED_SUFFIX,
         )
-        self._files.pop(name, None)
+        self._forget(name)
         # Another process may already have renamed it, or another user may own it.
         with suppress(OSError):
             (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))

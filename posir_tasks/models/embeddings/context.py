@@ -14,6 +14,7 @@ from mteb.types import Array, PromptType
 
 from posir_tasks.base.private_names import CREATE_DATALOADER
 from posir_tasks.data.task_metadata import build_metadata
+from posir_tasks.text.spans import WHITESPACE
 from posir_tasks.values.result_schema import SPLIT
 
 if TYPE_CHECKING:
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 #: Arguments of `encode` that describe the task.
 TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
-#: The characters that `str.strip` removes.
-WHITESPACE = "".join(filter(str.isspace, map(chr, range(0x3001))))
 
 
 @dataclass(frozen=True)

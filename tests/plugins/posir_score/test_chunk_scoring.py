@@ -16,11 +16,11 @@ from scipy.special import stdtrit
 import posir
 from posir_score.chunk_scoring import compare_splitters, score_splitters
 from posir_score.excerpts import (
-    ChunkPlaces,
-    Excerpt,
-    find_chunk_part,
+    ChunkSpans,
+    EvidenceSpan,
+    compute_precision_omega,
+    find_chunk_third,
     read_excerpts,
-    score_division,
     score_retrieved,
 )
 from posir_significance.findings import ChangeState, Metric, Reason
@@ -46,12 +46,12 @@ spans = st.tuples(st.integers(0, 1), st.integers(0, 30), st.integers(1, 8)).map(
 )
 def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
     wanted = {(document, place) for document, start, end in excerpts for place in range(start, end)}
-    places = ChunkPlaces(
+    places = ChunkSpans(
         np.array([document for document, *_ in chunks]),
         np.array([span for _, *span in chunks]),
         np.array([end - start for _, start, end in chunks]),
     )
-    given_excerpts = [Excerpt(document, Span(start, end)) for document, start, end in excerpts]
+    given_excerpts = [EvidenceSpan(document, Span(start, end)) for document, start, end in excerpts]
     retrieved = chunks[:number]
     shared = wanted & {
         (document, place) for document, start, end in retrieved for place in range(start, end)
@@ -66,9 +66,9 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
         for place in range(start, end)
     )
     expected = len(shared) / (length + missed), len(shared) / total, len(shared) / length
-    assert score_retrieved(given_excerpts, places, np.arange(len(retrieved))) == pytest.approx(
-        expected
-    )
+    assert score_retrieved(
+        given_excerpts, places.select(np.arange(len(retrieved)))
+    ) == pytest.approx(expected)
     near = [
         (document, start, end)
         for document, start, end in chunks
@@ -77,7 +77,7 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
         )
     ]
     covered = {(document, place) for document, start, end in near for place in range(start, end)}
-    assert score_division(given_excerpts, places) == pytest.approx(
+    assert compute_precision_omega(given_excerpts, places) == pytest.approx(
         len(wanted & covered) / len(wanted | covered)
     )
 
@@ -85,7 +85,7 @@ def test_scores_are_those_of_sets_of_characters(excerpts, chunks, number):
 def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
     chunks = np.array([(0, 30), (20, 50), (60, 90)])
     parts = [
-        find_chunk_part(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
+        find_chunk_third(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
     ]
     assert parts == ["first third", "first third", "last third", "divided between chunks"]
 

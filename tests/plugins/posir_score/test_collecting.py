@@ -67,7 +67,7 @@ def test_answers_are_cut_at_k_and_chunks_are_no_repeated_rows(
         RULES,
         replace(FAST, folder=tmp_path / "b"),
     )
-    assert (run.duplicates, run.returned) == (0, (3, 3))
+    assert (run.duplicates, run.hit_range) == (0, (3, 3))
     assert run.by_subset["all"]["q0"] == [Hit("d", 3, 1), Hit("e", 2, 2), Hit("d", 1, 3)]
 
 
@@ -196,7 +196,7 @@ async def leave() -> None:
         (leave, "the retriever raised SystemExit: 4", 1),
         (lambda: None.search, "the retriever raised AttributeError: ", 1),  # type: ignore[attr-defined]
         (lambda: time.sleep(30), "no answer within 0.7 seconds, in 2 attempts", 2),
-        (lambda: None, "NoneType is not a list of hits; each must be an id", 1),
+        (lambda: None, "expected a list of hits, got NoneType; each must be an id", 1),
         (
             lambda: [("d", float("nan"))],
             "hit 1, d, has the score nan; it must be a finite number",
@@ -334,7 +334,7 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
     with pytest.raises(
         PosirError,
-        match=r"no retrieved document is in the corpus, of 10 .*; first 5e1f, "
+        match=r"no retrieved document of 10 is in the corpus; first 5e1f, "
         r"and.*--document-field",
     ):
         collect(search, tmp_path, settings)

@@ -11,7 +11,7 @@ from mteb.types import PromptType
 
 from posir_score.alignment import AlignedRun
 from posir_score.chunk_scoring import score_splitters
-from posir_score.excerpts import Excerpt, ExcerptData, find_evidence, read_excerpts
+from posir_score.excerpts import EvidenceData, EvidenceSpan, find_evidence, read_excerpts
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
 from posir_tasks.datasets.opening import open_data
@@ -36,15 +36,15 @@ ASKED: dict[str, tuple[tuple[str, int, int], list[tuple[str, int, int]]]] = {
 }
 
 
-def build_data(*extra: Excerpt) -> ExcerptData:
+def build_data(*extra: EvidenceSpan) -> EvidenceData:
     numbers = {"a": 0, "b": 1}
     questions = [
-        (query, (Excerpt(numbers[name], Span(*span)),))
+        (query, (EvidenceSpan(numbers[name], Span(*span)),))
         for query, ((name, *span), _) in ASKED.items()
     ]
     questions += [("extra", (excerpt,)) for excerpt in extra]
     ids = tuple(("s", query) for query, _ in questions)
-    return ExcerptData(
+    return EvidenceData(
         "data",
         {f"s/{name}": text for name, text in TEXT.items()},
         tuple(questions),
@@ -54,7 +54,7 @@ def build_data(*extra: Excerpt) -> ExcerptData:
     )
 
 
-def locate(hits: dict[str, list[Hit]], data: ExcerptData) -> RetrievedChunks:
+def locate(hits: dict[str, list[Hit]], data: EvidenceData) -> RetrievedChunks:
     chunks = RetrievedChunks.locate(data, AlignedRun(hits={"s": hits}))
     assert chunks
     return chunks
@@ -139,13 +139,18 @@ def test_what_is_no_chunk_is_named():
     assert [
         scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
     ] == [0.25, 0.5, 0]
-    assert scores.suspects == ("1 hit has the text of the query: return that of the chunk.",)
+    assert scores.suspects == ("1 hit has the text of the query. Return the text of the chunk.",)
 
 
 def test_a_repeated_text_is_where_its_number_says():
     text = "One bell fell. Two rang. One bell fell. Four rang."
-    data = ExcerptData(
-        "data", {"s/a": text}, (("q", (Excerpt(0, Span(25, 39)),)),), np.arange(1), 0, (("s", "q"),)
+    data = EvidenceData(
+        "data",
+        {"s/a": text},
+        (("q", (EvidenceSpan(0, Span(25, 39)),)),),
+        np.arange(1),
+        0,
+        (("s", "q"),),
     )
     pieces = ["One bell fell.", "Two rang.", "One bell fell.", "Four rang."]
     hits = [Hit("a", 1.0, None, piece, chunk=f"a#{number}") for number, piece in enumerate(pieces)]
@@ -167,7 +172,7 @@ def test_a_repeated_text_is_where_its_number_says():
 
 
 def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
-    data = build_data(Excerpt(0, Span(15, 35)))
+    data = build_data(EvidenceSpan(0, Span(15, 35)))
     hits = {
         query: [Hit("a", 1.0, None, TEXT["a"])]
         for query in ("cut", "other chunk", "whole", "extra")
@@ -175,7 +180,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     hits["absent"] = [Hit("b", 1.0, None, TEXT["b"][60:])]
     chunks = locate(hits, data)
     read = ReadChunks.measure(chunks, ReadPart.first(14, KnownBy.GIVEN))
-    assert (read.read.part, read.read.tokens, read.longer) == (Part.CHUNKS, 14, 1)
+    assert (read.read.part, read.read.tokens, read.truncated_chunks) == (Part.CHUNKS, 14, 1)
     limit = int(EstimatedTokenizer().find_tokens([TEXT["a"]])[0][13, 1])
     assert read.unread == {0: [(limit, 100)], 1: []}
     assert 50 <= limit < 80
@@ -188,7 +193,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
     # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to
     # 90, 90 to 100.
-    assert read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
+    assert read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
     assert read.not_returned == 0
     # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what
     # is returned.
@@ -197,7 +202,7 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     assert (
         read.not_returned,
         read.read.part,
-        read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist(),
+        read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist(),
     ) == (
         1,
         Part.CHUNKS,
@@ -205,11 +210,11 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
     said = " ".join(score_chunks("run", part, read).describe_chunks())
     assert all(
-        words in said for words in ("1 of 5 excerpts", "not known", "estimated; 1 is read in part")
+        words in said for words in ("1 of 5 excerpts", "unknown", "estimated; 1 is read in part")
     )
     # That all returned chunks are read whole says nothing of the others.
     read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
-    assert (read.read.part, read.place(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
+    assert (read.read.part, read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist()) == (
         Part.CHUNKS,
         [],
     )
@@ -224,7 +229,11 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     assert lost == {Loss.NOT_READ: 2 / 5, Loss.NOT_RETRIEVED: 1 / 5}
     # All chunks fit.
     read = ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.MEASURED))
-    assert (read.read, read.longer, read.tokens) == (ReadPart.all(KnownBy.MEASURED), 0, (10, 25))
+    assert (read.read, read.truncated_chunks, read.tokens) == (
+        ReadPart.all(KnownBy.MEASURED),
+        0,
+        (10, 25),
+    )
 
 
 def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
@@ -235,7 +244,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
     )
     encoder = ModelEncoder(FirstWords())
     (subset,) = opened.subsets
-    data = ExcerptData.from_positions("data", {"all": subset.read()})
+    data = EvidenceData.from_positions("data", {"all": subset.read()})
     assert [len(excerpts) for _, excerpts in data.questions] == [2, 1]
     pieces = [
         (name, chunk) for name, text in TEXTS.items() for chunk in splitter.divide(text).chunks
@@ -272,7 +281,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
 def test_a_span_is_divided_into_what_ranges_have_and_lack():
     found = find_evidence(Span(3, 20), [(8, 10), (0, 5), (30, 40)])
     assert (found.inside, found.outside) == ([(3, 5), (8, 10)], [(5, 8), (10, 20)])
-    assert (found.shared, found.lost) == (4, 13)
+    assert (found.covered, found.missing) == (4, 13)
     assert find_evidence(Span(3, 20), []) == ([], [(3, 20)])
     assert find_evidence(Span(3, 20), [(0, 25)]) == ([(3, 20)], [])
     assert not find_evidence(Span(0, 5), [(0, 2), (3, 5)]).lacks_words("ab cd")

@@ -14,7 +14,7 @@ import pytest
 from posir_score.alignment import AlignmentRules
 from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
-from posir_score.hits import StatedHit, read_hits
+from posir_score.hits import RawHit, read_hits
 from posir_score.retriever_objects import (
     SYSTEMS,
     NamedObject,
@@ -200,7 +200,7 @@ def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[s
         opened = SystemRetriever(
             opened.target, opened.system, opened.name, lambda _: np.array([1.0, 2.0])
         )
-    shown: list[StatedHit] = []
+    shown: list[RawHit] = []
     found = read_hits(opened("q", k), k, order="rank", show_first=shown.append)
     return [hit.document for hit in found], f"{describe_call(opened)}; {shown[0].describe()}"
 

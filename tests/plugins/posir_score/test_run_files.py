@@ -189,7 +189,7 @@ def align_or_refuse(run: Run, subset: SubsetQueries, rules: AlignmentRules) -> o
         return str(error)
     rankings = aligned.rankings[""].items()
     ordered = {query: [*scores.items()] for query, scores in rankings}
-    return ordered, aligned.total, aligned.states_chunks, aligned.has_chunks
+    return ordered, aligned.total, aligned.has_locatable_chunks, aligned.has_chunks
 
 
 @pytest.mark.parametrize("line", ["q Q0 d 1 2.5 t", "q\tQ0\td\t1\t2.5\tt", "q Q0 d 1 +2.5e0 t\r"])
@@ -622,7 +622,7 @@ def test_ranks_in_several_files_of_a_folder_are_not_compared(tmp_path: Path):
     assert read_run(tmp_path, "any").by_subset[ANY_SUBSET].keys() == {"q", "r"}
     (tmp_path / "c.json").write_text('{"q": {"c": 0.5}}')
     with pytest.raises(
-        DataError, match=r"c\.json: query q is in another file .* ranked by rank and score"
+        DataError, match=r"c\.json: query q is also in another file .* ranked by rank and score"
     ):
         read_run(tmp_path, "any")
 
@@ -799,11 +799,11 @@ def test_distances_are_turned_before_chunks_are_merged():
             '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}',
             "field 's' must have the rankings of one split",
         ),
-        ("a.json", '{"q": 1}', "first query q: int is not a list of hits"),
+        ("a.json", '{"q": 1}', "first query q: expected a list of hits, got int"),
         ("a.json", "{}", "has no ranked document"),
         ("a.trec", "", "has no ranked document"),
         ("a.lz4", "", "Save it with `run.save('a.parquet')`"),
-        ("a.parquet", "no", "cannot be read: is no readable Parquet"),
+        ("a.parquet", "no", "cannot be read: is not a valid Parquet file"),
     ],
 )
 def test_what_is_no_run_is_refused_with_file_row_and_field(

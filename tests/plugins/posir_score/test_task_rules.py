@@ -154,7 +154,7 @@ def test_predictions_of_another_split_are_refused(task_with: Any, tmp_path: Path
     task = task_with("MSMARCO", loaded, "dev")
     _, predictions = evaluate(task, "dev", rankings, tmp_path / "predictions")
     predictions.write_text(predictions.read_text().replace('"dev"', '"train"'))
-    with pytest.raises(PosirError, match=r"of split train, and split dev of MSMARCO is scored"):
+    with pytest.raises(PosirError, match=r"of split train, but split dev of MSMARCO is scored"):
         posir.score(predictions, data="MSMARCO", output=tmp_path / "results")
 
 
@@ -195,7 +195,7 @@ def test_a_main_score_that_only_mteb_computes_is_refused(task_with: Any, tmp_pat
     task_with("Core17InstructionRetrieval", loaded, "test")
     with pytest.raises(
         PosirError,
-        match="Core17InstructionRetrieval: its main score, p-MRR, is computed by mteb only",
+        match="Core17InstructionRetrieval: only mteb computes its main score, p-MRR",
     ):
         posir.score(rankings, data="Core17InstructionRetrieval", output=tmp_path)
     images = loaded["corpus"].remove_columns("text")

@@ -129,6 +129,21 @@ def test_only_the_damaged_embedding_of_a_file_is_missing(
         assert np.array_equal(cached.rows, rows)
 
 
+def test_an_embedding_of_two_files_survives_damage_to_one(tmp_path: Path):
+    keys, rows = random_keys(5), vectors(5)
+    files: list[Path] = []
+    for part in ([0, 1, 2], [2, 3], [4]):
+        EmbeddingCache(tmp_path).add(keys[part], rows[part])
+        files += {*tmp_path.glob("*.arrow")} - {*files}
+    for file, row, missing in ((files[0], 2, []), (files[1], 0, [2])):
+        cache = EmbeddingCache(tmp_path)
+        damage(file, row)
+        cached = cache.look_up(keys)
+        assert cached.missing.tolist() == missing
+        intact = np.delete(np.arange(5), missing)
+        assert np.array_equal(cached.rows[intact], rows[intact])
+
+
 def test_a_deleted_cache_is_empty_and_keeps_finite_embeddings(
     tmp_path: Path,
 ):
