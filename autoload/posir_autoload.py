@@ -1,19 +1,19 @@
-"""Autoload: patches mteb when it is imported, so that it knows posir's tasks.
+"""Patch mteb when it is imported, so that it knows posir's tasks.
 
-Python imports this module at startup, through `posir.pth`, or calls its `start`, through
-`posir.start` (3.15 and later). It puts a finder on `sys.meta_path`, and nothing else happens until
-mteb is imported. Every start of Python reads this file, so it is small, imports only what is loaded
-anyway, and never raises; the rest is in `posir_tasks.mteb`. Where this module is gone, `posir.pth`
-does nothing; where the rest is, mteb goes on after one warning.
+Python imports this module at startup because of `posir.pth`, or calls `start` because of
+`posir.start` (3.15 and later). It only adds a finder to `sys.meta_path` and waits for the import of
+mteb. As every Python process runs this file, it is small, imports only modules that are already
+loaded, and never raises. The patches are in `posir_tasks.mteb`. If posir is partly uninstalled,
+mteb still works, with a warning.
 """
 
 import os
 import sys
 
-#: Why posir could not be imported.
-warned: list[Exception] = []
+#: Errors that prevented the import of posir.
+import_errors: list[Exception] = []
 
-#: The function in `posir_tasks.mteb.mteb_patches` that patches each module.
+#: Function in `posir_tasks.mteb.mteb_patches` for each module.
 PATCHES = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
@@ -26,7 +26,7 @@ PATCHES = {
 
 
 class MtebFinder:
-    """Finds the modules in `PATCHES` as Python does, with a loader that patches them."""
+    """Finds the modules in `PATCHES` and returns loaders that patch them."""
 
     @staticmethod
     def find_spec(name, path=None, target=None):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN205, D102
@@ -42,33 +42,29 @@ class MtebFinder:
 
 
 def warn_once(error: Exception) -> None:
-    """Say on stderr that mteb goes on without posir's tasks: posir is incomplete, such as half
-    uninstalled.
-    """
-    if not warned and sys.stderr is not None:
+    """Warn on stderr that posir cannot be imported, for example since it is partly uninstalled."""
+    if not import_errors and sys.stderr is not None:
         print(
-            "posir: mteb goes on without posir's tasks, because posir cannot be imported "
-            f"({type(error).__name__}: {error}). "
-            "Run `pip install --force-reinstall --no-deps posir`, or `pip uninstall posir`.",
+            "posir: mteb continues without posir's tasks, because posir cannot be imported "
+            f"({type(error).__name__}: {error}). Run `pip install --force-reinstall --no-deps "
+            "posir`, or `pip uninstall posir`.",
             file=sys.stderr,
         )
-    warned.append(error)
+    import_errors.append(error)
 
 
 def is_installed() -> bool:
-    """Return whether the finder is on `sys.meta_path`."""
+    """Return True if the finder is in `sys.meta_path`."""
     return MtebFinder in sys.meta_path
 
 
 def install() -> None:
-    """Put the finder on `sys.meta_path`, and patch the modules of mteb that are already
-    imported.
-    """
+    """Add the finder to `sys.meta_path`, and patch modules of mteb that are already imported."""
     if is_installed():
         return
     sys.meta_path.insert(0, MtebFinder)
     for name, patch in PATCHES.items():
-        # A module that is still being imported has asked for posir's tasks itself.
+        # A module that is still being imported has started the import of this one.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             try:
                 from posir_tasks.mteb.mteb_patches import apply_patch
@@ -79,8 +75,8 @@ def install() -> None:
 
 
 def start() -> None:
-    """Install the finder unless `POSIR_AUTOLOAD=0`. Called at every start of Python, so it never
-    raises.
+    """Install the finder unless `POSIR_AUTOLOAD=0`. Never raises, since every Python process calls
+    it.
     """
     try:
         if os.environ.get("POSIR_AUTOLOAD") != "0":

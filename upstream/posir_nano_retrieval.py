@@ -15,7 +15,7 @@ _TOP_K = 10
 
 
 class PosIRNanoRetrieval(AbsTaskRetrieval):
-    """Retrieval scores by where in its document the evidence for a query stands.
+    """Retrieval scores by the position of the evidence in its document.
 
     The configuration `queries` has a column `position`: the midpoint of the evidence as a share of
     the document, from 0 to 1.
@@ -29,9 +29,9 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         },
         description=(
             "A sample of PosIR's English queries, balanced over domains and the position of the "
-            "evidence, with its document lengths, and distractors from the full corpus. Beside "
-            "the usual scores it reports nDCG@10 for evidence in the first, middle and last "
-            "third of a document, and how far the last third lies behind the first."
+            "evidence, with PosIR's document lengths, and distractors from the full corpus. "
+            "Additional scores are nDCG@10 for evidence in the first, middle and last third of a "
+            "document, and the difference between the first and the last third."
         ),
         reference="https://arxiv.org/abs/2601.08363",
         type="Retrieval",
@@ -69,8 +69,7 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> dict[str, float]:
-        """Return nDCG@10 by third of the document, and the difference between the first and the
-        last third.
+        """Return nDCG@10 by third of the document, and the first third minus the last.
 
         Args:
             scores: Scores by query and metric.
@@ -80,29 +79,29 @@ class PosIRNanoRetrieval(AbsTaskRetrieval):
             hf_subset: Name of the subset.
 
         Returns:
-            `ndcg_at_10_first_third`, `_middle_third` and `_last_third` for thirds that have
-            queries, and `start_minus_end`, the first minus the last.
+            `ndcg_at_10_first_third`, `_middle_third` and `_last_third` for thirds with queries, and
+            `start_minus_end`, the first third minus the last.
         """
         queries = self.dataset[hf_subset][hf_split]["queries"]
         gains: dict[str, list[float]] = {third: [] for third in _THIRDS}
         for query_id, position in zip(queries["id"], queries["position"], strict=True):
             third = _THIRDS[min(int(position * 3), 2)]
             gains[third].append(_gain(qrels[query_id], results.get(query_id, {})))
-        found = {
+        thirds = {
             f"ndcg_at_10_{third}_third": float(np.mean(values))
             for third, values in gains.items()
             if values
         }
         if gains["first"] and gains["last"]:
-            found["start_minus_end"] = (
-                found["ndcg_at_10_first_third"] - found["ndcg_at_10_last_third"]
+            thirds["start_minus_end"] = (
+                thirds["ndcg_at_10_first_third"] - thirds["ndcg_at_10_last_third"]
             )
-        return found
+        return thirds
 
 
-def _gain(relevant: dict[str, int], retrieved: dict[str, float]) -> float:
+def _gain(relevant: dict[str, int], scores: dict[str, float]) -> float:
     """Return nDCG@10 of a query with one relevant document."""
-    ranking = sorted(retrieved, key=lambda document: (retrieved[document], document), reverse=True)
+    ranking = sorted(scores, key=lambda document: (scores[document], document), reverse=True)
     ranks = [
         rank
         for rank, document in enumerate(ranking[:_TOP_K], start=1)

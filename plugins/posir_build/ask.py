@@ -45,12 +45,12 @@ from posir_tasks.data.repository import DATA_SUFFIXES
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.language_models.asking import LanguageModel, Reply
 from posir_tasks.language_models.chat_client import (
+    MAX_QUESTION_CHARACTERS,
     ModelAnswer,
     PromptTemplate,
     UnusableAnswerError,
     load_prompt,
 )
-from posir_tasks.language_models.other_words import MAX_CHARACTERS
 from posir_tasks.text.languages import detect_other_language, english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
@@ -75,7 +75,7 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
         return question.discard(DiscardReason.BLANK_QUESTION)
     if not question.answer.strip():
         return question.discard(DiscardReason.BLANK_ANSWER)
-    if len(text) > MAX_CHARACTERS:
+    if len(text) > MAX_QUESTION_CHARACTERS:
         return question.discard(DiscardReason.LONG_QUESTION, f"{len(text):,} characters")
     for reason, pattern in FORBIDDEN_PATTERNS.items():
         match = pattern.search(text)

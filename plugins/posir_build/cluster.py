@@ -13,9 +13,6 @@ from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from datasets import Dataset
-from mteb.models import EncoderProtocol
-from mteb.timing import TimingStack
 from numpy.typing import NDArray
 
 from posir_build.records import Document, Question
@@ -25,9 +22,6 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.language_models.call_log import CallLog
-from posir_tasks.models.dispatch import search_dense
-from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.embeddings.context import build_context
 from posir_tasks.models.references import ModelReference, portable_name
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.rerankers import (
@@ -39,6 +33,7 @@ from posir_tasks.models.rerankers import (
 )
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from mteb.models.models_protocols import MTEBModels
     from mteb.types import EncodeKwargs
 
@@ -70,6 +65,8 @@ class ModelCallJob:
 
     def run(self, model: MTEBModels, encode_kwargs: EncodeKwargs) -> Any:  # noqa: ARG002
         """Call the function with the model and its embedding cache."""
+        from posir_tasks.models.embeddings.cached_encoder import with_cache
+
         return self.work(with_cache(model))
 
 
@@ -119,6 +116,8 @@ class Recall:
         PosirError if the model is not an encoder or a job fails.
         """
         if self.start_engine is None:
+            from posir_tasks.models.embeddings.cached_encoder import with_cache
+
             model = with_cache(load_model(self.model))
             return recall(documents, queries, top_k, self.language, model)[0]
         shards = split_batches(documents, DOCUMENTS_PER_JOB)
@@ -131,6 +130,12 @@ def recall(
     documents: Texts, queries: Texts, top_k: int, language: str, model: MTEBModels
 ) -> NearestDocuments:
     """Search documents with a loaded model; raise PosirError if it is not an encoder."""
+    from mteb.models import EncoderProtocol
+    from mteb.timing import TimingStack
+
+    from posir_tasks.models.dispatch import search_dense
+    from posir_tasks.models.embeddings.context import build_context
+
     if not isinstance(model, EncoderProtocol):
         raise PosirError(
             f"{model.mteb_model_meta.name}: not an embedder. Choose a model that encodes texts."
@@ -147,6 +152,8 @@ def recall(
 
 
 def _build_dataset(rows: Texts) -> Dataset:
+    from datasets import Dataset
+
     return Dataset.from_dict({"id": [row.id for row in rows], "text": [row.text for row in rows]})
 
 

@@ -1,26 +1,20 @@
-"""Evaluate retrieval by position during training, like `mteb run`: `PositionEvaluator` and its
-callback.
+"""`PositionEvaluator` and its callback: retrieval by position in any trainer, exactly as `mteb run`
+measures it.
+
+`import posir` exposes both classes, so their frameworks are imported with the first instance.
 """
 
 from __future__ import annotations
 
 import logging
 import math
-import random
-import warnings
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from mteb.models.sentence_transformer_wrapper import SentenceTransformerEncoderWrapper
-from mteb.timing import TimingStack
-from mteb.types import PromptType
-from sentence_transformers.base.evaluation import BaseEvaluator
-from transformers import TrainerCallback
 
 from posir_significance.analysis import analyze
 from posir_significance.decision import decide
@@ -28,144 +22,49 @@ from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
 from posir_significance.strips import build_strip
-from posir_tasks.base.errors import PosirError, ScoreError
-from posir_tasks.data.data import PositionData
-from posir_tasks.data.repository import LOCAL
-from posir_tasks.data.task_metadata import build_metadata
-from posir_tasks.datasets.dataset import Dataset, Subset
+from posir_tasks.base.errors import PosirError
+from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.strip import draw_strips, render_png
 from posir_tasks.display.tables import format_csv
-from posir_tasks.models.dispatch import search_and_rank
-from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.embeddings.encoding import Vectors, unit_vectors
-from posir_tasks.models.references import legible_name
-from posir_tasks.models.request import SearchRequest
-from posir_tasks.search.input_window import find_read_evidence
-from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import K_VALUES, select_relevant, select_texts
-from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import pool
-from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.rotation_ranks import read_sample_size
 from posir_tasks.values.schemes import assign_thirds
 from posir_tasks.values.scores import ResultValues, flatten
 from posir_train.settings import Position
 
-if TYPE_CHECKING:
-    from sentence_transformers import SentenceTransformer
-    from transformers import TrainerControl, TrainerState, TrainingArguments
-
 logger = logging.getLogger(__name__)
 
-#: Number of documents in the measurement of cosines.
-COSINE_SAMPLE = 100
+
+@cache
+def _derive(cls: type, base: type) -> type:
+    if issubclass(cls, base):
+        return cls
+    names = {"__module__": cls.__module__, "__qualname__": cls.__qualname__}
+    return type(cls.__name__, (cls, base), names)
 
 
-@dataclass(frozen=True, eq=False)
-class Measurement:
-    """Values of a model on a dataset."""
+def _defer_base(reference: str) -> type:
+    """Return a stand-in for a framework's class, which takes seconds to import.
 
-    values: ResultValues
-    unrelated_cosine: float
-    """Mean cosine of pairs of documents from different articles; NaN with only one article."""
-
-    def to_json(self) -> dict[str, Any]:
-        """Convert the measurement to JSON values."""
-        return {**self.values.to_json(), "unrelated_cosine": self.unrelated_cosine}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Measurement:
-        """Read the values of `to_json`."""
-        return cls(ResultValues.from_json(data), data["unrelated_cosine"])
-
-
-def measure(model: SentenceTransformer, dataset: Dataset, batch_size: int = 32) -> Measurement:
-    """Rank the whole corpus for the questions of every subset, like `mteb run`, and compute the
-    cosines of a sample of documents.
+    An instance of a class that derives from the stand-in is also one of the framework's class.
     """
-    encoder = _wrap_model(model)
-    size = math.ceil(COSINE_SAMPLE / len(dataset.subsets))
-    values = list[ResultValues]()
-    vectors = list[Vectors]()
-    articles = list[str]()
-    for subset in dataset.subsets:
-        data = subset.read()
-        request = build_request(dataset, subset, data, batch_size)
-        values.append(rank_subset(encoder, dataset, subset, data, request, read_sample_size()))
-        rows = random.Random(0).sample(range(len(data.corpus)), min(size, len(data.corpus)))
-        documents = data.corpus.select(rows)
-        evidence = data.evidence
-        titles = evidence.clusters or evidence.document_ids
-        by_document = dict(zip(evidence.document_ids, titles, strict=True))
-        articles += [by_document.get(name) or name for name in documents["id"]]
-        embeddings = request.context.encode(encoder, documents, PromptType.document)
-        vectors.append(unit_vectors(np.asarray(embeddings, np.float32)))
-    matrix = np.concatenate(vectors)
-    names = np.array(articles)
-    cosines = (matrix @ matrix.T)[names[:, None] != names]
-    return Measurement(pool(values), float(cosines.mean()) if len(cosines) else math.nan)
+
+    class StandIn:
+        def __new__(cls, *_: Any, **__: Any) -> Any:
+            own_class: Any = cls
+            return object.__new__(_derive(own_class, resolve_name(reference)))
+
+    return StandIn
 
 
-def rank_subset(
-    model: SentenceTransformerEncoderWrapper,
-    dataset: Dataset,
-    subset: Subset,
-    data: PositionData,
-    request: SearchRequest,
-    sample_size: int,
-) -> ResultValues:
-    """Search a subset, and rotated versions of a sample of its documents.
-
-    Raises:
-        ScoreError: The model returns NaN.
-    """
-    try:
-        results, ranking = search_and_rank(model, request)
-    except ScoreError as error:
-        raise ScoreError(
-            "The model returns NaN, so nothing can be ranked. Lower learning_rate."
-        ) from error
-    documents = select_relevant(data.corpus, data.evidence.document_ids)
-    find_read = partial(find_read_evidence, model, request)
-    evidence = find_read(data.queries, data.evidence, documents)
-    name = f"{subset.language}-{subset.domain}"
-    ranks = DocumentRanks.from_ranks(
-        dataset.scheme, data.evidence, ranking.ranks, evidence, name, select_texts(documents)
-    )
-    original_ranks = dict(zip(request.positives, ranking.ranks.tolist(), strict=True))
-    test = RotationTest(model, request, results, original_ranks, sample_size, len(dataset.subsets))
-    rotations = test.rank(dataset.scheme, data.evidence, documents, ranks, find_read, evidence.read)
-    return ResultValues(ranks, evidence.read, rotations=rotations)
-
-
-def _wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    # Hide mteb's warnings about prompts and about its own arguments.
-    with warnings.catch_warnings(action="ignore"):
-        return SentenceTransformerEncoderWrapper(model)
-
-
-def build_request(
-    dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
-) -> SearchRequest:
-    """Build the search of a subset's questions in its corpus, with mteb's metadata."""
-    metadata = build_metadata(
-        legible_name(dataset.name),
-        dataset=dataset.location,
-        revision=LOCAL,
-        languages={subset.domain: sorted({subset.query_language, subset.corpus_language})},
-    )
-    options = {"batch_size": batch_size, "show_progress_bar": False}
-    return SearchRequest(
-        corpus=data.corpus,
-        queries=data.queries,
-        positives=data.evidence.positives(),
-        top_ranked=None,
-        top_k=max(K_VALUES),
-        context=EncodingContext(metadata, SPLIT, subset.domain, options),
-        timer=TimingStack(),
-    )
+if TYPE_CHECKING:
+    from sentence_transformers.base.evaluation import BaseEvaluator
+    from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+else:
+    BaseEvaluator = _defer_base("sentence_transformers.base.evaluation:BaseEvaluator")
+    TrainerCallback = _defer_base("transformers:TrainerCallback")
 
 
 def select_third(observations: Observations, position: Position) -> tuple[Floats, Integers]:
@@ -270,7 +169,9 @@ class PositionEvaluator(BaseEvaluator):
         Raises:
             ScoreError: The model returns NaN.
         """
-        encoder = _wrap_model(model)
+        from posir_train.measurement import build_request, rank_subset, wrap_model
+
+        encoder = wrap_model(model)
         in_training = steps >= 0
         sample_size = self.rotated or (0 if in_training else read_sample_size())
         values = []

@@ -65,8 +65,9 @@ from posir_tasks.values.estimates import Difference, Estimate
 from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.ranks import score_each_query
 from posir_tasks.values.scores import ALL
-from posir_train.evaluation import Measurement, measure, select_third
+from posir_train.evaluation import select_third
 from posir_train.examples import list_tasks, name_articles
+from posir_train.measurement import Measurement, measure
 from posir_train.preparation import load_base
 from posir_train.settings import (
     HELD_OUT,

@@ -45,8 +45,9 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.folder import digest_folder, is_model_folder
 from posir_train.batches import BatchPlan, PositionBatchSampler
-from posir_train.evaluation import CRITERION, Measurement, PositionEvaluator, measure
+from posir_train.evaluation import CRITERION, PositionEvaluator
 from posir_train.examples import Examples, write_dataset
+from posir_train.measurement import Measurement, measure
 from posir_train.preparation import (
     ModelWindow,
     PadsLoss,

@@ -17,7 +17,6 @@ import typing
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import wraps
-from importlib.util import find_spec
 from pathlib import Path
 from pkgutil import resolve_name
 from types import NoneType, UnionType
@@ -256,15 +255,6 @@ def _add_working_folder() -> None:
     folder = os.getcwd()  # noqa: PTH109 (sys.path has texts)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-
-
-def find_module(name: str) -> bool:
-    """Return True if a module exists, also in the working folder."""
-    _add_working_folder()
-    try:
-        return find_spec(name) is not None
-    except (ImportError, ValueError):
-        return False
 
 
 def load_object(option: str, reference: str) -> Any:

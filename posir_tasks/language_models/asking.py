@@ -1,6 +1,4 @@
-"""Many questions to a language model at once: saved answers are read, the rest is sent within the
-budget.
-"""
+"""Concurrent requests to a language model, with saved answers and a budget."""
 
 from __future__ import annotations
 
@@ -35,19 +33,19 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Tokens that an answer is assumed to have before there is one.
+#: Assumed tokens of an answer before the first answer.
 FIRST_OUTPUT_TOKENS = 500
-#: Refused requests after which the run ends if a prompt has no answer yet: then the cause is not a
-#: single document.
+#: Number of rejected requests that ends the run if a prompt has no answer yet, since the cause is
+#: not a single document.
 MAX_REJECTED = 5
-#: Seconds between two looks at the budget of a request that waits for requests in flight.
+#: Seconds between two checks of the budget while requests are in flight.
 BUDGET_SECONDS = 0.05
-#: What Ctrl-C prints.
+#: Message after Ctrl-C.
 STOPPING = (
-    "Stopping: the answers to requests in flight are waited for and saved. The same command "
-    "continues. Ctrl-C again stops at once."
+    "Stopping after the requests in flight; their answers are saved. The same command continues. "
+    "Press Ctrl-C again to stop at once."
 )
-#: Seconds between two looks of the main thread for a signal such as Ctrl-C.
+#: Seconds between two checks of the main thread for a signal such as Ctrl-C.
 SIGNAL_SECONDS = 0.2
 
 
@@ -56,15 +54,13 @@ class Reply(Generic[AnswerT]):
     """The outcome of a question to a language model."""
 
     model: str
-    """The model that the server names in its answer; the one that was asked for if it names
-    none.
-    """
+    """Model in the server's answer, or else the requested model."""
     prompt: str
-    """Name and version."""
+    """Name and version of the prompt."""
     answer: AnswerT | None
-    """None if it cannot be used."""
+    """None if it is not usable."""
     fault: str = ""
-    """Why there is no answer: an `AnswerFault`, or a fault that the caller's check found."""
+    """Reason for a missing answer: an `AnswerFault` or the caller's reason."""
     detail: str = ""
 
 
@@ -73,9 +69,7 @@ class BudgetError(PosirError):
 
 
 class LanguageModel:
-    """A language model behind endpoints, with a log of its answers and the cost of its calls so
-    far.
-    """
+    """A language model behind endpoints, with a log of its answers and their cost."""
 
     def __init__(
         self,
@@ -83,20 +77,20 @@ class LanguageModel:
         log: CallLog,
         prompts: Mapping[str, PromptTemplate[Any]] | None = None,
     ) -> None:
-        """Open a model; `prompts` are asked instead of those of the names that they are under."""
+        """Open a model. `prompts` replace prompts by name."""
         self.name = settings.model
         self._prompts = prompts or {}
         self._settings = settings
         self._log = log
         usage = log.usage()
-        self._used = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
-        self._reserved = 0.0
+        self._usage = sum((usage[key] for key in usage if key[0] == settings.model), Usage())
+        self._reserved_cost = 0.0
         self._in_flight = 0
         self._answered_prompts: set[str] = set()
         self._rejections: list[str] = []
 
     def describe_answers(self) -> str:
-        """Describe its answers: number, tokens, and why some could not be used."""
+        """Summarize the answers: number, tokens, and reasons for unusable answers."""
         return f"{self.name}: {self._log.describe_read()}."
 
     def ask(
@@ -107,11 +101,11 @@ class LanguageModel:
         description: str,
         check: Callable[[Item, AnswerT], object] | None = None,
     ) -> list[Reply[AnswerT]]:
-        """Ask a prompt about each item, several at a time.
+        """Ask a prompt about each item, with several requests in flight.
 
-        Values of placeholders are built when they are sent: together they may be many copies of
-        each document. An answer that cannot be read, or for which `check` raises
-        UnusableAnswerError, is asked for again.
+        The values of placeholders are built just before sending, since they may contain many copies
+        of each document. Requests are repeated if the answer cannot be parsed, or `check` raises
+        UnusableAnswerError.
 
         Raises:
             PosirError: No server answers, or the budget is spent.
@@ -124,9 +118,9 @@ class LanguageModel:
             async with aclosing(ChatClient(self._settings)) as client:
 
                 async def reply(item: Item) -> Reply[AnswerT]:
-                    answered = await self._reply(client, prompt, item, build(item), check)
+                    outcome = await self._reply(client, prompt, item, build(item), check)
                     advance()
-                    return answered
+                    return outcome
 
                 return await map_in_flight(reply, items, in_flight, stop)
 
@@ -149,8 +143,8 @@ class LanguageModel:
             request = prompt.build_request(values, attempt, self._settings)
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
-                tokens = completion.input_tokens, completion.output_tokens
-                self._log.read[request.key] = Usage(1, *tokens)
+                usage = Usage(1, completion.input_tokens, completion.output_tokens)
+                self._log.read[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
@@ -163,7 +157,7 @@ class LanguageModel:
         return reply
 
     async def _complete(self, client: ChatClient, request: ChatRequest) -> Completion:
-        reserved = await self._reserve(request)
+        reservation = await self._reserve(request)
         try:
             completion = await client.complete(request)
         except RejectedError as error:
@@ -173,15 +167,15 @@ class LanguageModel:
                 raise PosirError(f"{self.name}: {error}") from None
             raise
         finally:
-            self._reserved -= reserved
+            self._reserved_cost -= reservation
             self._in_flight -= 1
         self._log.add(request.key, self.name, request.prompt, completion)
         self._answered_prompts.add(request.prompt)
-        self._used += Usage(1, completion.input_tokens, completion.output_tokens)
+        self._usage += Usage(1, completion.input_tokens, completion.output_tokens)
         return completion
 
     async def _reserve(self, request: ChatRequest) -> float:
-        """Reserve and return the expected cost of a request, as soon as the budget covers it.
+        """Wait until the budget covers a request, and reserve and return its expected cost.
 
         Raises:
             BudgetError: The budget does not cover it.
@@ -189,18 +183,18 @@ class LanguageModel:
         budget = self._settings.budget
         prices = self._settings.prices
         while True:
-            used = self._used
-            output = used.output_tokens / used.calls if used.calls else FIRST_OUTPUT_TOKENS
-            expected = compute_cost(prices, request.input_tokens, output)
-            spent = compute_cost(prices, used.input_tokens, used.output_tokens)
-            if budget is None or spent + self._reserved + expected <= budget:
-                self._reserved += expected
+            usage = self._usage
+            output = usage.output_tokens / usage.calls if usage.calls else FIRST_OUTPUT_TOKENS
+            cost = compute_cost(prices, request.input_tokens, output)
+            spent = compute_cost(prices, usage.input_tokens, usage.output_tokens)
+            if budget is None or spent + self._reserved_cost + cost <= budget:
+                self._reserved_cost += cost
                 self._in_flight += 1
-                return expected
+                return cost
             if not self._in_flight:
                 raise BudgetError(
-                    f"the budget of {budget:g} {prices.currency} is spent: {used.calls:,} calls "
-                    f"cost {spent:.4g}, and the next one is expected to cost {expected:.2g}. All "
+                    f"the budget of {budget:g} {prices.currency} is spent: {usage.calls:,} calls "
+                    f"cost {spent:.4g}, and the next one is expected to cost {cost:.2g}. All "
                     "answers are saved; raise llm.budget and run again to continue."
                 )
             await asyncio.sleep(BUDGET_SECONDS)
@@ -212,16 +206,16 @@ async def map_in_flight(
     in_flight: int,
     stop: threading.Event,
 ) -> list[Result]:
-    """Apply a function to items, several in flight; return the results in the order of the items.
+    """Apply a function to items concurrently; return the results in the order of the items.
 
-    After an error or `stop`, only calls in flight are finished.
+    After an error or `stop`, no further calls are started.
     """
-    pending = enumerate(items)
+    queue = enumerate(items)
     results: dict[int, Result] = {}
     errors: list[Exception] = []
 
     async def work() -> None:
-        for index, item in pending:
+        for index, item in queue:
             try:
                 results[index] = await function(item)
             except Exception as error:
@@ -231,25 +225,23 @@ async def map_in_flight(
 
     await asyncio.gather(*(work() for _ in range(in_flight)))
     if errors:
-        # A wrong key is more to the point than the budget that other requests ran into.
+        # Other errors, such as a wrong key, are more informative than an exceeded budget.
         raise min(errors, key=lambda error: isinstance(error, BudgetError))
     return [results[index] for index in sorted(results)]
 
 
 def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> Result:
-    """Run a coroutine in another thread; Ctrl-C sets `stop` and waits, a second one ends the
+    """Run a coroutine in another thread. Ctrl-C sets `stop` and waits; a second Ctrl-C ends the
     program.
     """
     future = submit(work)
 
     def join() -> None:
-        # In short steps: without a limit, Ctrl-C may not end the wait, since the signal can reach
-        # another thread.
+        # In short steps, since the signal may reach another thread and not end a wait.
         while wait([future], SIGNAL_SECONDS).not_done:
             pass
 
-    # What is imported by now stays. Without it, the garbage collector takes a tenth of the time of
-    # many requests.
+    # Exclude imported modules from garbage collection, which takes a tenth of the time.
     gc.freeze()
     try:
         join()

@@ -1,8 +1,6 @@
-"""Every answered call of a build, in an SQLite file: one row a call, keyed by a hash of what was
-asked.
+"""SQLite log of answered calls, with a row per call, by a hash of the request.
 
-A row is committed before its answer is used, so a build that is killed at any moment never pays for
-an answered call again.
+Rows are committed before answers are used, so a killed build never pays twice for a call.
 """
 
 from __future__ import annotations
@@ -18,7 +16,7 @@ from pathlib import Path
 from posir_tasks.base.errors import PosirError, check_schema
 from posir_tasks.base.wording import pluralize
 
-#: Schema version of the file. A newer one is refused.
+#: Schema version of the file. Newer versions are rejected.
 SCHEMA = 2
 TABLES = """
 CREATE TABLE IF NOT EXISTS calls (
@@ -41,14 +39,12 @@ class Completion:
     input_tokens: int
     output_tokens: int
     served: str = ""
-    """The model that the server names in its answer, such as the snapshot behind an alias; "" if it
-    names none.
-    """
+    """Model in the server's answer, such as the snapshot behind an alias; empty if not reported."""
 
 
 @dataclass(frozen=True)
 class Usage:
-    """Calls that were answered, and their tokens as the servers counted them; they add."""
+    """Number of answered calls and their tokens. Supports `a + b`."""
 
     calls: int = 0
     input_tokens: int = 0
@@ -63,19 +59,19 @@ class Usage:
 
 
 class CallLog:
-    """The answered calls of a build, and the scores of rerankers; may be used by several
-    threads.
-    """
+    """Thread-safe log of a build's answered calls and reranker scores."""
 
     def __init__(self, file: Path) -> None:
-        """Open or create the file; raise PosirError if it cannot be opened, is not such a file, or
-        has a newer schema.
+        """Open or create the file.
+
+        Raises:
+            PosirError: The file cannot be opened, is not a log, or has a newer schema.
         """
         self._file = file
         self.read: dict[str, Usage] = {}
-        """The answers that were read since it was opened, new or saved, by key."""
+        """Usage of all answers, new or saved, since the log was opened, by key."""
         self.faults: dict[str, str] = {}
-        """Why some of these could not be used, by key."""
+        """Reasons for unusable answers, by key."""
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -84,7 +80,7 @@ class CallLog:
             )
             (schema,) = self._database.execute("PRAGMA user_version").fetchone()
             check_schema(schema, SCHEMA, f"{file}: this log of calls")
-            # With a write-ahead log, a commit is safe from a kill without waiting for the disk.
+            # With a write-ahead log, commits survive a kill without waiting for the disk.
             self._database.executescript(
                 f"PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; {TABLES}"
             )
@@ -97,11 +93,11 @@ class CallLog:
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
                 f"{self._file}: {error}. If the disk is full, free some space and run again; if "
-                "the file is damaged, remove it, and its calls are paid again."
+                "the file is corrupt, remove it (its calls are paid again)."
             ) from error
 
     def find(self, key: str) -> Completion | None:
-        """Find the answer to a request; None if it has not been answered."""
+        """Return the answer to a request, or None."""
         with self._lock, self._explain():
             row = self._database.execute(
                 "SELECT text, finish_reason, input_tokens, output_tokens, served FROM calls WHERE "
@@ -111,7 +107,7 @@ class CallLog:
         return Completion(*row) if row else None
 
     def add(self, key: str, model: str, prompt: str, completion: Completion) -> None:
-        """Record the answer to a request."""
+        """Store the answer to a request."""
         with self._lock, self._explain():
             self._database.execute(
                 "INSERT OR IGNORE INTO calls (key, model, prompt, text, finish_reason, "
@@ -120,7 +116,7 @@ class CallLog:
             )
 
     def usage(self) -> dict[tuple[str, str], Usage]:
-        """Add up the usage by model and prompt."""
+        """Return the usage by model and prompt."""
         with self._lock, self._explain():
             rows = self._database.execute(
                 "SELECT model, prompt, COUNT(*), SUM(input_tokens), SUM(output_tokens) FROM "
@@ -129,28 +125,28 @@ class CallLog:
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 
     def describe_read(self) -> str:
-        """Describe the answers that were read: number, tokens, and why some could not be used."""
-        used = sum(self.read.values(), Usage())
-        described = (
-            f"{pluralize(used.calls, 'answer')}, {used.input_tokens:,} input tokens, "
-            f"{used.output_tokens:,} output tokens"
+        """Summarize the answers: number, tokens, and reasons for unusable answers."""
+        total = sum(self.read.values(), Usage())
+        summary = (
+            f"{pluralize(total.calls, 'answer')}, {total.input_tokens:,} input tokens, "
+            f"{total.output_tokens:,} output tokens"
         )
         counts = Counter(sorted(self.faults.values())).most_common()
         causes = ", ".join(f"{fault} ({count:,})" for fault, count in counts)
-        return f"{described}; not used: {causes}" if causes else described
+        return f"{summary}; not used: {causes}" if causes else summary
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Find the saved scores by key."""
+        """Return the stored scores of keys."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
-            answers = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
-        return {key: row[0] for key, row in answers.items() if row}
+            rows = {key: self._database.execute(query, (key,)).fetchone() for key in keys}
+        return {key: row[0] for key, row in rows.items() if row}
 
     def add_scores(self, scores: Mapping[bytes, float]) -> None:
-        """Record scores by key, all or none."""
+        """Store scores by key in one transaction."""
         with self._lock, self._explain():
             self._database.execute("BEGIN")
-            # At the end of the block it commits, after an error it rolls back.
+            # Commits at the end of the block, or rolls back after an error.
             with self._database:
                 self._database.executemany(
                     "INSERT OR REPLACE INTO scores VALUES (?, ?)", scores.items()

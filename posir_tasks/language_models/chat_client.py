@@ -1,4 +1,4 @@
-"""Requests to language models behind OpenAI-compatible chat APIs, on several servers."""
+"""Client of language models behind OpenAI-compatible chat APIs, on one or more servers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,17 @@ from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
 from posir_tasks.text.words import estimate_tokens
 
-#: Seconds for which a server that cannot be reached gets no request, if there is another.
+#: Seconds without requests to an unreachable server, if there is another server.
 REST_SECONDS = 30.0
-#: How often a request is sent again after an answer that is not one of a chat API; proxies return
-#: pages of their own.
+#: Retries after an answer without the format of a chat API, such as a proxy's error page.
 INVALID_ANSWERS = 2
 #: Maximum number of bytes of an answer.
 MAX_ANSWER = 2**26
-#: A number of tokens that no call has; a server that names it does not count.
+#: Token counts of this size are implausible and ignored.
 MAX_COUNT = 2**40
 #: Minimum temperature of a repeated question.
 RETRY_TEMPERATURE = 0.5
-#: Retries on one of several servers, before the next is tried.
+#: Retries on each of several servers.
 RETRIES_PER_SERVER = 2
 ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON "
@@ -47,7 +46,7 @@ ADVICE = (
 
 
 class RejectedError(Exception):
-    """The server refuses one request, for example because it is too long."""
+    """The server rejects a request, for example because it is too long."""
 
 
 @dataclass(frozen=True)
@@ -57,11 +56,11 @@ class ChatRequest:
     prompt: str
     """Name and version of the prompt."""
     body: Mapping[str, Any]
-    """The JSON that is sent."""
+    """JSON body."""
     key: str
-    """The identity of the request: a digest of all that is asked, in 32 hexadecimal digits."""
+    """Digest of prompt, attempt, options and messages, in 32 hexadecimal digits."""
     input_tokens: int
-    """An estimate."""
+    """Estimated number of tokens."""
 
 
 @dataclass
@@ -98,18 +97,21 @@ class ChatClient:
         await asyncio.gather(*(server.connection.aclose() for server in self._servers))
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Send a request to any server that works.
+        """Send a request to the server with the fewest requests, or to the next one if it fails.
 
         Raises:
-            RejectedError: The server refuses this request.
+            RejectedError: The server rejects this request.
             PosirError: No server answers.
         """
-        untried = list(self._servers)
+        candidates = list(self._servers)
         while True:
             now = time.monotonic()
-            # A resting server gets a request only if there is no other.
-            server = min(untried, key=lambda other: (other.resting_until > now, other.in_flight))
-            untried.remove(server)
+            # Resting servers come last.
+            server = min(
+                candidates,
+                key=lambda candidate: (candidate.resting_until > now, candidate.in_flight),
+            )
+            candidates.remove(server)
             server.in_flight += 1
             name = f"{self._model}@{server.connection.address}"
             try:
@@ -117,37 +119,36 @@ class ChatClient:
                     text = await server.connection.send_async(
                         f"{server.connection.address}/chat/completions",
                         request.body,
-                        # Gateways that honor the key do not charge a request twice whose answer
-                        # was lost on the way.
+                        # Gateways that support the key do not charge twice if an answer is lost.
                         headers={"Idempotency-Key": request.key},
                     )
                     completion = read_completion(text, request.input_tokens)
                     if completion is not None:
                         return completion
             except RequestError as error:
-                if error.may_pass and untried:
+                if error.is_temporary and candidates:
                     server.resting_until = time.monotonic() + REST_SECONDS
                     continue
                 reason = server.connection.explain(error, advice=ADVICE)
-                if error.refused:
+                if error.is_rejected:
                     raise RejectedError(reason) from None
                 raise PosirError(f"{name}: {reason} Answers so far are saved.") from None
             finally:
                 server.in_flight -= 1
             reason = (
-                "the server's answer is not one of an OpenAI-compatible chat API "
+                "the server's answer does not have the format of an OpenAI-compatible chat API "
                 f"({quote_message(text)})."
             )
-            # Gateways report what is wrong with a single request in an answer without choices.
+            # Gateways report errors of a single request as an answer without choices.
             if text.lstrip().startswith("{"):
                 raise RejectedError(reason)
             raise PosirError(f"{name}: {reason}")
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Read a server's answer; return None if it is not one of a chat API.
+    """Read a server's answer, or return None if it does not have the format of a chat API.
 
-    `input_tokens` is the estimate to use where the server counts no tokens.
+    `input_tokens` is used if the server does not count tokens.
     """
     try:
         answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
@@ -157,30 +158,30 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
         finish = "refusal" if message.get("refusal") else choice.get("finish_reason") or "stop"
         usage = answer.get("usage") or {}
         counts = [usage.get("prompt_tokens"), usage.get("completion_tokens")]
-        served = answer.get("model")
+        model = answer.get("model")
     except (GateError, KeyError, IndexError, TypeError, AttributeError):
         return None
     if not (isinstance(content, str) and isinstance(finish, str)):
         return None
-    # It is stored, and a server may repeat the key.
+    # The content is stored, and may repeat a secret.
     content = redact_collected(replace_surrogates(content))
     estimates = [input_tokens, estimate_tokens(content)]
     for index, count in enumerate(counts):
         if isinstance(count, int) and 0 <= count < MAX_COUNT:
             estimates[index] = count
-    served = sanitize(served) if isinstance(served, str) else ""
-    return Completion(content, sanitize(finish), estimates[0], estimates[1], served)
+    model = sanitize(model) if isinstance(model, str) else ""
+    return Completion(content, sanitize(finish), estimates[0], estimates[1], model)
 
 
 def _join_parts(content: Any) -> Any:
-    """Join the texts of an answer in parts, of which some may be thoughts."""
+    """Join the text parts of an answer, without thoughts."""
     if not isinstance(content, list):
         return content
-    return "".join(part["text"] for part in content if part.get("type") == "text")
+    return "".join(entry["text"] for entry in content if entry.get("type") == "text")
 
 
 def replace_surrogates(text: str) -> str:
-    """Replace each surrogate, which JSON can contain and UTF-8 cannot, with `?`."""
+    """Replace surrogates, which are valid in JSON but not in UTF-8, with `?`."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -188,22 +189,24 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
-#: Maximum number of places in an answer where JSON is looked for.
+#: Maximum number of positions in an answer at which JSON is tried.
 MAX_STARTS = 50
-#: Where JSON may start: an object, a list of objects, or the empty list as the whole answer.
+#: Possible start of JSON: an object, a list of objects, or an empty list that is the whole answer.
 START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
 #: A number, with at most two words before it: `Relevance: 3`.
 NUMBER = re.compile(r"[\s*_`#]*(?:[^\W\d_]+[\s*_:=]+){0,2}(\d)[\s*_`.]*")
-#: Strings, and commas after the last item of a list or object.
-MENDED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
-#: Thoughts before an answer: their first tag may be in the prompt, their last one cut off.
+#: Strings, and trailing commas in lists and objects.
+REPAIRED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+#: Thoughts before an answer. The opening tag may be in the prompt, the closing tag cut off.
 TAG = "(think|thinking|thought|reasoning)>"
 THOUGHTS = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
-#: Finish reasons of an answer that was cut off.
+#: Finish reasons of a truncated answer.
 CUT_OFF = ("length", "max_tokens")
-#: Finish reasons of an answer that was refused.
+#: Finish reasons of a refusal.
 REFUSALS = ("refusal", "content_filter")
-#: Words with which models refuse, at the start of an answer.
+#: Maximum length of a question that a language model writes, in characters.
+MAX_QUESTION_CHARACTERS = 1000
+#: Typical first words of a refusal.
 REFUSAL = re.compile(
     r"\W*(i(['’]m| am)? (sorry|unable|not able)|i can(no|['’])t|i apologi[sz]e|as an "
     r"ai|sorry\b|unfortunately|es tut mir leid|"
@@ -219,16 +222,16 @@ REFUSAL = re.compile(
 
 @dataclass(frozen=True)
 class PromptTemplate(Generic[AnswerT]):
-    """A prompt, and the type of its answer."""
+    """A prompt with the type of its answer."""
 
     name: str
     version: int
     system: Template
     user: Template
-    """Both with placeholders such as `$document` for values."""
+    """Like `system`, with placeholders such as `$document`."""
     answer: type[AnswerT]
     is_bare: bool = False
-    """Whether the answer is the value of its only field, a text, list or number, and no object."""
+    """If true, the answer is only the value of its single field, without an object."""
 
     @cached_property
     def id(self) -> str:
@@ -245,22 +248,21 @@ class PromptTemplate(Generic[AnswerT]):
     def build_request(
         self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
     ) -> ChatRequest:
-        """Build the request for values of the placeholders; attempts are counted from 0."""
+        """Build a request from values of the placeholders. Attempts count from 0."""
         system = self.system.substitute(values)
         user = self.user.substitute(values)
         options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
         if settings.temperature is not None:
             options["temperature"] = settings.temperature
         if attempt:
-            # A server that is deterministic, or samples nothing at temperature 0, would repeat an
-            # answer that could not be read.
+            # A deterministic server would repeat its invalid answer.
             options["seed"] = attempt
             if settings.temperature is not None:
                 options["temperature"] = max(settings.temperature, RETRY_TEMPERATURE)
-        form = "none" if self.is_bare else settings.structured_output
-        if form != "none":
-            options["response_format"] = {"type": form}
-        if form == "json_schema":
+        response_format = "none" if self.is_bare else settings.structured_output
+        if response_format != "none":
+            options["response_format"] = {"type": response_format}
+        if response_format == "json_schema":
             schema = {"name": self.name, "strict": True, "schema": self.schema}
             options["response_format"]["json_schema"] = schema
         messages = [{"role": "user", "content": user}]
@@ -286,9 +288,7 @@ def load_prompt(
 
 
 class ModelAnswer(BaseModel):
-    """An answer in JSON. Servers are asked for exactly these fields; others in an answer are
-    ignored.
-    """
+    """A JSON answer. Unknown fields are ignored."""
 
     model_config = ConfigDict(
         frozen=True, extra="ignore", json_schema_extra={"additionalProperties": False}
@@ -297,20 +297,20 @@ class ModelAnswer(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _spell_as_asked(cls, value: Any) -> Any:
-        """Spell fields and choices as the prompt does: models write `"Answer": "Yes."`."""
+        """Normalize the spelling of fields and choices: models write `"Answer": "Yes."`."""
         if not isinstance(value, dict):
             return value
         values = {str(name).lower(): item for name, item in value.items()}
         for name, field in cls.model_fields.items():
             if get_origin(field.annotation) is Literal and name in values:
                 choices = {str(choice): choice for choice in get_args(field.annotation)}
-                spelled = str(values[name]).strip(" .").lower().replace(" ", "_")
-                values[name] = choices.get(spelled, values[name])
+                choice = str(values[name]).strip(" .").lower().replace(" ", "_")
+                values[name] = choices.get(choice, values[name])
         return values
 
 
 class AnswerFault(StrEnum):
-    """Why an answer cannot be used."""
+    """Reasons why an answer cannot be used."""
 
     EMPTY = "the answer is empty"
     NO_JSON = "the answer has no JSON"
@@ -327,20 +327,20 @@ class UnusableAnswerError(Exception):
     def __init__(self, fault: str, detail: str = "") -> None:
         super().__init__(fault, detail)
         self.fault = fault
-        """An `AnswerFault`, or a reason of the caller's own."""
+        """An `AnswerFault`, or a reason of the caller."""
         self.detail = detail
 
 
 def parse_answer(
     completion: Completion, answer: type[AnswerT], *, is_bare: bool = False
 ) -> AnswerT:
-    """Parse what a language model answered: JSON, with prose or thoughts around it or not.
+    """Parse a language model's answer: JSON, possibly with prose or thoughts around it.
 
-    Of an answer type with one field, the value without its object is read as well: a list, or a
-    number; with `is_bare`, a text.
+    For an answer type with a single field, a list or a number without the object is also read; with
+    `is_bare`, a text, too.
 
     Raises:
-        UnusableAnswerError: There is no such JSON, or the model refused.
+        UnusableAnswerError: The answer does not match the type, or the model refused.
     """
     thoughts = THOUGHTS.match(completion.text)
     text = completion.text[thoughts.end() if thoughts else 0 :].strip()
@@ -348,14 +348,13 @@ def parse_answer(
     is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
     fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY
     detail = ""
-    for form in _list_forms(text, answer, is_bare and not is_cut and not is_refused):
+    for value in _list_candidates(text, answer, is_bare and not is_cut and not is_refused):
         try:
-            if form is None:
+            if value is None:
                 fault = AnswerFault.INVALID_JSON
                 continue
-            # JSON can contain what UTF-8 cannot represent.
             return answer.model_validate_json(
-                replace_surrogates(json.dumps(form, ensure_ascii=False))
+                replace_surrogates(json.dumps(value, ensure_ascii=False))
             )
         except ValidationError as error:
             if fault is not AnswerFault.INVALID_JSON:
@@ -368,16 +367,14 @@ def parse_answer(
     raise UnusableAnswerError(fault, detail)
 
 
-def _list_forms(text: str, answer: type[BaseModel], is_bare: bool) -> Iterator[Any]:
-    """Yield what in a text may be the answer, the likeliest first; None for JSON that is
-    damaged.
-    """
-    name, *further = answer.model_fields
+def _list_candidates(text: str, answer: type[BaseModel], is_bare: bool) -> Iterator[Any]:
+    """Yield candidates for the answer, most likely first, and None for invalid JSON."""
+    name, *other_names = answer.model_fields
     number = NUMBER.fullmatch(text)
-    if number and not further:
+    if number and not other_names:
         yield {name: int(number[1])}
-    for readable in dict.fromkeys((text, MENDED.sub(_mend, text))):
-        for place, match in enumerate(islice(START.finditer(readable), MAX_STARTS)):
+    for readable in dict.fromkeys((text, REPAIRED.sub(_repair, text))):
+        for index, match in enumerate(islice(START.finditer(readable), MAX_STARTS)):
             try:
                 value, _ = parse_json_at(readable, match.start(), "answer")
             except GateError:
@@ -385,14 +382,14 @@ def _list_forms(text: str, answer: type[BaseModel], is_bare: bool) -> Iterator[A
                 continue
             if isinstance(value, dict):
                 yield value
-            if not further and isinstance(value, list):
+            if not other_names and isinstance(value, list):
                 yield {name: value}
-            elif not further and not place:
+            elif not other_names and not index:
                 yield {name: [value]}
     if is_bare and text and answer.model_fields[name].annotation is str:
         yield {name: text}
 
 
-def _mend(match: re.Match[str]) -> str:
-    """Drop a comma after the last item; escape line breaks and tabs in a string."""
+def _repair(match: re.Match[str]) -> str:
+    """Drop a trailing comma, or escape line breaks and tabs in a string."""
     return (match[1] or "").replace("\n", "\\n").replace("\t", "\\t")

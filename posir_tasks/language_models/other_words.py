@@ -1,21 +1,19 @@
-"""Questions about a sentence in other words: they share no word with the sentence or its text.
+"""Paraphrased questions about a sentence, which share no words with the sentence or its text.
 
-Verbatim questions and rare words are found by words alone. Here an embedder chooses words of the
-user's own texts that are near the meaning of a sentence, or a language model asks about it, and the
-words in common are checked. The definition is ours:
+Lexical search finds verbatim questions and rare words. Here, an embedder combines words of the
+user's texts that are close to the meaning of the sentence, or a language model asks a question,
+which is checked for shared words. The method is ours:
 
-- The vocabulary is the words of three letters or more that at least two texts and at most a fifth
-  of them have.
-- Of these, words that share a stem with any word of the sentence's text are left out. Two words
-  share a stem if their first four letters are equal, or, of words of three to five letters, the
-  first three: `find_stems`.
-- Of the rest, `WORDS` words are chosen one by one, so that the sum of their unit vectors, each word
-  embedded alone, has the largest cosine with the vector of the sentence (orthogonal matching
-  pursuit without its projection).
+- The vocabulary consists of words of at least three letters that occur in at least two texts and at
+  most a fifth of the texts.
+- Words that share a stem with a word of the sentence's text are excluded. Words share a stem if
+  their first four letters are equal, or their first three letters for words of three to five
+  letters: `find_stems`.
+- `WORDS` words are added one by one to maximize the cosine of the sum of their unit vectors with
+  the vector of the sentence (orthogonal matching pursuit without its projection).
 
-The questions are near their sentence in the space of the embedder that chose them, so they favor
-this embedder, and they favor whatever is short, as its vector is near the vector of a sentence.
-Words of a script without spaces are not known here: only a language model asks in it.
+These questions favor the embedder that chose them, and short texts, whose vectors are close to the
+vectors of sentences. For scripts without spaces, only a language model can ask.
 """
 
 from __future__ import annotations
@@ -38,6 +36,7 @@ from posir_tasks.base.settings_file import load_settings
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.call_log import CallLog
 from posir_tasks.language_models.chat_client import (
+    MAX_QUESTION_CHARACTERS,
     REFUSAL,
     AnswerFault,
     ModelAnswer,
@@ -54,54 +53,51 @@ from posir_tasks.models.embeddings.encoding import (
 from posir_tasks.text.languages import detect_other_language
 from posir_tasks.text.words import find_terms, is_unspaced
 
-#: Minimum and maximum number of words of a sentence to ask about: fewer are headings, more are
-#: lists or tables.
+#: Minimum and maximum words of a sentence. Shorter ones are headings, longer ones lists or tables.
 MIN_WORDS = 5
 MAX_WORDS = 80
-#: Words of a question that an embedder writes.
+#: Words of an embedder's question.
 WORDS = 8
-#: Letters of a stem, and those of a stem of a word of at most `SHORT` letters.
+#: Letters of a stem, and letters of a stem of words of at most `SHORT` letters.
 STEM = 4
 SHORT_STEM = 3
 SHORT = 5
-#: A word is common if more than `FEW_TEXTS` texts and more than this share of them have it.
+#: Words are common if they occur in more than this share of the texts and in more than `FEW_TEXTS`.
 COMMON_SHARE = 0.2
 FEW_TEXTS = 2
-#: Maximum number of words of the vocabulary.
+#: Maximum size of the vocabulary.
 MAX_VOCABULARY = 5_000
-#: Between the parts of a term such as `well-known`.
+#: Separator in terms such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Maximum number of characters of a question that a language model writes.
-MAX_CHARACTERS = 1000
-#: Attempts to get a question in other words.
+#: Attempts to get a valid question.
 ATTEMPTS = 2
 
 
 @dataclass(frozen=True)
 class WritingRequest:
-    """A sentence that a question is to be about."""
+    """A request for a question about a sentence."""
 
     sentence: str
     avoided: tuple[str, ...]
-    """Texts with which the question shares no word, such as the sentence's own."""
+    """Texts whose words the question must not use, such as the sentence's text."""
     language: str
-    """Its code."""
+    """Language code."""
 
 
 def normalize(sentence: str) -> str:
-    """Spell a sentence without differences in case and white space."""
+    """Normalize case and white space."""
     return " ".join(sentence.casefold().split())
 
 
 def find_word_stems(word: str) -> frozenset[str]:
-    """Find the stems of a word in lower case: its first four letters and, for a word of three to
-    five letters, its first three.
+    """Return the stems of a lowercase word: its first four letters and, for three to five letters,
+    its first three letters.
     """
     stems = set()
     if len(word) < SHORT_STEM:
         stems.add(word)
     elif len(word) <= SHORT:
-        # Marked as a stem of a short word: `the` is not a stem of `theory`.
+        # Marked as the stem of a short word, so that `the` does not match `theory`.
         stems.add(f"{word[:SHORT_STEM]}*")
     if len(word) >= STEM:
         stems.add(word[:STEM])
@@ -109,7 +105,7 @@ def find_word_stems(word: str) -> frozenset[str]:
 
 
 def find_stems(*texts: str) -> frozenset[str]:
-    """Find the stems of all words of texts, and of the parts of words with a hyphen."""
+    """Return the stems of all words of texts, including parts of hyphenated words."""
     words: set[str] = set()
     for term in find_terms("\n".join(texts)):
         words.add(term)
@@ -119,23 +115,23 @@ def find_stems(*texts: str) -> frozenset[str]:
 
 
 def count_texts(texts: Iterable[str]) -> Counter[str]:
-    """Count the texts that have each word."""
+    """Count the texts that contain each word."""
     return Counter(word for text in texts for word in set(find_terms(text)))
 
 
 def find_common_words(texts: Sequence[str]) -> frozenset[str]:
-    """Find the words that more than a fifth of the texts have, and more than two."""
+    """Return words that occur in more than a fifth of the texts and in more than two."""
     limit = max(FEW_TEXTS, COMMON_SHARE * len(texts))
     return frozenset(word for word, count in count_texts(texts).items() if count > limit)
 
 
 def build_vocabulary(texts: Sequence[str]) -> list[str]:
-    """List the words for questions: neither common nor in a single text, those in the most texts
+    """Return the words for questions, which are neither common nor in only one text, most frequent
     first.
     """
     counts = count_texts(texts)
     candidates = counts.keys() - find_common_words(texts)
-    suitable = [
+    vocabulary = [
         word
         for word in sorted(candidates)
         if counts[word] >= FEW_TEXTS
@@ -143,12 +139,12 @@ def build_vocabulary(texts: Sequence[str]) -> list[str]:
         and word.isalpha()
         and not is_unspaced(word)
     ]
-    return sorted(suitable, key=counts.__getitem__, reverse=True)[:MAX_VOCABULARY]
+    return sorted(vocabulary, key=counts.__getitem__, reverse=True)[:MAX_VOCABULARY]
 
 
 @dataclass(frozen=True)
 class EmbedderWriter:
-    """Writes questions of the words whose joint vector is nearest to that of the sentence."""
+    """Writes questions from words whose summed vector is closest to the sentence."""
 
     name: str
     encoder: Encoder
@@ -161,18 +157,16 @@ class EmbedderWriter:
         return unit_vectors(self.encoder(self.vocabulary, PromptType.document))
 
     def describe_answers(self) -> str:
-        """Describe nothing: it asks no language model."""
+        """Return an empty string, since no language model is used."""
         return ""
 
     def embed(self, sentences: Sequence[str]) -> Vectors:
-        """Embed sentences as unit vectors, shape (n, dimensions), each encoded once."""
+        """Embed sentences as unit vectors, shape (n, dimensions)."""
         with track("Embedding sentences"):
             return unit_vectors(encode_distinct(self.encoder, sentences).select(sentences))
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Write a question about each sentence; None if fewer than `words` words of the vocabulary
-        can be used.
-        """
+        """Write a question about each sentence, or None if fewer than `words` words are allowed."""
         if not requests or len(self.vocabulary) < self.words:
             return [None] * len(requests)
         find_allowed = cache(self._find_allowed)
@@ -188,37 +182,33 @@ class EmbedderWriter:
         return questions
 
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
-        """Find the rows of the words that share no stem with any word of texts."""
+        """Return indices of the words that share no stem with a word of the texts."""
         stems = find_stems(*avoided)
         is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
         return np.flatnonzero(is_allowed)
 
 
 def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
-    """Choose rows of unit vectors, shape (n, dimensions), one by one, so that their sum is nearest
+    """Choose rows of unit vectors, shape (n, dimensions), greedily so that their sum is closest
     to a target.
     """
-    cosines = vectors @ target
-    # Of the sum of the chosen vectors: its products with the others and the target, and its square.
-    overlap = np.zeros(len(vectors))
-    projection = 0.0
-    squared = 0.0
-    tiny = np.finfo(np.float32).tiny
-    chosen: list[int] = []
+    products = vectors @ target
+    total = np.zeros_like(target)
+    rows: list[int] = []
     for _ in range(number):
-        lengths = np.sqrt(np.maximum(squared + 2 * overlap + 1, tiny))
-        nearness = (projection + cosines) / lengths
-        nearness[chosen] = -np.inf
-        row = int(nearness.argmax())
-        chosen.append(row)
-        projection += float(cosines[row])
-        squared += float(2 * overlap[row]) + 1
-        overlap += vectors @ vectors[row]
-    return chosen
+        # Length of each sum with one more unit vector; vectors may cancel out.
+        squares = total @ total + 2 * (vectors @ total) + 1
+        lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
+        cosines = (total @ target + products) / lengths
+        cosines[rows] = -np.inf
+        row = int(cosines.argmax())
+        rows.append(row)
+        total = total + vectors[row]
+    return rows
 
 
 class OtherWordsQuestion(ModelAnswer):
-    """A question that a sentence answers, in other words than the sentence's (ours)."""
+    """A paraphrased question that a sentence answers (ours)."""
 
     question: str
 
@@ -232,20 +222,22 @@ class LanguageModelWriter:
 
     model: LanguageModel
     common: frozenset[str]
-    """Words that question and sentence may both have."""
+    """Words that question and sentence may share."""
 
     @property
     def name(self) -> str:
-        """The language model."""
+        """Name of the language model."""
         return self.model.name
 
     def describe_answers(self) -> str:
-        """Describe the answers that it got so far."""
+        """Summarize the model's answers so far."""
         return self.model.describe_answers()
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Ask for a question about each sentence; None if the last answer is none in the language
-        of the sentence and without its content words, or is also that about another sentence.
+        """Ask for a question about each sentence.
+
+        A question is None if all answers are in another language or share content words with the
+        sentence, or if the model asks the same about another sentence.
         """
 
         def build(request: WritingRequest) -> dict[str, str]:
@@ -257,32 +249,34 @@ class LanguageModelWriter:
                 raise UnusableAnswerError("no question")
             if REFUSAL.match(question):
                 raise UnusableAnswerError(AnswerFault.REFUSED)
-            if len(question) > MAX_CHARACTERS:
+            if len(question) > MAX_QUESTION_CHARACTERS:
                 raise UnusableAnswerError("question too long")
             shared = find_shared(question, request.sentence, self.common)
             if shared:
                 raise UnusableAnswerError("words of the sentence", ", ".join(shared))
             other = detect_other_language(question, request.language)
-            # Names and technical words may look like another language in the sentence, too.
+            # Names and technical terms in the sentence may look like another language.
             if other not in (None, detect_other_language(request.sentence, request.language)):
                 raise UnusableAnswerError("another language")
 
         replies = self.model.ask(OTHER_WORDS, requests, build, "Asking in other words", check)
         questions = [reply.answer.question.strip() if reply.answer else "" for reply in replies]
-        # A question that the model asks about several sentences is about none of them.
+        # A question about several sentences is not specific to any of them.
         counts = Counter(map(normalize, questions))
         return [text if text and counts[normalize(text)] == 1 else None for text in questions]
 
 
 def find_shared(question: str, sentence: str, common: frozenset[str]) -> list[str]:
-    """Find the content words of a question that share a stem with a content word of a sentence."""
+    """Return the content words of a question that share a stem with a content word of a
+    sentence.
+    """
     stems = find_stems(" ".join(_find_content(sentence, common)))
     words = _find_content(question, common)
     return sorted(word for word in words if not stems.isdisjoint(find_stems(word)))
 
 
 def _find_content(text: str, common: frozenset[str]) -> set[str]:
-    """Find the words of a text that are neither common nor very short."""
+    """Return the words of a text that are neither common nor very short."""
     words = set(find_terms(text)) - common
     return {word for word in words if len(word) >= SHORT_STEM or not word.isalpha()}
 
@@ -291,12 +285,14 @@ QuestionWriter = EmbedderWriter | LanguageModelWriter
 
 
 def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
-    """Open a writer that asks a language model, `MODEL` or `MODEL@ADDRESS`, with the settings of
-    `llm` in `posir build`.
+    """Create a writer with a language model, `MODEL` or `MODEL@ADDRESS`, and the default settings
+    of `llm` in `posir build`.
 
-    Its answers are saved in posir's cache folder, and are not asked for again. Words that are
-    common in the texts may be in question and sentence. PosirError is raised if the reference is
-    malformed.
+    Answers are cached in posir's cache folder. Common words of the texts may be shared by question
+    and sentence.
+
+    Raises:
+        PosirError: The reference is malformed.
     """
     model, _, address = reference.partition("@http")
     values: dict[str, Any] = {"model": model, "attempts": ATTEMPTS}

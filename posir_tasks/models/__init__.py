@@ -1,3 +1,1 @@
-"""Models by reference: from what a user writes after `-m` to mteb's metadata of a model, and to the
-model itself.
-"""
+"""Models: from the user's reference (`-m`) to mteb's metadata and the loaded model."""

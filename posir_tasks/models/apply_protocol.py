@@ -1,9 +1,7 @@
-"""A row of the protocols applied to a model of mteb, whole or not at all, before anything is
-encoded.
+"""Apply a protocol to an mteb model, completely or not at all.
 
-What only a loader can do is set before loading, the rest after it, by class. Then the loaded model
-is read: every field that differs from the row, or that its class cannot take, is an error that
-names it.
+Some settings are passed to the loader, others are set after loading, depending on the class. The
+loaded model is then compared with the protocol, and every difference is an error.
 """
 
 from __future__ import annotations
@@ -24,6 +22,7 @@ from mteb.models.sentence_transformer_wrapper import (
 from packaging.version import Version
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.models.loaded_model import (
     DOCUMENT,
     QUERY,
@@ -41,35 +40,33 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Classes that pass `model_kwargs` on to sentence-transformers, and a function that makes one of
-#: them.
+#: Classes, and a function, that pass `model_kwargs` to sentence-transformers.
 SENTENCE_TRANSFORMERS = (
     SentenceTransformerEncoderWrapper,
     InstructSentenceTransformerModel,
     CrossEncoderWrapper,
 )
 FUNCTIONS = ("q3e_instruct_loader",)
-#: Classes whose own code puts the paper's text before texts, of which nothing can be read here.
+#: Classes whose code adds the paper's prompts, which cannot be verified.
 OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
-#: Ways to pool that sentence-transformers has.
+#: Pooling modes of sentence-transformers.
 POOLINGS = ("cls", "mean", "lasttoken")
-#: Fields that are compared by the ends of texts, and by pairs of question and text.
-COMPARED_APART = ("eos", "rerank_instruction", "rerank_template")
-#: What transformers calls the precision; until 4.56, it only knows the older name.
+#: Fields that are compared separately.
+SEPARATE_FIELDS = ("eos", "rerank_instruction", "rerank_template")
+#: Argument for the precision, which transformers renamed in 4.56.
 DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
-#: Attribute of a loaded model with what was asked of it and what it says of itself, as results
-#: record it.
+#: Attribute with the record of a model's protocol for results.
 RECORD = "posir_protocol"
 
 
 class ProtocolDifferenceError(PosirError):
-    """A loaded model differs from its row, and cannot be changed to match it."""
+    """A loaded model does not match its protocol."""
 
 
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
-    """Return metadata whose loader sets what only a loader can set."""
+    """Return metadata with the settings that only the loader can apply."""
     loader: Any = meta.loader
-    # Of a loader around another one, the inner.
+    # The inner loader of a wrapper.
     kind: Any = unwrap(loader) if callable(loader) else loader
     name = getattr(kind, "__name__", "")
     weights = {}
@@ -88,11 +85,11 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     elif name == "JinaV4Wrapper":
         options |= {"torch_dtype" if key == DTYPE else key: value for key, value in weights.items()}
     elif name == "LlamaEmbedNemotron":
-        named: Any = partial(_load_with, loader, weights)
-        named.__name__ = loader.__name__
-        loader = named
+        load: Any = partial(_load_with, loader, weights)
+        load.__name__ = loader.__name__
+        loader = load
     update: dict[str, Any] = {"loader": loader, "loader_kwargs": options}
-    # An API is asked for the dimensions of the metadata.
+    # API models request the dimensions in their metadata.
     dimensions = protocol.find("dimensions")
     if dimensions and protocol.kind == "api":
         update["embed_dim"] = int(dimensions)
@@ -102,48 +99,48 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
 def _load_with(
     loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any
 ) -> MTEBModels:
-    """Load a model of a class that fixes precision and attention, with others."""
+    """Load a model with another precision and attention than its class sets."""
     load = transformers.AutoModel.from_pretrained
 
-    def load_otherwise(*arguments: Any, **options: Any) -> Any:
-        for other in ("dtype", "torch_dtype") if DTYPE in weights else ():
-            options.pop(other, None)
+    def load_with_weights(*arguments: Any, **options: Any) -> Any:
+        if DTYPE in weights:
+            options.pop("dtype", None)
+            options.pop("torch_dtype", None)
         return load(*arguments, **(options | weights))
 
-    transformers.AutoModel.from_pretrained = load_otherwise  # type: ignore[method-assign]
-    try:
+    with override(transformers.AutoModel, from_pretrained=load_with_weights):
         return loader(*arguments, **options)
-    finally:
-        transformers.AutoModel.from_pretrained = load  # type: ignore[method-assign]
 
 
 def apply_protocol(model: Any, protocol: Protocol) -> None:
-    """Apply a row to a loaded model, and record it; raise PosirError for the first field that it
-    does not have then.
+    """Apply a protocol to a loaded model and record it.
+
+    Raises:
+        ProtocolDifferenceError: A setting of the model differs from the protocol.
     """
     records = [getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)]
     if records:
-        # A mitigation, or another model around one that has it.
+        # The model wraps a model with this protocol.
         setattr(model, RECORD, records[0])
         return
     if find_transformer(model) is not None:
         _set_texts(model, protocol)
         _set_weights(model, protocol)
-    loaded = read_loaded_model(model)
-    for name, value in find_differences(model, protocol, loaded).items():
-        has = f"cannot be given to the class {type(model).__name__}"
+    properties = read_loaded_model(model)
+    for name, value in find_differences(model, protocol, properties).items():
+        problem = f"cannot be set for the class {type(model).__name__}"
         if value is not None:
-            has = f"is {quote_value(value)} after loading"
+            problem = f"is {quote_value(value)} after loading"
         raise ProtocolDifferenceError(
             f"protocol {protocol.paper}, {protocol.model}: {SETTINGS[name]} "
-            f"{quote_value(getattr(protocol, name))} {has}. "
+            f"{quote_value(getattr(protocol, name))} {problem}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
-    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": loaded.to_json()})
+    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": properties.to_json()})
 
 
-def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
-    """Find the fields that a loaded model does not report."""
+def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
+    """Return the fields that cannot be read from a loaded model."""
     name = type(model).__name__
     prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
@@ -161,7 +158,7 @@ def _find_unsaid(model: Any, protocol: Protocol) -> set[str]:
 
 
 def _set_texts(model: Any, protocol: Protocol) -> None:
-    """Set what is put before and after texts, and where they are cut."""
+    """Set prompts, end of text and windows."""
     name = type(model).__name__
     window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
@@ -176,7 +173,7 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
             model, protocol.find("query_prompt") or "", protocol.find("document_prompt")
         )
     if window and name not in OWN_PROMPTS:
-        # FlagEmbedding gives the question three quarters of it, as in the authors' call.
+        # FlagEmbedding reserves three quarters for the query, as in the authors' call.
         set_window(model, int(window))
     end = protocol.find("eos")
     tokenizer = find_inner_tokenizer(model)
@@ -190,7 +187,7 @@ def _set_texts(model: Any, protocol: Protocol) -> None:
 
 
 def _append_end(model: Any, end: str) -> None:
-    """Append a text to every text of a model of sentence-transformers before it is tokenized."""
+    """Append a suffix to every text of a sentence-transformers model before tokenization."""
     name = "preprocess" if hasattr(model, "preprocess") else "tokenize"
     tokenize = getattr(model, name)
 
@@ -201,13 +198,13 @@ def _append_end(model: Any, end: str) -> None:
 
 
 def _set_weights(model: Any, protocol: Protocol) -> None:
-    """Set padding, pooling, precision and attention where the loader has not."""
+    """Set padding, pooling, precision and attention unless the loader has."""
     transformer: Any = find_transformer(model)
     tokenizer = find_inner_tokenizer(model)
     pooling = find_pooling(model)
     side = protocol.find("padding_side")
     if type(model).__name__ == "_NVEmbedWrapper" and not side:
-        # mteb sets it after loading.
+        # mteb changes it after loading.
         side = tokenizer.init_kwargs.get("padding_side", type(tokenizer).padding_side)
     if side:
         tokenizer.padding_side = side
@@ -216,63 +213,68 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
     is_plain = type(model) is SentenceTransformerEncoderWrapper
     if pooling is not None and protocol.pooling == "cls" and is_plain:
         pooling.pooling_mode = "cls"
-    # In single precision, all digits of a checkpoint are there; a multi-vector head has that of its
-    # transformer.
+    # Only float32 weights are converted, since others may already have lost digits. A multi-vector
+    # head has the precision of its transformer.
     dtype = protocol.find("dtype")
     if dtype and next(transformer.parameters()).dtype == torch.float32:
-        whole = model.model if isinstance(model, MultiVectorWrapper) else transformer
-        whole.to(getattr(torch, dtype))
+        module = model.model if isinstance(model, MultiVectorWrapper) else transformer
+        module.to(getattr(torch, dtype))
     attention = protocol.find("attention")
     if attention:
         transformer.set_attn_implementation(attention)
 
 
-def find_differences(model: Any, protocol: Protocol, loaded: LoadedModel) -> dict[str, str | None]:
-    """Compare a loaded model with a row: its value of each field that differs, None for a value
-    that its class does not have.
+def find_differences(
+    model: Any, protocol: Protocol, properties: LoadedModel
+) -> dict[str, str | None]:
+    """Compare a loaded model with its protocol.
+
+    Return the model's values of the fields that differ; None for fields that its class lacks.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)
-    unsaid = _find_unsaid(model, protocol)
+    unreported_fields = _list_unreported(model, protocol)
     end = protocol.eos if protocol.find("eos") and protocol.eos != "none" else ""
     samples = {
-        "query_prompt": (loaded.query, QUERY),
-        "document_prompt": (loaded.document, DOCUMENT),
+        "query_prompt": (properties.query, QUERY),
+        "document_prompt": (properties.document, DOCUMENT),
     }
     for name in SETTINGS:
-        wanted = protocol.find(name)
-        if wanted is None or name in unsaid or name in COMPARED_APART:
+        expected = protocol.find(name)
+        if expected is None or name in unreported_fields or name in SEPARATE_FIELDS:
             continue
         if name not in samples:
-            has = getattr(loaded, name, None)
-            if has is None or str(has) != wanted:
-                differences[name] = None if has is None else str(has)
+            value = getattr(properties, name, None)
+            if value is None or str(value) != expected:
+                differences[name] = None if value is None else str(value)
         elif protocol.kind != "reranker":
             text, sample = samples[name]
-            if text is None or not text.is_made_of(tokenizer, wanted + sample + end):
+            if text is None or not text.is_made_of(tokenizer, expected + sample + end):
                 differences[name] = text.core if text else None
-    read = loaded.document
+    document = properties.document
     if protocol.find("eos") is not None:
-        last_ids = read.ids[-2:] if read else ()
-        wanted_ends = int(protocol.eos != "none")
-        if read is None or last_ids.count(tokenizer.eos_token_id) != wanted_ends:
-            differences["eos"] = read.text if read else None
-    return differences | _compare_pair(protocol, loaded, tokenizer)
+        last_ids = document.ids[-2:] if document else ()
+        expected_count = int(protocol.eos != "none")
+        if document is None or last_ids.count(tokenizer.eos_token_id) != expected_count:
+            differences["eos"] = document.text if document else None
+    return differences | _compare_pair(protocol, properties, tokenizer)
 
 
-def _compare_pair(protocol: Protocol, loaded: LoadedModel, tokenizer: Any) -> dict[str, str | None]:
-    """Compare the template and the instruction that a reranker gets with those of a row."""
+def _compare_pair(
+    protocol: Protocol, properties: LoadedModel, tokenizer: Any
+) -> dict[str, str | None]:
+    """Compare a reranker's template and instruction with its protocol."""
     template = protocol.find("rerank_template")
-    read = loaded.document
+    pair = properties.document
     if template is None:
         return {}
-    if read is None:
+    if pair is None:
         return {"rerank_template": None}
     template = template.replace("{query}", QUERY).replace("{text}", DOCUMENT)
-    before, mark, after = template.partition("{instruction}")
+    prefix, mark, suffix = template.partition("{instruction}")
     instruction = protocol.rerank_instruction if mark else ""
-    if read.is_made_of(tokenizer, before + instruction + after):
+    if pair.is_made_of(tokenizer, prefix + instruction + suffix):
         return {}
-    if mark and read.text.startswith(before) and read.text.endswith(after):
-        return {"rerank_instruction": read.text.removeprefix(before).removesuffix(after)}
-    return {"rerank_template": read.text}
+    if mark and pair.text.startswith(prefix) and pair.text.endswith(suffix):
+        return {"rerank_instruction": pair.text.removeprefix(prefix).removesuffix(suffix)}
+    return {"rerank_template": pair.text}

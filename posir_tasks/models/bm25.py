@@ -1,6 +1,4 @@
-"""BM25 as mteb's baseline computes it, but on all cores, and with arrays instead of a dictionary
-per query.
-"""
+"""mteb's BM25 baseline on all cores, with arrays instead of dictionaries."""
 
 from __future__ import annotations
 
@@ -19,6 +17,7 @@ from datasets import Dataset
 from mteb.models.model_implementations.bm25 import BM25Search
 from mteb.models.models_protocols import MTEBModels
 
+from posir_tasks.base.overrides import override
 from posir_tasks.base.private_names import BM25_TOKENIZER
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.text.words import UNSPACED_ALPHABETS
@@ -28,36 +27,37 @@ if TYPE_CHECKING:
     from bm25s import BM25, Results
     from bm25s.tokenization import Tokenized
 
-# bm25s starts JAX where that is installed, which would take three quarters of the GPU from the
-# models.
+# bm25s starts JAX if it is installed, which would allocate three quarters of the GPU memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-#: With fewer queries, another process costs more than it saves.
+#: For fewer queries, another process costs more than it saves.
 MIN_QUERIES_PER_PROCESS = 2_000
 
 logger = logging.getLogger(__name__)
 
-#: Index, tokenized queries and k; set only in worker processes.
+#: Index, tokenized queries and k of a worker process.
 _worker_state: tuple[BM25, Tokenized, int]
 
 
 def split_trigrams(text: str) -> list[str]:
-    """Return the overlapping sequences of three characters of a text, without white space and
-    invisible characters.
+    """Return the overlapping character trigrams of a text without white space and control
+    characters.
     """
-    normalized = unicodedata.normalize("NFKC", text).lower()
-    joined = "".join(letter for letter in normalized if unicodedata.category(letter)[0] not in "CZ")
-    return [joined[start : start + 3] for start in range(max(len(joined) - 2, 1))]
+    normalized_text = unicodedata.normalize("NFKC", text).lower()
+    letters = "".join(
+        letter for letter in normalized_text if unicodedata.category(letter)[0] not in "CZ"
+    )
+    return [letters[start : start + 3] for start in range(max(len(letters) - 2, 1))]
 
 
 def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
-    """Give mteb's BM25 baseline trigrams as tokens for a script without spaces; return any other
-    model as it is.
+    """Use trigrams as tokens of mteb's BM25 baseline for alphabets without spaces; return other
+    models unchanged.
 
-    mteb's own tokens of Thai, Khmer, Lao, Burmese and Tibetan are single characters, which in an
-    alphabet say little: on XQuAD in Arabic, German, Russian and Spanish with its spaces removed,
+    For Thai, Khmer, Lao, Burmese and Tibetan, mteb's tokens are single characters, which are not
+    specific enough in an alphabet: on XQuAD in Arabic, German, Russian and Spanish without spaces,
     BM25 has an nDCG@10 of 12 to 17 with single characters, 71 to 83 with bigrams and 94 with
-    trigrams. Chinese characters are nearly words: 95 with single ones, and 89 with trigrams.
+    trigrams. Chinese characters are nearly words: 95 with single characters and 89 with trigrams.
     """
     if (
         not isinstance(model, BM25Search)
@@ -65,12 +65,12 @@ def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
         or corpus_language[4:] not in UNSPACED_ALPHABETS
     ):
         return model
-    fitted = BM25Search(
+    trigram_model = BM25Search(
         tokenizer=split_trigrams, k1=model.k1, b=model.b, delta=model.delta, method=model.method
     )
-    # Every model of mteb has the attribute; the class does not declare it.
-    vars(fitted)["mteb_model_meta"] = model.mteb_model_meta
-    return cast("MTEBModels", fitted)
+    # mteb does not declare the attribute in this class.
+    vars(trigram_model)["mteb_model_meta"] = model.mteb_model_meta
+    return cast("MTEBModels", trigram_model)
 
 
 def search_bm25(
@@ -82,24 +82,22 @@ def search_bm25(
     num_proc: int | None = None,
     **task_arguments: Any,
 ) -> Hits:
-    """Find the `top_k` documents of each query, as `BM25Search` does, in `num_proc` processes, by
-    default one per core.
+    """Find the `top_k` documents of each query like `BM25Search`, in `num_proc` processes (by
+    default, one per core).
     """
     ids = corpus["id"][:]
-    # The model iterates over its corpus, and a list is many times faster to iterate over than a
-    # dataset.
+    # The model iterates over its corpus; lists are much faster than datasets.
     texts = [{"id": name, "text": text} for name, text in zip(ids, corpus["text"][:], strict=True)]
-    with _hidden_progress():
+    with _hide_progress():
         try:
             model.index(texts, **task_arguments)
         except ValueError:
-            # Without any token, bm25s raises an error about its empty vocabulary.
+            # bm25s raises an error for an empty vocabulary.
             if any(map(len, BM25_TOKENIZER.read(model).transform(corpus["text"][:]).ids)):
                 raise
             logger.warning(
-                "subset %r: BM25 finds no word in any document, only punctuation or stop words: "
-                "every document has the score 0 for every query. Check the texts and their "
-                "language.",
+                "subset %r: BM25 finds no words in any document, only punctuation or stop words. "
+                "All scores are 0. Check the texts and their language.",
                 task_arguments["hf_subset"],
             )
             shape = len(queries), min(top_k, len(ids))
@@ -116,30 +114,23 @@ def search_bm25(
 
 
 @contextmanager
-def _hidden_progress() -> Iterator[None]:
-    """Hide the progress bars of bm25s, one for each of its steps, which mteb leaves on and gives no
-    way to turn off.
-    """
+def _hide_progress() -> Iterator[None]:
+    """Hide the progress bars of bm25s, which mteb gives no way to turn off."""
     import bm25s
 
-    # Its import sets DEBUG, whatever the level of the root logger is.
+    # Importing bm25s sets its logger to DEBUG.
     logging.getLogger("bm25s").setLevel(logging.NOTSET)
-    tokenize = bm25s.tokenize
-    index = bm25s.BM25.index
-    bm25s.tokenize = partial(tokenize, show_progress=False)
-    bm25s.BM25.index = partialmethod(index, show_progress=False)
-    try:
+    tokenize = partial(bm25s.tokenize, show_progress=False)
+    index = partialmethod(bm25s.BM25.index, show_progress=False)
+    with override(bm25s, tokenize=tokenize), override(bm25s.BM25, index=index):
         yield
-    finally:
-        bm25s.tokenize = tokenize
-        bm25s.BM25.index = index
 
 
 def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> list[Results]:
-    """Retrieve the top `k` documents of each query; return consecutive batches of queries.
+    """Retrieve the top `k` documents; return consecutive batches of queries.
 
     bm25s holds the GIL, so threads do not help. Forked processes share the index without copying
-    it, like those of a PyTorch data loader; on a system without fork there is a single process.
+    it. Systems without fork use a single process.
     """
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [_retrieve(retriever, tokens, k)]
@@ -164,6 +155,5 @@ def _retrieve_batch(start: int, end: int) -> Results:
 
 
 def _retrieve(retriever: BM25, tokens: Tokenized, k: int) -> Results:
-    # By default it is JAX wherever that is installed, which orders ties differently and cannot be
-    # forked.
+    # The default is JAX if it is installed, which orders ties differently and cannot be forked.
     return retriever.retrieve(tokens, k=k, show_progress=False, backend_selection="numpy")

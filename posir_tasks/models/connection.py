@@ -1,8 +1,8 @@
-"""A connection to a server that is asked in JSON: key, retries, limits of answers, and what an
-error means.
+"""HTTP connections to embedding, reranking and language model servers: keys, retries, limits and
+error messages.
 
-Embeddings, rerankers and language models are asked only through it. An answer is read within
-limits of size (decompressed) and time, and texts never follow a redirect.
+Answers are limited in size (decompressed) and time. Redirects are not followed, so texts never
+reach another server.
 """
 
 from __future__ import annotations
@@ -34,28 +34,27 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-#: Environment variable with the key; servers without keys need none.
+#: Environment variable with the API key, if the server needs one.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Retries of a request that is answered with 408, 409, 429 or 5xx, or not at all. It waits as long
-#: as the server asks (at most so many seconds), or else 0.5, 1, 2, 4 and then 8 seconds, of which
-#: up to a quarter is left out at random.
+#: Retries after status 408, 409, 429 or 5xx, or without an answer.
 RETRIES = 10
+#: Maximum of the server's Retry-After, in seconds, that is respected.
 MAX_ASKED_SECONDS = 120.0
+#: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
 MAX_WAIT = 8.0
-#: Seconds in which a connection must be made, and in which something of an answer must come.
+#: Timeouts in seconds for a connection, and for the next bytes of an answer.
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 600.0
-#: An answer must be complete within this multiple, however steadily it comes. It is not requested
-#: again.
+#: The timeout for a complete answer, as a multiple. Such requests are not retried.
 COMPLETE_FACTOR = 2
-#: Maximum number of characters of an error's text that are read, and that are shown.
+#: Maximum characters of an error that are read, and that are shown.
 MAX_ERROR = 10_000
 MAX_MESSAGE = 500
 #: Status of an answer that was not read.
 UNREAD_STATUS = 598
-#: Statuses of a refused request, and the words of a server that fails instead of refusing a text
-#: that is too long.
+#: Statuses of a rejected request, and error messages of servers that fail with status 500 for long
+#: texts.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
 #: Maximum number of values of a list that are shown.
@@ -63,7 +62,7 @@ MAX_VALUES = 10
 
 
 class RequestError(Exception):
-    """A request without an answer that can be used."""
+    """A request without a usable answer."""
 
     def __init__(
         self,
@@ -73,9 +72,9 @@ class RequestError(Exception):
         *,
         is_timeout: bool = False,
     ) -> None:
-        """Keep the server's words without secrets, and the status of its answer: 0 without one.
+        """Store the server's message without secrets, and the status, or 0 without an answer.
 
-        With `is_timeout`, the connection was made, and no answer came in time.
+        With `is_timeout`, the server was connected but did not answer in time.
         """
         self.reason = redact(reason)
         self.status = status
@@ -84,40 +83,36 @@ class RequestError(Exception):
         super().__init__(sanitize(self.reason, MAX_MESSAGE), status)
 
     @property
-    def refused(self) -> bool:
-        """Whether the server refuses what it was sent; some fail for a text that is too long."""
+    def is_rejected(self) -> bool:
+        """True if the server rejects the request, or fails since a text is too long."""
         is_too_large = self.status == 500 and bool(TOO_LARGE.search(self.reason))
         return self.status in REFUSED or is_too_large
 
     @property
-    def is_of_text(self) -> bool:
-        """Whether a text of the request may be the cause: the server refuses it, or fails for it,
-        as for a vector of NaN.
+    def is_text_error(self) -> bool:
+        """True if a text may be the cause: it is rejected, or makes the server fail (for example
+        with a vector of NaN).
         """
-        return self.refused or self.status == 500
+        return self.is_rejected or self.status == 500
 
     @property
-    def may_pass(self) -> bool:
-        """Whether another server, or the same one later, may answer."""
-        return not self.refused and (self.status in (0, 408, 409, 429) or self.status >= 500)
+    def is_temporary(self) -> bool:
+        """True if a retry or another server may succeed."""
+        return not self.is_rejected and (self.status in (0, 408, 409, 429) or self.status >= 500)
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds to wait that a response asks for in Retry-After (RFC 9110, 10.2.3), or
-    None.
-    """
-    stated_wait = headers.get("retry-after", "").strip()
+    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None."""
+    value = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
-        if stated_wait.replace(".", "", 1).isdecimal():
-            return float(stated_wait)
-        return max((parsedate_to_datetime(stated_wait) - datetime.now(UTC)).total_seconds(), 0.0)
+        if value.replace(".", "", 1).isdecimal():
+            return float(value)
+        return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
     return None
 
 
 class Connection:
-    """A server; may be used by several threads. The key is in no public attribute and in no
-    message.
-    """
+    """A thread-safe connection to a server. Messages never contain the key."""
 
     def __init__(
         self,
@@ -127,14 +122,14 @@ class Connection:
         retries: int | None = None,
         timeout: float | None = None,
     ) -> None:
-        """Prepare a connection, and send nothing.
+        """Prepare a connection without sending anything.
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the key.
-            retries: Repetitions of a request after a failure that may pass; by default `RETRIES`.
-            timeout: Seconds until something of an answer, half of those until it is complete; by
-                default ten minutes.
+            retries: Retries after temporary failures; by default `RETRIES`.
+            timeout: Seconds until the next bytes of an answer, ten minutes by default. A complete
+                answer may take twice as long.
 
         Raises:
             PosirError: The key cannot be sent in a header.
@@ -149,11 +144,11 @@ class Connection:
         self._key_variable = key_variable
         self.address = address
         self.retries = RETRIES if retries is None else retries
-        #: The same where a limit is exceeded (429).
+        #: Retries after status 429, an exceeded rate limit.
         self.limit_retries = self.retries
         self.connect_seconds = timeout or CONNECT_SECONDS
         self.seconds = timeout or ANSWER_SECONDS
-        # With `trust_env`, aiohttp would also look for a key in ~/.netrc.
+        # aiohttp's `trust_env` would also read keys from ~/.netrc.
         parts = urlsplit(address)
         has_proxy = not proxy_bypass(parts.hostname or "")
         self._proxy = getproxies().get(parts.scheme) if has_proxy else None
@@ -162,13 +157,13 @@ class Connection:
     def send(
         self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> str:
-        """Wait for the answer of `send_async`."""
+        """Call `send_async` from another thread and wait for its answer."""
         return submit(self.send_async(url, body, retries=retries)).result()
 
     @cached_property
     def _session(self) -> aiohttp.ClientSession:
-        """The open connections, which belong to the event loop that sends the first request."""
-        # Most commands that import this send no request, and need not wait for its import.
+        """The session, which belongs to the event loop of the first request."""
+        # Most commands send no requests and do not need the slow import.
         import aiohttp
 
         session = aiohttp.ClientSession(
@@ -179,12 +174,12 @@ class Connection:
             },
             connector=aiohttp.TCPConnector(limit=0),
         )
-        # At the end of the process; an open session would complain.
+        # aiohttp warns about sessions that are not closed.
         atexit.register(lambda: session.closed or submit(session.close()).result())
         return session
 
     async def aclose(self) -> None:
-        """Close the connections, in their event loop."""
+        """Close the session in its event loop."""
         await self._session.close()
 
     async def send_async(
@@ -195,10 +190,12 @@ class Connection:
         *,
         retries: int | None = None,
     ) -> str:
-        """Return the answer to a request, sent again where that may help; raise RequestError.
+        """Send a request, a GET if it has no body, with retries after temporary failures.
 
-        Without a body, it is a GET. A request that fails with the status 500 is repeated at most
-        `retries` times, by default as often as any other.
+        `retries` limits the retries after status 500.
+
+        Raises:
+            RequestError: There is no usable answer.
         """
         import aiohttp
 
@@ -213,7 +210,7 @@ class Connection:
             max_retries = self.limit_retries if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
                 max_retries = min(max_retries, retries)
-            is_final = not failure.may_pass or failure.status == UNREAD_STATUS
+            is_final = not failure.is_temporary or failure.status == UNREAD_STATUS
             if is_final or attempt >= max_retries:
                 raise failure
             wait = read_retry_after(failure.headers) or 0.0
@@ -228,7 +225,7 @@ class Connection:
     ) -> str:
         import aiohttp
 
-        # The session has other seconds: a caller may change them.
+        # Per request, since callers may change the seconds.
         timeout = aiohttp.ClientTimeout(
             total=COMPLETE_FACTOR * self.seconds,
             connect=self.connect_seconds,
@@ -245,8 +242,8 @@ class Connection:
         ) as response:
             if "Location" in response.headers and 300 <= response.status < 400:
                 raise RequestError(
-                    f"redirects to {response.headers['Location']}, which would get the texts; give "
-                    "its address if it should",
+                    f"redirects to {response.headers['Location']}, which would receive the texts; "
+                    "use that address if this is intended",
                     UNREAD_STATUS,
                 )
             text = await _read_text(response)
@@ -255,7 +252,7 @@ class Connection:
             raise RequestError(_find_message(text)[:MAX_ERROR], response.status, response.headers)
 
     def _explain_failure(self, error: Exception) -> RequestError:
-        """Explain an error of the network."""
+        """Convert a network error to a RequestError."""
         import aiohttp
 
         is_server_timeout = isinstance(error, aiohttp.ServerTimeoutError)
@@ -271,13 +268,13 @@ class Connection:
         return RequestError(reason, is_timeout=isinstance(error, aiohttp.SocketTimeoutError))
 
     def explain(self, error: RequestError, *, advice: str) -> str:
-        """Explain a failed request and its remedy, with the server's own message;
-        `advice` is for one it refuses.
+        """Describe a failed request with the server's message and a remedy. `advice` is the remedy
+        for rejected requests.
         """
         attempts = self.retries + 1
         status = error.status
         reason = quote_message(error.reason)
-        if error.refused:
+        if error.is_rejected:
             return f"the server refuses a request ({status}: {reason}). {advice}"
         match status:
             case 0 if error.is_timeout:
@@ -288,7 +285,7 @@ class Connection:
             case 0:
                 return f"no answer after {attempts} attempts ({reason}). Is the server running?"
             case 598:
-                return f"the server's answer is refused: it {reason}."
+                return f"the server's answer is not accepted: it {reason}."
             case 401 | 403:
                 name = self._key_variable
                 key = f"the key in {name}" if self._key else f"requests without a key; set {name}"
@@ -307,28 +304,26 @@ class Connection:
 
 
 def quote_message(message: str) -> str:
-    """Return a server's message on one line, of limited length, without secrets and control
-    characters.
-    """
+    """Return a server's message on one line, shortened and without control characters."""
     return sanitize(" ".join(message.split()), MAX_MESSAGE)
 
 
 @cache
 def _start_loop() -> asyncio.AbstractEventLoop:
-    """Start the event loop of all requests."""
+    """Start the event loop for requests in a daemon thread."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="posir requests", daemon=True).start()
     return loop
 
 
 def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
-    """Start a coroutine in the event loop of all requests."""
+    """Run a coroutine in the event loop for requests."""
     return asyncio.run_coroutine_threadsafe(work, _start_loop())
 
 
 def _find_message(text: str) -> str:
-    """Find a server's message about an error: in JSON, where OpenAI, FastAPI, Text Embeddings
-    Inference or Ollama have it.
+    """Return the message in an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama, or
+    the whole text.
     """
     try:
         answer = parse_json(text, "answer")
@@ -341,7 +336,7 @@ def _find_message(text: str) -> str:
 
 
 async def _read_text(response: aiohttp.ClientResponse) -> str:
-    """Read the text of an answer within the limit of a line."""
+    """Read an answer up to the size limit."""
     content = bytearray()
     limit = max_line()
     async for chunk in response.content.iter_any():
@@ -356,6 +351,6 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
 
 
 def shorten(values: Sequence[object]) -> str:
-    """Return the first values of a list as text on one line."""
+    """Return the first values as text on one line."""
     text = ", ".join(sanitize(str(value)) for value in values[:MAX_VALUES])
     return text + (", ..." if len(values) > MAX_VALUES else "")

@@ -1,6 +1,4 @@
-"""Search with any mteb model: to mteb's results, or directly to the ranks of the relevant
-documents.
-"""
+"""Search with any mteb model, as mteb's results or as ranks of the relevant documents."""
 
 from __future__ import annotations
 
@@ -44,9 +42,9 @@ from posir_tasks.values.ranks import (
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Documents encoded at a time, as in mteb's `SearchEncoderWrapper`.
+#: Number of documents that are encoded at a time, as in mteb's `SearchEncoderWrapper`.
 CORPUS_CHUNK_SIZE = 50_000
-#: Similarities computed at a time: 128 MiB in single precision.
+#: Number of similarities that are computed at a time: 128 MiB in float32.
 MAX_SIMILARITIES = 2**25
 
 
@@ -59,9 +57,7 @@ def search_dense(
     top_k: int,
     timer: TimingStack,
 ) -> Hits:
-    """Find the `top_k` documents whose embeddings are most similar to each query's; both datasets
-    have `id` and `text`.
-    """
+    """Find the `top_k` most similar documents of each query. Both datasets have `id` and `text`."""
     labels = {"split": context.hf_split, "subset": context.hf_subset}
     with timer("Encoding queries", **labels):
         query_embeddings = context.encode(model, queries, PromptType.query)
@@ -116,8 +112,8 @@ def _find_highest(values: Tensor, k: int) -> Tensor:
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
-    """Yield batches of queries with at most `MAX_SIMILARITIES` to all documents; sparse queries are
-    not split.
+    """Yield batches of queries with at most `MAX_SIMILARITIES` similarities. Sparse queries are not
+    split.
     """
     size = max(1, MAX_SIMILARITIES // documents)
     if isinstance(queries, torch.Tensor) and queries.layout != torch.strided:
@@ -127,15 +123,17 @@ def split_queries(queries: Array, documents: int) -> Iterator[Array]:
 
 
 def is_reranker(model: MTEBModels) -> bool:
-    """Return whether the model can only rerank the documents of a first stage."""
+    """Return True if the model can only rerank the results of a first stage."""
     return isinstance(model, CrossEncoderProtocol) and not isinstance(
         model, EncoderProtocol | SearchProtocol
     )
 
 
 def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
-    """Search, or rerank the candidates, as mteb does: scores by query and document id; raise
-    TypeError for no model.
+    """Search or rerank like mteb; return scores by query and document id.
+
+    Raises:
+        TypeError: The model is neither a search model nor an encoder nor a cross-encoder.
     """
     context = request.context
     if isinstance(model, SearchProtocol):
@@ -146,7 +144,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
         search = SearchCrossEncoderWrapper(model)
     else:
         raise TypeError(
-            f"{type(model).__name__} is none of mteb's search models, encoders and cross-encoders."
+            f"{type(model).__name__} is not a search model, an encoder or a cross-encoder of mteb."
         )
     phase = {"split": context.hf_split, "subset": context.hf_subset}
     shared = context.search_arguments
@@ -156,16 +154,16 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
         results: SearchResults = search.search(
             request.queries, top_k=request.top_k, top_ranked=request.top_ranked, **shared
         )
-    return drop_unfound(results)
+    return drop_omitted(results)
 
 
 def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
-    """Return hits in the form of mteb's results."""
+    """Return hits in mteb's format of results."""
     return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
-def drop_unfound(results: Results) -> SearchResults:
-    """Drop results whose score is minus infinity, which texts without an embedding have."""
+def drop_omitted(results: Results) -> SearchResults:
+    """Drop results with score minus infinity, the score of texts without an embedding."""
     return {
         query: {name: score for name, score in scores.items() if score != -np.inf}
         for query, scores in results.items()
@@ -173,23 +171,23 @@ def drop_unfound(results: Results) -> SearchResults:
 
 
 def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results, RankedQueries]:
-    """Search and rank the relevant documents in the way that takes least memory for this model;
-    raise ScoreError if it returned NaN.
+    """Search and rank the relevant documents with as little memory as the model allows.
+
+    Raises:
+        ScoreError: The model returned NaN.
     """
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
     results = by_query(hits, request)
-    # Queries with several places of evidence are not among the positives.
+    # Positives lack queries with several evidence spans.
     if len(results) == len(request.positives):
         return results, rank_hits(hits, request.positives)
     return results, rank_results(results, request.positives)
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
-    """Search; return the best documents as arrays, or in mteb's form if the model has no faster
-    search.
-    """
+    """Search; return the best documents as arrays if possible, or in mteb's format."""
     context = request.context
     if request.top_ranked is not None:
         return search_results(model, request)
@@ -208,13 +206,13 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResul
         model, request.corpus, request.queries, context, top_k=request.top_k, timer=request.timer
     )
     if np.isneginf(hits.scores).any():
-        return drop_unfound(by_query(hits, request))
+        return drop_omitted(by_query(hits, request))
     return hits
 
 
 def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, list[str]]:
     """Return each query's document ids, best first, in pytrec_eval's order."""
-    # By score, then by id, both descending.
+    # By score and id, both descending.
     if not isinstance(hits, Hits):
         return {
             query: sorted(scores, key=lambda name: (scores[name], name), reverse=True)
@@ -228,14 +226,12 @@ def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, 
     return dict(zip(request.queries["id"][:], names_of_rows, strict=True))
 
 
-#: The constant of the paper, which weakens the difference between the first ranks.
+#: Constant of reciprocal rank fusion (Cormack et al. 2009), which dampens the first ranks.
 RANK_CONSTANT = 60
 
 
 def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
-    """Return the reciprocal rank score of each document in any of several rankings of one query,
-    each best first.
-    """
+    """Return the reciprocal rank fusion scores of documents in several rankings, best first."""
     scores: defaultdict[str, float] = defaultdict(float)
     for ranking in rankings:
         for rank, document in enumerate(ranking, start=1):
@@ -244,20 +240,20 @@ def fuse_rankings(rankings: Iterable[Sequence[str]]) -> dict[str, float]:
 
 
 class HybridSearch:
-    """One of mteb's search models: the fused rankings of several models, each as deep as the
-    result.
-    """
+    """mteb search model that fuses the rankings of several models."""
 
     mteb_model_meta: ModelMeta
 
     def __init__(self, models: Sequence[MTEBModels]) -> None:
         self.models = models
         self.searched: list[tuple[MTEBModels, Results]] = []
-        """Each model as it was last searched, with one result more of each query than are fused."""
+        """Models with their results of the last search, which have one more document per query than
+        are fused.
+        """
         self._corpus: Dataset | None = None
 
     def index(self, corpus: Dataset, **_: Any) -> None:
-        """Remember the corpus, which each model indexes when it is searched."""
+        """Store the corpus, which each model indexes at search time."""
         self._corpus = corpus
 
     def search(
@@ -268,9 +264,7 @@ class HybridSearch:
         top_ranked: Mapping[str, list[str]] | None = None,
         **task: Any,
     ) -> SearchResults:
-        """Return the fused scores of each query's `top_k` documents, by query id and document
-        id.
-        """
+        """Return the fused scores of the `top_k` documents by query id and document id."""
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
         request = SearchRequest(
@@ -279,15 +273,15 @@ class HybridSearch:
         rankings = []
         self.searched = []
         for model in self.models:
-            fitted = fit_to_script(with_cache(model), context.corpus_language)
-            hits = search_hits(fitted, request)
+            searcher = fit_to_script(with_cache(model), context.corpus_language)
+            hits = search_hits(searcher, request)
             rankings.append(order_hits(hits, request))
             results = by_query(hits, request) if isinstance(hits, Hits) else hits
-            self.searched.append((fitted, results))
+            self.searched.append((searcher, results))
         self._corpus = None
         fused_results = {}
         for query in queries["id"]:
-            fused = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
-            best = sorted(fused.items(), key=lambda item: (item[1], item[0]), reverse=True)
+            scores = fuse_rankings(ranking.get(query, ())[:top_k] for ranking in rankings)
+            best = sorted(scores.items(), key=lambda item: (item[1], item[0]), reverse=True)
             fused_results[query] = dict(best[:top_k])
         return fused_results

@@ -1,4 +1,4 @@
-"""Any object with `encode` as a model of mteb: static embeddings, an own class."""
+"""Any object with `encode` as an mteb model, such as static embeddings or a user's class."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class ObjectEncoder(AbsEncoder):
-    """Encodes texts by `encode_query` and `encode_document` of an object, or else its `encode`."""
+    """Encodes texts with an object's `encode_query` and `encode_document`, or its `encode`."""
 
     def __init__(self, target: Any, model_prompts: Mapping[str, str] | None = None) -> None:
         self.target = target
@@ -33,8 +33,10 @@ class ObjectEncoder(AbsEncoder):
         prompt_type: PromptType | None = None,
         **_: Any,
     ) -> Array:
-        """Return the embeddings of texts, shape (n, dimensions); raise PosirError if the object
-        fails or returns anything else.
+        """Encode texts, shape (n, dimensions).
+
+        Raises:
+            PosirError: The object fails or returns another shape.
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [f"{prompt}{text}" for batch in inputs for text in batch["text"]]
@@ -42,7 +44,7 @@ class ObjectEncoder(AbsEncoder):
         name = f"{type(self.target).__name__}.encode"
         try:
             vectors = getattr(self.target, side, self.target.encode)(texts)
-        except Exception as error:  # it is the user's own code
+        except Exception as error:  # the user's code
             raise PosirError(f"{name}: fails ({summarize_error(error)}).") from error
         try:
             if isinstance(vectors, Sequence):
@@ -52,12 +54,12 @@ class ObjectEncoder(AbsEncoder):
             rows = np.empty(0, np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise PosirError(
-                f"{name}: must return a vector for each of "
-                f"{len(texts):,} texts, and returned the shape {rows.shape}."
+                f"{name}: must return a vector for each of {len(texts):,} texts, but returned the "
+                f"shape {rows.shape}."
             )
         return rows
 
 
 def _to_numpy(vectors: Any) -> Any:
-    """Convert a tensor of any type and device; return all else as it is."""
+    """Convert tensors to NumPy arrays; return other values unchanged."""
     return vectors.detach().cpu().float().numpy() if hasattr(vectors, "detach") else vectors

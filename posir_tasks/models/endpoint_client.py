@@ -1,7 +1,6 @@
-"""Embeddings from a server: the kinds of servers, how each is asked, and checks of their answers.
+"""Client of embedding servers, with checks of their answers.
 
-What the kinds have in common is code, what tells them apart is the table `KINDS`. Neither mteb nor
-PyTorch is imported.
+Differences between servers are in the table `KINDS`. Imports neither mteb nor PyTorch.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from itertools import chain
 from typing import Any, TypeAlias
@@ -21,6 +20,7 @@ from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
@@ -39,42 +39,39 @@ ADVICE = (
 )
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
-#: Seconds in which the first answer must begin where it is checked what a server reads; a server
-#: may load its model first.
+#: Seconds until the first answer must start while the window is measured; a server may load its
+#: model first.
 FIRST_SECONDS = 60.0
-#: Words of the texts whose tokens a server is asked to count: a little more than usual windows, so
-#: that one request shows them.
+#: Lengths, in words, of the texts for which a server counts tokens: slightly longer than common
+#: windows.
 COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
-#: No text is sent to be counted that is expected to take longer, in seconds.
+#: Texts that are expected to take more seconds are not sent.
 MAX_COUNT_SECONDS = 30.0
-#: Retries of texts after the status 500, of which one text may be the cause.
+#: Retries after status 500, which a single text may cause.
 TEXT_RETRIES = 1
-#: Characters that are shown of a text that has no embedding.
+#: Characters of a text without an embedding that are shown.
 SHOWN_TEXT = 60
-#: Fewest texts that cannot all have one vector. Fewer may differ in nothing that the model reads,
-#: such as their case.
+#: Minimum number of different texts that must not all have the same vector. A few texts may differ
+#: only in what the model ignores, such as case.
 MIN_DISTINCT = 8
-#: Characters in which these differ: beyond a model's window texts do not change its vector.
+#: Texts count as different if their first characters differ: later ones may be truncated.
 BEGINNING = 300
-#: Statuses of a route that a server does not have.
+#: Statuses for a missing route.
 NO_ROUTE = (404, 405)
-#: The largest entry of a float32 vector is below this and above its inverse; of int8, read as
-#: float32, it is not.
+#: The largest entry of a float32 vector is between the inverse of this and this. int8 vectors that
+#: are decoded as float32 are outside this range.
 MAX_ENTRY = 1e6
-#: A number in the message of a server that refuses a request: the limit, what it was sent, or
-#: anything else.
+#: A number in an error message, such as a limit or the length of the input.
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
-#: How a server refuses a number of texts, and not the length of one (llama.cpp's "physical batch
-#: size" is of tokens).
+#: Error messages about the number of texts, not their length (llama.cpp's "physical batch size"
+#: counts tokens).
 MANY_TEXTS = re.compile(
     r"(?<!physical )(?<!current )batch|too many (texts|inputs|documents)", re.IGNORECASE
 )
 
 
 def find_request_fields() -> RequestFields:
-    """Read the fields of the run for requests to an endpoint; raise PosirError if one is not
-    `KEY=VALUE`.
-    """
+    """Read the run's additional request fields. Raise PosirError if one is not `KEY=VALUE`."""
     fields = []
     for kind in ("query", "passage"):
         lines = os.environ.get(f"POSIR_{kind.upper()}_FIELD", "").splitlines()
@@ -83,14 +80,14 @@ def find_request_fields() -> RequestFields:
 
 
 class EndpointModel:
-    """Requests to the server of an endpoint; may be used by several threads."""
+    """Client of an endpoint's server. Thread-safe."""
 
     advice = f"{ADVICE}."
-    """The remedy for a request that is refused."""
+    """Advice for a rejected request."""
     max_length: int | None = None
-    """Tokens of an input, special ones included, that are sent; None for all."""
+    """Maximum tokens of an input that is sent, including special tokens; None for no limit."""
     tokenizer: Any = None
-    """Counts them; None if they are estimated, or counted by the server."""
+    """Tokenizer that counts them. Without one, the server counts or tokens are estimated."""
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         self._endpoint = endpoint
@@ -99,17 +96,15 @@ class EndpointModel:
             self._connection.retries = min(retries, self._connection.retries)
 
     def use_tokenizer(self, name: str) -> None:
-        """Count tokens of texts that are cut with a tokenizer; raise PosirError if it cannot be
-        loaded.
-        """
+        """Count tokens with a tokenizer. Raise PosirError if it cannot be loaded."""
         self.tokenizer = ModelTokenizer.load(name).tokenizer
-        # Texts are cut at their end, whatever the tokenizer would do.
+        # Texts are always cut at their end.
         self.tokenizer.truncation_side = "right"
 
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> Any:
-        """Return a server's answer, in JSON."""
+        """Send a request and parse the JSON answer."""
         text = self._connection.send(address, body, retries=retries)
         try:
             return parse_json(text, self._endpoint)
@@ -117,11 +112,11 @@ class EndpointModel:
             kind = NotFiniteError if error.is_not_finite else PosirError
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
-    def _failed(self, error: RequestError, details: str = "") -> PosirError:
+    def _build_error(self, error: RequestError, details: str = "") -> PosirError:
         kind = NoAnswerError if error.is_timeout else PosirError
-        explained = self._connection.explain(error, advice=self.advice)
-        failure = kind(f"{self._endpoint}: {explained}{details}")
-        if error.is_of_text:
+        reason = self._connection.explain(error, advice=self.advice)
+        failure = kind(f"{self._endpoint}: {reason}{details}")
+        if error.is_text_error:
             failure.reason = quote_message(error.reason)
         return failure
 
@@ -132,31 +127,33 @@ class EndpointModel:
 
 
 class NoVectorError(PosirError):
-    """An answer has no vector for some of the texts, and may have one for each of the others."""
+    """An answer lacks a vector for at least one text."""
 
 
 class NotFiniteError(NoVectorError):
-    """A vector has NaN or infinity."""
+    """A vector contains NaN or infinity."""
 
 
 class EmbeddingClient(EndpointModel):
-    """Requests embeddings from a server, and detects of which kind it is."""
+    """Requests embeddings from a server and detects its kind."""
 
     skips_failed = False
-    """Whether texts that the server cannot embed are left out."""
+    """If true, texts that the server cannot embed are left out."""
 
     def __init__(
         self, endpoint: Endpoint, fields: RequestFields | None = None, retries: int | None = None
     ) -> None:
-        """Connect; raise PosirError if two short texts have no embeddings: no data was read before
-        that.
+        """Connect, and embed two short texts before any data is read.
 
-        With a number of `retries`, the first answer must begin within `FIRST_SECONDS`.
+        With `retries`, the first answer must start within `FIRST_SECONDS`.
+
+        Raises:
+            PosirError: The server does not embed the two texts.
         """
         super().__init__(endpoint, retries)
         self.fields = fields or RequestFields()
         self.is_measured = False
-        """Whether the texts that are cut are being measured, so that no warning is needed."""
+        """If true, truncation is being measured and needs no warning."""
         self._format: Fields = {}
         self._dimensions: int | None = None
         self._max_documents: int | None = None
@@ -178,23 +175,29 @@ class EmbeddingClient(EndpointModel):
         if self.kind.truncation:
             self.advice = f"{ADVICE} ({self.kind.truncation})."
 
+    @property
+    def marks_queries(self) -> bool:
+        """True if requests for queries have fields of their own, such as `input_type`."""
+        return bool(self.kind.query_fields or self.fields.query)
+
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
-        """Find the kind that reference or host name, or else the first that the server has a route
-        of; return it with its answer, None if the server takes fewer documents at a time.
+        """Find the server's kind and its first answer: the kind in the reference or of the host, or
+        the first kind with a route at the server.
+
+        The answer is None if the server takes fewer documents at a time.
         """
         endpoint = self._endpoint
         kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
         if endpoint.kind:
             kinds = [KINDS[endpoint.kind]]
         failures = list[RequestError]()
-        tried = list[str]()
+        attempts = list[str]()
         for kind in kinds or [KINDS[name] for name in TRIED]:
-            nested = kind.in_context
-            if nested and nested.nests:
-                # Models that read chunks in context have only this route, and others do not have
-                # it.
+            contextual = kind.in_context
+            if contextual and contextual.nests:
+                # Contextual models have only this route; other models do not have it.
                 if "context" in endpoint.model:
-                    kind = replace(nested, in_context=nested)
+                    kind = replace(contextual, in_context=contextual)
                 else:
                     kind = replace(kind, in_context=None)
             try:
@@ -204,14 +207,14 @@ class EmbeddingClient(EndpointModel):
                     self._max_documents = 1
                     return kind, None
                 failures.append(error)
-                tried.append(f"{kind.name} ({kind.address(endpoint)})")
+                attempts.append(f"{kind.name} ({kind.address(endpoint)})")
                 if error.status not in NO_ROUTE:
                     break
         has_route = failures[-1].status not in NO_ROUTE
-        advice = f" Tried: {', '.join(tried)}."
-        if len(tried) > 1:
-            advice += f" Say which it is, as in {endpoint.model}@tei+{endpoint.address}."
-        raise self._failed(failures[-1 if has_route else 0], advice) from None
+        advice = f" Tried: {', '.join(attempts)}."
+        if len(attempts) > 1:
+            advice += f" Name its kind, as in {endpoint.model}@tei+{endpoint.address}."
+        raise self._build_error(failures[-1 if has_route else 0], advice) from None
 
     def _request(
         self,
@@ -221,16 +224,10 @@ class EmbeddingClient(EndpointModel):
         query: bool = False,
         retries: int | None = None,
     ) -> Any:
-        """Return the answer to a request; a server that refuses the format of the vectors is asked
-        without it.
-        """
+        """Send a request, again without the vector format if the server rejects the format."""
         user_fields = self.fields.query if query else self.fields.passage
-        fields = {
-            **kind.fields,
-            **(kind.query_fields if query else kind.passage_fields),
-            **self._format,
-            **user_fields,
-        }
+        side_fields = kind.query_fields if query else kind.passage_fields
+        fields = {**kind.fields, **side_fields, **self._format, **user_fields}
         body = {name: value for name, value in fields.items() if value is not None}
         body[kind.texts] = list(map(list, documents)) if kind.nests else [*chain(*documents)]
         if kind.names_model:
@@ -238,29 +235,27 @@ class EmbeddingClient(EndpointModel):
         try:
             return self._ask(kind.address(self._endpoint), body, retries=retries)
         except RequestError as error:
-            is_refused = error.refused and FORMAT in error.reason and FORMAT in body
+            is_refused = error.is_rejected and FORMAT in error.reason and FORMAT in body
             if not is_refused or FORMAT in user_fields:
                 raise
             self._format = {FORMAT: None}
             return self._request(kind, documents, query=query, retries=retries)
 
     def embed(self, texts: Sequence[str], *, query: bool = False) -> Embeddings:
-        """Return the embeddings of texts, shape (n, dimensions), from one request if the server
-        answers it.
+        """Return the embeddings of texts, shape (n, dimensions).
 
-        A batch that the server refuses or fails for is halved, down to the text that it cannot
-        embed.
+        A batch that fails is halved until the text that the server cannot embed is isolated.
 
         Raises:
-            PosirError: The server cannot be reached, or cannot embed a text, which is named. Or its
-                answer is not one finite vector per text, each of the same dimensions as before; or
-                the vectors are all zero, or the same for different texts.
+            PosirError: The server cannot be reached or cannot embed a text; the number or the
+                dimensions of the vectors are wrong; or vectors are not finite, all zero, or equal
+                for different texts.
         """
         return self._embed(self.kind, [[text] for text in texts], query=query)
 
     def embed_chunks(self, chunks: Sequence[str]) -> Embeddings:
-        """Return the embeddings of the chunks of one document, each in its context, from one
-        request; errors as `embed`.
+        """Return the embeddings of a document's chunks in context from one request, shape (chunks,
+        dimensions). Raises the errors of `embed`.
         """
         assert self.kind.in_context
         return self._embed(self.kind.in_context, [chunks])
@@ -276,11 +271,11 @@ class EmbeddingClient(EndpointModel):
                 answer = self._request_texts(kind, documents, query=query)
                 return self._read(kind, documents, answer)
             except RequestError as error:
-                failure = self._failed(error)
+                failure = self._build_error(error)
                 if number > 1 and _refuses_number(error):
                     numbers = _find_numbers(error.reason, below=number)
                     size = self._max_documents = max(numbers, default=number // 2)
-                elif not error.is_of_text or (number > 1 and self._is_probing):
+                elif not error.is_text_error or (number > 1 and self._is_probing):
                     raise failure from None
                 else:
                     size = number // 2
@@ -291,45 +286,45 @@ class EmbeddingClient(EndpointModel):
                     raise
                 size = number // 2
         if not size:
-            # A limit of texts was perhaps one of their length.
+            # A limit on the number of texts may have been a limit on their length.
             self._max_documents = None
             return self._leave_out(documents[0], failure, query=query)
-        parts = split_batches(documents, size)
-        return np.concatenate([self._embed(kind, part, query=query) for part in parts])
+        batches = split_batches(documents, size)
+        return np.concatenate([self._embed(kind, batch, query=query) for batch in batches])
 
     def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
-        """Return the answer to a request. A server that fails for every text is waited for; a
-        server that fails for one text is not.
+        """Send a request. Retry patiently only if the server fails for every text.
 
         Raises:
-            RequestError: The server does not answer the request. If its status is 500, it answers
-                others.
-            PosirError: The server fails for a text that it has answered before.
+            RequestError: The server fails for this request; after status 500, it still answers
+                other requests.
+            PosirError: The server fails for a text that it answered before.
         """
         if self._is_probing or self._dimensions is None:
             return self._request(kind, documents, query=query)
         try:
             return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
         except RequestError as error:
-            if error.refused or error.status != 500 or len(documents) > 1:
+            if error.is_rejected or error.status != 500 or len(documents) > 1:
                 raise
         try:
             self._request(kind, [[FIRST_TEXTS[0]]], query=query)
         except RequestError as error:
-            raise self._failed(error) from None
+            raise self._build_error(error) from None
         return self._request(kind, documents, query=query, retries=TEXT_RETRIES)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:  # noqa: ARG002
-        """Return substitutes for the vectors of a document that has none, shape (chunks,
-        dimensions), or raise the failure with the document's length and beginning.
+        """Raise the failure with the document's length and first characters.
+
+        Subclasses may return substitute vectors, shape (chunks, dimensions).
         """
         text = " ".join(chunks)
-        named = PosirError(
+        error = PosirError(
             f"{failure} The text has {len(text):,} characters (about {estimate_tokens(text):,} "
             f"tokens) and begins {sanitize(text[:SHOWN_TEXT])!r}."
         )
-        named.reason = failure.reason
-        raise named
+        error.reason = failure.reason
+        raise error
 
     def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
         texts = [*chain(*documents)]
@@ -340,14 +335,16 @@ class EmbeddingClient(EndpointModel):
             rows = self._order(rows, len(documents) if kind.nests else len(texts))
             if kind.nests:
                 chunks = zip(rows, documents, strict=True)
-                rows = [*chain(*(self._order(row["data"], len(part)) for row, part in chunks))]
+                rows = [
+                    *chain(*(self._order(row["data"], len(document)) for row, document in chunks))
+                ]
             vectors = [row["embedding"] if isinstance(row, dict) else row for row in rows]
             if all(isinstance(vector, str) for vector in vectors):
                 vectors = self._decode(vectors)
             lengths = set(map(len, vectors)) | {self._dimensions or len(vectors[0])}
         except (TypeError, ValueError, KeyError):
             raise self._invalid(
-                f"is not one of an embeddings API of the kind {kind.name}"
+                f"does not have the format of an embeddings API of the kind {kind.name}"
             ) from None
         if len(lengths) != 1 or 0 in lengths:
             reason = f"has vectors of different dimensions: {shorten(sorted(lengths))}"
@@ -362,27 +359,25 @@ class EmbeddingClient(EndpointModel):
         return embeddings
 
     def _order(self, rows: Any, number: int) -> list[Any]:
-        """Return the rows of an answer in the order of the texts, which is theirs if they state no
-        index.
-        """
+        """Sort the rows of an answer by their index, if they have one."""
         if not isinstance(rows, list):
             raise TypeError(rows)
-        ordered: list[Any] = rows
+        sorted_rows: list[Any] = rows
         indices = list(range(len(rows)))
         if any(isinstance(row, dict) and row.get("index") is not None for row in rows):
-            # Servers that work on texts in parallel may return them in any order.
-            ordered = sorted(rows, key=lambda row: row["index"])
-            indices = [row["index"] for row in ordered]
+            # Servers that process texts in parallel may return rows in any order.
+            sorted_rows = sorted(rows, key=lambda row: row["index"])
+            indices = [row["index"] for row in sorted_rows]
         if indices != list(range(number)):
             reason = (
                 f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
                 f"{shorten(indices)}"
             )
             raise self._invalid(reason, NoVectorError)
-        return ordered
+        return sorted_rows
 
     def _decode(self, vectors: Sequence[str]) -> list[NDArray[Any]]:
-        """Decode vectors in base64, whose entries are float32 or int8."""
+        """Decode base64 vectors with float32 or int8 entries."""
         contents = [base64.b64decode(vector, validate=True) for vector in vectors]
         is_float = not any(len(content) % 4 for content in contents)
         if self._dimensions:
@@ -394,10 +389,10 @@ class EmbeddingClient(EndpointModel):
         return [np.frombuffer(content, "<f4" if is_float else np.int8) for content in contents]
 
     def _check(self, embeddings: Embeddings, texts: Sequence[str]) -> None:
-        """Raise PosirError if the embeddings of texts are not finite, zero, or the same for all."""
+        """Raise PosirError if embeddings are not finite, all zero, or equal for different texts."""
         if not np.isfinite(embeddings).all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
-        # A text without content may have a vector of zeros, and so may a few others.
+        # Texts without content may have zero vectors, and so may single other texts.
         with_content = [bool(text.strip()) for text in texts]
         if any(with_content) and not embeddings[with_content].any():
             raise self._invalid(
@@ -411,10 +406,10 @@ class EmbeddingClient(EndpointModel):
             )
 
     def read_limit(self) -> tuple[int | None, bool]:
-        """Return how many tokens of a text the server says that it reads, special ones included,
-        and whether it refuses longer texts.
+        """Return the server's reported window in tokens, including special tokens, and whether it
+        rejects longer texts.
 
-        None where it does not say how many.
+        The window is None if the server does not report it.
         """
         kind = self.kind
         if not kind.limit_route:
@@ -429,27 +424,32 @@ class EmbeddingClient(EndpointModel):
         return _find_count(answer, kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
-        """Return the embedding of a text, shape (1, dimensions), and the tokens that the server
-        says that it read of it.
+        """Return the embedding of a text, shape (1, dimensions), and the server's token count.
 
-        None where it does not say, or says what is billed. Raise RequestError if it cannot embed
-        the text.
+        The count is None if the server reports none, or billed tokens.
+
+        Raises:
+            RequestError: The server cannot embed the text.
         """
         answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
         return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
 
     def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
-        """Find the limit that the server states about longer and longer texts of words, by its
-        count of their tokens or in refusing one.
+        """Find the window from the server's token counts, or its rejection, of increasingly long
+        texts of words.
 
-        Returns the limit, whether longer texts are refused, and seconds per word. No text is sent
-        that is expected to take longer than `MAX_COUNT_SECONDS`. Raise NoAnswerError if the server
-        does not answer a text within `FIRST_SECONDS`.
+        Texts that are expected to take more than `MAX_COUNT_SECONDS` are not sent.
+
+        Returns:
+            The window in tokens or None, whether longer texts are rejected, and seconds per word.
+
+        Raises:
+            NoAnswerError: The server does not answer within `FIRST_SECONDS`.
         """
-        speed = 0.0
+        seconds_per_word = 0.0
         for text in texts:
             words = len(text.split())
-            if speed * words > MAX_COUNT_SECONDS:
+            if seconds_per_word * words > MAX_COUNT_SECONDS:
                 break
             start = time.perf_counter()
             with self._answer_soon():
@@ -457,51 +457,44 @@ class EmbeddingClient(EndpointModel):
                     answer = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
-                        details = f" It was asked for a text of {words:,} words, after short ones."
-                        raise self._failed(error, details) from None
+                        details = f" The text had {words:,} words; shorter texts were answered."
+                        raise self._build_error(error, details) from None
                     limit = max(_find_numbers(error.reason, below=words), default=None)
-                    return limit, error.refused, speed
-            speed = max(speed, (time.perf_counter() - start) / words)
-            counted = _find_count(answer, self.kind.tokens)
-            # A count of words that are all there is no limit.
-            if counted and counted < words:
-                return counted, False, speed
-            # Neither is one of characters.
-            if self.kind.tokens and (counted is None or counted > 2 * words):
+                    return limit, error.is_rejected, seconds_per_word
+            seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
+            count = _find_count(answer, self.kind.tokens)
+            # A count of all words shows no limit.
+            if count and count < words:
+                return count, False, seconds_per_word
+            # The server counts characters.
+            if self.kind.tokens and (count is None or count > 2 * words):
                 break
-        return None, False, speed
+        return None, False, seconds_per_word
 
-    @contextmanager
-    def _answer_soon(self) -> Iterator[None]:
-        """Expect the beginning of an answer within `FIRST_SECONDS`."""
-        usual = self._connection.seconds
-        self._connection.seconds = min(FIRST_SECONDS, usual)
-        try:
-            yield
-        finally:
-            self._connection.seconds = usual
+    def _answer_soon(self) -> AbstractContextManager[None]:
+        """Require answers to start within `FIRST_SECONDS`."""
+        seconds = min(FIRST_SECONDS, self._connection.seconds)
+        return override(self._connection, seconds=seconds)
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
-        """Repeat a failed request at most `retries` times while the context is open, if given; wait
-        for limits as usual.
-
-        A server may fail for a text that is too long.
+        """Limit the retries of failed requests while the context is open, since a server may fail
+        for texts that are too long. Rate limits are waited for as usual.
         """
-        usual = self._connection.retries, self.is_measured, self._is_probing
-        self.is_measured = True
-        self._is_probing = retries is not None
-        if retries is not None:
-            self._connection.retries = retries
-        try:
+        is_probing = retries is not None
+        if retries is None:
+            retries = self._connection.retries
+        with (
+            override(self._connection, retries=retries),
+            override(self, is_measured=True, _is_probing=is_probing),
+        ):
             yield
-        finally:
-            self._connection.retries, self.is_measured, self._is_probing = usual
 
 
 def _find_count(answer: Any, keys: str) -> int | None:
-    """Find a positive number in an answer by keys, each of which may be the end of the server's;
-    None without one.
+    """Return the positive number at dotted keys of an answer, or None.
+
+    A key also matches a server's key that ends with it after a dot.
     """
     for key in keys.split("."):
         if not isinstance(answer, Mapping):
@@ -512,10 +505,10 @@ def _find_count(answer: Any, keys: str) -> int | None:
 
 
 def _refuses_number(error: RequestError) -> bool:
-    return error.refused and bool(MANY_TEXTS.search(error.reason))
+    return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
 
 
 def _find_numbers(message: str, *, below: int) -> list[int]:
-    """Find the positive numbers below another in a server's message."""
+    """Return the positive numbers below a bound in a server's message."""
     numbers = (int(number.replace(",", "")) for number in NUMBER.findall(message))
     return [number for number in numbers if 0 < number < below]

@@ -1,4 +1,4 @@
-"""The kinds of servers with embeddings: how each is asked, and where its answer has them."""
+"""Request and answer formats of embedding servers."""
 
 from __future__ import annotations
 
@@ -12,61 +12,57 @@ from posir_tasks.models.references import Endpoint
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
-#: The part of an address that is not the server's: a version, or what `/api` and `/embed` begin.
+#: End of an address that is a route: a version, `/api` or `/embed`.
 ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
-#: The field of a request for the form of vectors.
+#: Request field for the vector format.
 FORMAT = "encoding_format"
 
 
 @dataclass(frozen=True)
 class EndpointKind:
-    """A kind of server: how it is asked for embeddings, and where its answer has them."""
+    """Request and answer format of a kind of server."""
 
     name: str
     route: str
-    """The path at the server; `/embeddings` is one below the address as it is given."""
+    """Path at the server; `/embeddings` is appended to the user's address."""
     texts: str = "input"
-    """Field of the texts."""
+    """Request field with the texts."""
     names_model: bool = True
     fields: Fields = field(default_factory=dict)
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Keys of the answer to its vectors, or rows with an `embedding`; empty if they are the
-    answer.
+    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the answer is the
+    list.
     """
     truncation: str = ""
-    """The option with which the server truncates texts; empty if it has none, or always does."""
+    """Option that makes the server truncate texts; empty if there is none or it always
+    truncates.
+    """
     tokens: str = ""
-    """Keys to the number of tokens that were read; empty if it does not say, or says what is
-    billed.
+    """Dotted keys of the number of tokens read; empty if not reported, or if it counts billed
+    tokens.
     """
     hosts: tuple[str, ...] = ()
-    """Ends of the hosts of services of this kind."""
+    """Suffixes of the host names of services of this kind."""
     limit_route: str = ""
-    """The path at which the server says how many tokens it reads of a text; empty if there is
-    none.
-    """
+    """Path that reports the window; empty if there is none."""
     limit: str = ""
-    """Keys of its answer to that number, the last of which is the end of a key."""
+    """Dotted keys of the window there; the last one may be the end of a key."""
     in_context: EndpointKind | None = None
-    """The kind that embeds the chunks of a document with the rest of it as context; None if the
-    server does not do so.
-    """
+    """Format for embedding chunks in the context of their document; None if not supported."""
     nests: bool = False
-    """Whether a request has several documents, each a list of chunks, and its answer a list for
-    each.
-    """
+    """If true, requests and answers have a list of chunks per document."""
 
     def address(self, endpoint: Endpoint, route: str | None = None) -> str:
-        """Return the address of a route, by default that of embeddings."""
+        """Return the address of a route, by default the route for embeddings."""
         route = self.route if route is None else route
         if route == "/embeddings":
             return endpoint.address + route
         return ROUTES.sub("", endpoint.address) + route
 
     def serves(self, host: str) -> bool:
-        """Return whether a service is of this kind."""
+        """Return True if the host belongs to a service of this kind."""
         return f".{host}".endswith(self.hosts)
 
 
@@ -124,7 +120,7 @@ VOYAGE = EndpointKind(
 JINA = EndpointKind(
     "jina", "/v1/embeddings", hosts=(".jina.ai",), truncation="--passage-field truncate=true"
 )
-#: In the order in which they are tried where neither the reference nor the host says which it is.
+#: All kinds by name.
 KINDS: Mapping[str, EndpointKind] = {
     kind.name: kind
     for kind in (
@@ -139,5 +135,5 @@ KINDS: Mapping[str, EndpointKind] = {
         replace(PERPLEXITY, in_context=replace(PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
     )
 }
-#: Those that are of one service alone are not tried elsewhere.
+#: Tried in this order at unknown hosts. Kinds of a single service are not tried elsewhere.
 TRIED = ("openai", "tei", "ollama", "cohere")

@@ -1,8 +1,7 @@
-"""mteb's models behind an endpoint, an encoder and a cross-encoder, with the requests to servers
-and checks of their answers.
+"""mteb encoder and cross-encoder that send requests to an endpoint.
 
-Encoders are asked by `endpoint_client.py`. Rerankers have the rerank API of Cohere, Jina, vLLM and
-llama.cpp, or that of Text Embeddings Inference, whose fields have other names.
+Rerankers use the rerank API of Cohere, Jina, vLLM and llama.cpp, or the one of Text Embeddings
+Inference, whose fields have other names.
 """
 
 from __future__ import annotations
@@ -55,42 +54,40 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 Answer = TypeVar("Answer")
 
-#: A query and texts that the server must score before any data is read.
+#: The query of the first request to a reranker, before any data is read.
 FIRST_QUERY = "position"
-#: Most requests that the server has to answer at the same time.
+#: Maximum number of concurrent requests.
 MAX_IN_FLIGHT = 8
-#: Shorter texts are not checked for truncation.
+#: Minimum length of texts that are checked for truncation.
 MIN_CHECKED_TOKENS = 128
-#: Share of a text that has the vector of the whole text if the server ignores the rest.
+#: The first share of a text, which is compared with the whole text to detect truncation.
 CHECKED_SHARE = 0.9
-#: Cosine similarity from which the embeddings of a text and of its beginning are the same, up to
-#: rounding in half precision.
+#: Minimum cosine of equal embeddings, up to rounding in half precision.
 SAME = 1 - 1e-4
-#: Cosine similarity below which the vectors of a text, sent alone and within a batch, are not the
-#: same. Half precision and padding stay above it.
+#: Minimum cosine of a text's vectors from a batch and from a request of its own. Effects of half
+#: precision and padding are smaller.
 MIN_SAME_IN_BATCH = 0.999
-#: Share of the texts that may be left out.
+#: Maximum share of texts that may be left out.
 MAX_FAILED = 0.2
-#: Texts that a result names of those that were left out, and their characters that it shows.
+#: Number of omitted texts that a result lists, and the characters shown of each.
 MAX_NAMED = 10
 SHOWN = 80
-#: Words that every vocabulary has as a token each, by which a server's count is told from one of
-#: characters; and the most tokens that it counts of them, special ones included.
+#: Words that are one token in every vocabulary, and the maximum token count for them, including
+#: special tokens. A higher count is not one of tokens.
 COUNTED = " ".join(SHORT_WORDS.split()[:64])
 MAX_COUNTED = 96
-#: A text that is cut by the server's count is sent at most so often, until the count is within this
-#: share of the window.
+#: Attempts to cut a text by the server's count, until it fills the window up to this share.
 MAX_CUTS = 6
 MAX_SHARE_MISSED = 0.02
-#: Statuses of a request that lacks a field.
+#: Statuses for a missing field.
 OTHER_FIELDS = (400, 422)
 
 
 class EndpointEncoder(EmbeddingClient, AbsEncoder):
-    """Encodes texts by requests to a server, several at a time."""
+    """Encodes texts with concurrent requests to a server."""
 
     read_part: ReadPart | None = None
-    """`unknown` if the server reads less than it is sent; None if nothing is known of that."""
+    """`unknown` if the server truncates texts that were cut to the window; else None."""
 
     def __init__(
         self,
@@ -105,21 +102,20 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         self._longest_checked = 0
         self._checked_batch = 1
         self._batch_cosine: float | None = None
-        # Of the subset, a task with its subset: the texts that are left out with their reasons, and
-        # the number of all texts.
+        # Task and subset, with its omitted texts, their reasons, and the number of all texts.
         self._subset = ("", "")
         self._left_out: dict[str, dict[str, str]] = {}
-        self._sent: Counter[str] = Counter()
+        self._text_counts: Counter[str] = Counter()
 
     @property
     def caches_itself(self) -> bool:
-        """Whether embeddings are kept from the cache, since texts that are left out have none."""
+        """If true, embeddings are not cached: omitted texts have none."""
         return self.skips_failed
 
     @property
     def search_record(self) -> dict[str, Any] | None:
-        """The record of a search in its result: how texts were cut, which were left out, whether
-        batches change vectors.
+        """Record for a result: source of token counts, omitted texts, effect of batches on
+        vectors.
         """
         record: dict[str, Any] = {}
         if self.max_length is not None:
@@ -141,17 +137,16 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
     @cached_property
     def _counts_by(self) -> str:
-        """What counts the tokens of texts that are cut: `tokenizer`, `server` or `estimate`."""
+        """Source of token counts: `tokenizer`, `server` or `estimate`."""
         if self.tokenizer is not None:
             return "tokenizer"
         with suppress(RequestError, PosirError):
-            _, counted = self.count_tokens(COUNTED)
-            if counted and len(COUNTED.split()) <= counted <= MAX_COUNTED:
+            _, count = self.count_tokens(COUNTED)
+            if count and len(COUNTED.split()) <= count <= MAX_COUNTED:
                 return "server"
         logger.warning(
-            f"{self.reference}: neither a tokenizer is given nor does the server count tokens; "
-            "the window is estimated, a "
-            "token for every four bytes. Give --tokenizer NAME (POSIR_TOKENIZER) to count them."
+            f"{self.reference}: there is no tokenizer, and the server does not count tokens. The "
+            "window is estimated at four bytes a token. Give --tokenizer NAME (POSIR_TOKENIZER)."
         )
         return "estimate"
 
@@ -163,8 +158,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         prompt_type: PromptType | None = None,
         **kwargs: Any,
     ) -> Embeddings:
-        """Return the embeddings of the texts, shape (n, dimensions), zeros for those that are left
-        out; errors as `embed`.
+        """Return the embeddings of the texts, shape (n, dimensions). Omitted texts have zero
+        vectors. Raises the errors of `embed`.
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [prompt + text for text in _read_texts(inputs)]
@@ -174,8 +169,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         if subset != self._subset:
             self._subset = subset
             self._left_out = {}
-            self._sent.clear()
-        self._sent[side] += len(texts)
+            self._text_counts.clear()
+        self._text_counts[side] += len(texts)
         description = self.reference if kwargs.get("show_progress_bar", True) else None
         size = kwargs.get("batch_size", 32)
         window = self.max_length
@@ -192,7 +187,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._sent[side]:,} {side}, which are left out and not found. The "
+                f"{self._text_counts[side]:,} {side}, which are left out and not found. The "
                 f"first begins {sanitize(text[:SHOWN])!r}: {reason}"
             )
         self._warn_if_truncated(
@@ -203,9 +198,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     def _embed_batches(
         self, texts: Sequence[str], size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Return the embeddings of texts in batches. Texts are sent one at a time if the first
-        batch shows that their vectors depend on the rest of a batch.
-        """
+        """Embed texts in batches, or one at a time if their vectors depend on the batch."""
         batches = split_batches(texts, size)
         embed = partial(self.embed, query=query)
         first = list[Embeddings]()
@@ -219,8 +212,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
     def _compare_alone(self, batch: Sequence[str], together: Embeddings, *, query: bool) -> None:
-        """Compare the embeddings of the shortest and the longest text with those of the text
-        alone; padding changes the shortest most.
+        """Compare the vectors of a batch's shortest and longest texts with vectors from requests of
+        their own. Padding changes the shortest text most.
         """
         rows = np.flatnonzero(together.any(axis=1)).tolist()
         rows.sort(key=lambda row: len(batch[row]))
@@ -233,14 +226,14 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             (again,) = self.embed([batch[row]], query=query)
             self._sends_alone = _compare(alone, again) >= MIN_SAME_IN_BATCH
             problem = (
-                f"the same text gets another vector in each answer (cosine {cosine:.3f}), so that "
+                f"the same text has a different vector in each answer (cosine {cosine:.3f}), so "
                 "scores differ from run to run. Check the server and its model."
             )
             if self._sends_alone:
                 problem = (
-                    "the vector of a text depends on the texts that it is sent with (cosine "
-                    f"{cosine:.3f} with that of the text alone, {MIN_SAME_IN_BATCH} is tolerated). "
-                    "Texts are sent one at a time, which is slower. Check how the server pads and "
+                    "the vector of a text depends on the other texts of its batch (cosine with its "
+                    f"vector from a request of its own: {cosine:.3f}, minimum {MIN_SAME_IN_BATCH})."
+                    " Texts are sent one at a time, which is slower. Check how the server pads and "
                     "pools batches."
                 )
             logger.warning(f"{self.reference}: {problem}")
@@ -249,10 +242,9 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     def _embed_cut(
         self, texts: list[str], window: int, size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Cut texts, in place, to a window by the server's count; return their embeddings.
+        """Cut texts, in place, to a window by the server's count, and embed them.
 
-        Those that may be too long are sent one at a time, since the server counts the tokens of a
-        request.
+        Long texts are sent one at a time, since the server counts tokens per request.
         """
         is_long = np.array([2 * estimate_tokens(text) > window for text in texts])
         embeddings = np.zeros((len(texts), self._dimensions or 0), np.float32)
@@ -268,8 +260,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return embeddings
 
     def _embed_beginning(self, text: str, *, window: int, query: bool) -> tuple[str, Embeddings]:
-        """Find the beginning of a text that the server counts as at most `window` tokens, and
-        nearly so many if it is cut; return it with its embedding, shape (1, dimensions).
+        """Cut a text to at most `window` tokens by the server's count; return the rest with its
+        embedding, shape (1, dimensions).
         """
         longest: tuple[str, Embeddings] | None = None
         failure: PosirError | None = None
@@ -280,11 +272,11 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             head = cut_text(text, size)
             count = 2 * window
             try:
-                vectors, counted = self.count_tokens(head, query=query)
-                count = counted or estimate_tokens(head)
+                vectors, server_count = self.count_tokens(head, query=query)
+                count = server_count or estimate_tokens(head)
             except RequestError as error:
-                failure = self._failed(error)
-                if not error.is_of_text:
+                failure = self._build_error(error)
+                if not error.is_text_error:
                     raise failure from None
             except NoVectorError as error:
                 failure = error
@@ -302,31 +294,30 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             return longest
         if failure is None:
             raise PosirError(
-                f"{self.reference}: window {window}: the server counts more tokens in any text. "
-                "Give a larger one."
+                f"{self.reference}: window {window}: the server counts more tokens for every text. "
+                "Give a larger window."
             )
         return text, self._leave_out([text], failure, query=query)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
-        """Return vectors of zeros for a text, if it may be left out; raise the failure, or
-        PosirError if too many are.
+        """Return zero vectors for a text that is left out. Raise the failure if texts must not be
+        left out, PosirError if too many are.
         """
         if not self.skips_failed:
             return super()._leave_out(chunks, failure, query=query)
         side = _name_side(query=query)
         reasons = self._left_out.setdefault(side, {})
         reasons[" ".join(chunks)] = quote_message(failure.reason or str(failure))
-        if len(reasons) > MAX_FAILED * self._sent[side]:
+        total = self._text_counts[side]
+        if len(reasons) > MAX_FAILED * total:
             raise PosirError(
-                f"{failure} So do others: {len(reasons):,} of {self._sent[side]:,} {side} would be "
-                f"left out, and at most {MAX_FAILED:.0%} may be."
+                f"{failure} In all, {len(reasons):,} of {total:,} {side} would be left out; at "
+                f"most {MAX_FAILED:.0%} may be."
             )
         return np.zeros((len(chunks), self._dimensions or 0), np.float32)
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Return the cosine of queries and documents, shape (queries, documents); minus infinity
-        for those left out.
-        """
+        """Return cosines, shape (queries, documents); minus infinity for omitted texts."""
         scores = torch.as_tensor(super().similarity(embeddings1, embeddings2))
         if self.skips_failed:
             scores[~torch.as_tensor(embeddings1).any(dim=-1)] = -math.inf
@@ -334,18 +325,18 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return scores
 
     def embed_documents(self, documents: Sequence[Sequence[str]]) -> Embeddings:
-        """Return the embeddings of the chunks of documents, each in the context of its document;
-        errors as `embed`.
+        """Return the embeddings of all chunks in the context of their documents, shape (chunks,
+        dimensions). Raises the errors of `embed`.
         """
         if self.max_length is not None:
             raise PosirError(
-                f"window {self.max_length}: chunks in context are sent as a whole document. Run "
-                "it without."
+                f"window {self.max_length}: chunks in context are sent as whole documents. "
+                "Run without a window."
             )
         return np.concatenate(send_in_flight(self.embed_chunks, documents))
 
     def _warn_if_truncated(self, text: str) -> None:
-        """Warn if the server ignores the end of a text, which it may do without saying so."""
+        """Warn if the server silently truncates a text."""
         tokens = estimate_tokens(text)
         if self.is_measured or len(text) <= self._longest_checked or tokens < MIN_CHECKED_TOKENS:
             return
@@ -364,15 +355,13 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
 
 
 class RerankEndpoint(EndpointModel):
-    """One of mteb's cross-encoders: a server scores each query's texts, several requests at a
-    time.
-    """
+    """mteb cross-encoder that scores pairs with concurrent requests to a server."""
 
     mteb_model_meta: ModelMeta
 
     def __init__(self, endpoint: Endpoint, **_: Any) -> None:
         super().__init__(endpoint)
-        # Text Embeddings Inference has `texts` for `documents`.
+        # Text Embeddings Inference names the field `texts`.
         self._fields = ["documents", "texts"]
         # A wrong address, model or key is reported before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
@@ -380,34 +369,36 @@ class RerankEndpoint(EndpointModel):
     def predict(
         self, inputs1: DataLoader[BatchedInput], inputs2: DataLoader[BatchedInput], **options: Any
     ) -> Floats:
-        """Return the score of each pair of a query and a text, shape (n,); errors as `rerank`."""
+        """Return the scores of query-text pairs, shape (n,). Raises the errors of `rerank`."""
         pairs = list(zip(_read_texts(inputs1), _read_texts(inputs2), strict=True))
         requests = list(split_requests(pairs, options.get("batch_size", 32)))
         return np.concatenate([np.zeros(0), *send_in_flight(self._rerank_cut, requests)])
 
     def _rerank_cut(self, request: tuple[str, Sequence[str]]) -> Floats:
-        """Return the scores of texts that are cut to what the query leaves of the window."""
+        """Score texts, cut to the window minus the query."""
         query, texts = request
         if self.max_length is None:
             return self.rerank(query, texts)
         tokenizer = None
-        taken = estimate_tokens(query)
+        query_tokens = estimate_tokens(query)
         if self.tokenizer is not None:
             tokenizer = ModelTokenizer(self.tokenizer)
             special = self.tokenizer.num_special_tokens_to_add(pair=True)
-            taken = special + tokenizer.count(query)
-        return self.rerank(query, cut_all(texts, self.max_length - taken, tokenizer))
+            query_tokens = special + tokenizer.count(query)
+        return self.rerank(query, cut_all(texts, self.max_length - query_tokens, tokenizer))
 
     def rerank(self, query: str, texts: Sequence[str]) -> Floats:
-        """Return the score of each text from one request, shape (n,); raise PosirError if not all
-        are finite numbers.
+        """Return the scores of texts from one request, shape (n,).
+
+        Raises:
+            PosirError: The server fails, or the scores are incomplete or not finite.
         """
         answer = self._request(query, texts)
         try:
             rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
         except (TypeError, ValueError, KeyError, AttributeError):
-            raise self._invalid("is not one of a rerank API") from None
+            raise self._invalid("does not have the format of a rerank API") from None
         if len(rows) != len(texts) or scores.keys() != set(range(len(texts))):
             raise self._invalid(
                 f"to {len(texts):,} texts has {len(rows):,} scores, with the indices "
@@ -419,8 +410,8 @@ class RerankEndpoint(EndpointModel):
         return np.array(values, np.float64)
 
     def _request(self, query: str, texts: Sequence[str]) -> Any:
-        """Return the answer to the form of request that was answered before, or else to the first
-        that is.
+        """Send a request with the field names that the server accepted before, or try them in
+        turn.
         """
         failures = list[RequestError]()
         for name in self._fields:
@@ -441,15 +432,13 @@ class RerankEndpoint(EndpointModel):
             else:
                 self._fields = [name]
                 return answer
-        raise self._failed(failures[0]) from None
+        raise self._build_error(failures[0]) from None
 
 
 def split_requests(
     pairs: Sequence[tuple[str, str]], size: int
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the query and the texts of each request, in order: consecutive pairs of one query, at
-    most `size`.
-    """
+    """Yield query and texts of each request: up to `size` consecutive pairs of one query."""
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
         for texts in split_batches([text for _, text in group], size):
             yield query, texts
@@ -464,7 +453,7 @@ def _read_texts(inputs: DataLoader[BatchedInput]) -> list[str]:
 
 
 def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
-    """Return the cosine of two vectors; 1 if one has no direction."""
+    """Return the cosine of two vectors, or 1 if one is zero."""
     norms = float(np.linalg.norm(first) * np.linalg.norm(second))
     return float(first @ second) / norms if norms else 1.0
 
@@ -472,13 +461,11 @@ def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
 def send_in_flight(
     send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None
 ) -> list[Answer]:
-    """Return the answers to requests, of which several are in flight; after an error no further one
-    is sent.
-    """
+    """Send requests concurrently. After an error, no further requests are sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
-        waiting = progress(futures, description) if description else futures
+        pending_futures = progress(futures, description) if description else futures
         try:
-            return [future.result() for future in waiting]
+            return [future.result() for future in pending_futures]
         finally:
             pool.shutdown(wait=False, cancel_futures=True)

@@ -1,12 +1,11 @@
-"""Models in local folders: of sentence-transformers (dense, sparse, multi-vector, cross-encoder) or
+"""Local models of sentence-transformers (dense, sparse, multi-vector, cross-encoder) and
 transformers.
 
-A model is named by its model card or its folder. Its revision is a digest of its weights and
-settings, so that a retrained model never takes over results or cached embeddings of its
-predecessor.
+The name is from the model card or the folder. The revision is a digest of weights and settings, so
+a retrained model never reuses results or cached embeddings of its predecessor.
 
-A folder is data. Libraries are never told to trust it, and a folder whose settings ask a library to
-import, unpickle or download code is refused before anything of it is loaded.
+A folder is untrusted data: code in it is never run. If its settings would make a library import,
+unpickle or download code, it is rejected before anything is loaded.
 """
 
 from __future__ import annotations
@@ -31,26 +30,25 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Either of these files makes a folder a model.
+#: A folder with one of these files is a model.
 MODULES_FILE = "modules.json"
 CONFIG_FILE = "config.json"
 ROUTER_FILE = "router_config.json"
 ADAPTER_FILE = "adapter_config.json"
-#: Files in which a model names the folders of its parts.
+#: Files that refer to the model's subfolders.
 STRUCTURE_FILES = (MODULES_FILE, ROUTER_FILE)
-#: Files that say what kind of model it is, in the order of mteb's `_resolve_loader`.
+#: Files that determine the kind of model, in the argument order of mteb's `_resolve_loader`.
 KIND_SETTINGS = (
     "config_sentence_transformers.json",
     "sentence_bert_config.json",
     MODULES_FILE,
     CONFIG_FILE,
 )
-#: Packages of the classes that a model may have as modules. For those of PyLate
-#: sentence-transformers has its own.
+#: Packages of allowed module classes. sentence-transformers replaces PyLate's classes by its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers reads next to a model's own files.
+#: Folder of templates that transformers also reads.
 TEMPLATES = "additional_chat_templates"
-#: Top-level files that do not affect embeddings: documentation, and the state of training.
+#: Top-level files that do not affect embeddings: documentation and training state.
 IGNORED = (
     ".*",
     "*.md",
@@ -66,45 +64,43 @@ IGNORED = (
     "training_args.bin",
     "events.out.tfevents.*",
 )
-#: Settings that limit the number of tokens that a model reads, by file.
+#: Settings of the context window, by file.
 WINDOW_SETTINGS = {
     "sentence_bert_config.json": "max_seq_length",
     "tokenizer_config.json": "model_max_length",
     CONFIG_FILE: "max_position_embeddings",
 }
-#: The name that sentence-transformers gives a model if its author gives none.
+#: The default model name of sentence-transformers.
 DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
-#: Names of the number of layers in transformers, and the most of them: they are made before the
-#: weights are looked at.
+#: Settings for the number of layers in transformers, and their maximum: layers are created before
+#: the weights are read.
 LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
 MAX_LAYERS = 10_000
-#: Most weights that a message names.
+#: Maximum number of weights that a message lists.
 MAX_NAMED = 3
-#: Why a folder is refused, and what to do.
+#: Advice for a folder that would run code.
 NO_CODE = (
-    "A model in a folder never runs code here. Save it without, or, if you trust it, load it "
+    "Models in folders must not run code. Save it without code, or, if you trust it, load it "
     "with sentence-transformers and pass the object to mteb."
 )
-#: A folder with a name that says nothing without the folder it is in.
+#: Folder names that need the parent folder's name to be meaningful.
 CHECKPOINT = re.compile(r"checkpoint-\d+|final|best|model")
 
 
 def _is_kernel(value: Any) -> bool:
-    """Return whether an implementation of attention, or one of several by part of the model, is a
-    repository of the Hub.
-    """
-    parts = value.values() if isinstance(value, dict) else [value]
-    return any("/" in str(part) for part in parts)
+    """Return True if an implementation, or one in a mapping, is a repository on the Hub."""
+    implementations = value.values() if isinstance(value, dict) else [value]
+    return any("/" in str(implementation) for implementation in implementations)
 
 
 def _is_outside(packages: str, value: Any) -> bool:
     return isinstance(value, str) and "." in value and not value.startswith(packages)
 
 
-#: Settings that let a library import, unpickle or download code, wherever they are in a settings
-#: file, and which values do.
+#: Settings, at any depth, with a check for values that make a library import, unpickle or download
+#: code.
 CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
-    # A vocabulary has numbers under any key.
+    # The key may also be a word in a vocabulary, with a number.
     "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
     "custom_generate": lambda value: isinstance(value, str),
     "trust_remote_code": lambda value: isinstance(value, (bool, str)) and bool(value),
@@ -128,9 +124,7 @@ def _load_folder(
     revision: str | None,
     **options: Any,
 ) -> MTEBModels:
-    """Load a model; raise PosirError if it would run code, cannot be loaded, or changed since its
-    revision was found.
-    """
+    """Load a model. Raise PosirError if it would run code, cannot be loaded or has changed."""
     if options.get("trust_remote_code"):
         raise PosirError(f"{folder}: {NO_CODE} Load it without trust_remote_code.")
     try:
@@ -142,18 +136,17 @@ def _load_folder(
     except PosirError as error:
         raise PosirError(f"{folder}: {error}") from error
     except Exception as error:
-        # Libraries raise errors of any kind for files that they did not write.
+        # Libraries raise any kind of error for unusual files.
         raise PosirError(
             f"{folder}: the model cannot be loaded ({summarize_error(error)})."
         ) from error
-    # If its files are missing, transformers makes up a tokenizer to which every text is unknown.
+    # If the files are missing, transformers creates a tokenizer without a vocabulary.
     tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if special and len(tokenizer) <= len(special):
         raise PosirError(
-            f"{folder}: the tokenizer has no token but the {len(special)} special ones, so all "
-            "texts are the same to "
-            "the model. Its files, such as tokenizer.json, are missing; save the model again."
+            f"{folder}: the tokenizer only has the {len(special)} special tokens. Its files, such "
+            "as tokenizer.json, are missing. Save the model again."
         )
     return model
 
@@ -161,13 +154,13 @@ def _load_folder(
 def _require_revision(folder: Path, name: str, revision: str | None) -> None:
     if check_folder(folder) != revision:
         raise PosirError(
-            f"{name} changed while it was loaded. Run again when it is no longer written to."
+            f"{name} changed while it was loaded. Wait until it is saved, and run again."
         )
 
 
 def check_folder(folder: Path) -> str:
-    """Return the revision of a model, after checking that no settings file asks a library to run
-    code; raise PosirError if one does, or is not JSON.
+    """Return the revision of a model. Raise PosirError if a settings file would make a library run
+    code, or is not JSON.
     """
     revision = digest_folder(folder)
     _check_files(folder, revision)
@@ -175,24 +168,24 @@ def check_folder(folder: Path) -> str:
 
 
 @lru_cache(maxsize=64)
-def _check_files(folder: Path, revision: str) -> None:  # noqa: ARG001 (the revision tells when the answer changes)
-    needed = set(find_model_files(folder))
-    for file in sorted(needed | set(folder.rglob("*.json"))):
+def _check_files(folder: Path, revision: str) -> None:  # noqa: ARG001 (part of the cache key)
+    model_files = set(find_model_files(folder))
+    for file in sorted(model_files | set(folder.rglob("*.json"))):
         if file.suffix != ".json" or not file.is_file():
             continue
         try:
             settings = _read_settings(file)
         except PosirError:
-            if file in needed:
+            if file in model_files:
                 raise
-            continue  # a file that no library reads, such as a result that is being written
+            continue  # not part of the model, such as a result that is being written
         _check_settings(file, settings)
         if file.name == ADAPTER_FILE and isinstance(settings, dict):
             _check_base(file, settings.get("base_model_name_or_path"))
 
 
 def _check_base(file: Path, base: Any) -> None:
-    """Check the base model of an adapter, if it is a folder."""
+    """Check an adapter's base model if it is a folder."""
     if not isinstance(base, str):
         return
     folder = Path(base).resolve()
@@ -217,24 +210,24 @@ def _check_settings(file: Path, settings: Any) -> None:
     for reference in _find_references(file.name, settings):
         if not reference.startswith(MODULE_PACKAGES):
             raise PosirError(
-                f"{file}: the module {reference} is not one of sentence-transformers. {NO_CODE}"
+                f"{file}: the module {reference} is not part of sentence-transformers. {NO_CODE}"
             )
 
 
 def _find_settings(settings: Any) -> Iterator[tuple[str, Any]]:
-    """Yield all keys and values of a JSON value, at any depth."""
-    rest = [settings]
-    while rest:
-        value = rest.pop()
+    """Yield keys and values of a JSON value at any depth."""
+    values = [settings]
+    while values:
+        value = values.pop()
         if isinstance(value, dict):
             yield from value.items()
-            rest += value.values()
+            values += value.values()
         elif isinstance(value, list):
-            rest += value
+            values += value
 
 
 def _find_references(name: str, settings: Any) -> list[str]:
-    """Return the classes of modules that a settings file names."""
+    """Return the module classes in a settings file."""
     if name == MODULES_FILE and isinstance(settings, list):
         return [str(module.get("type")) for module in settings if isinstance(module, dict)]
     if name == ROUTER_FILE and isinstance(settings, dict):
@@ -244,8 +237,8 @@ def _find_references(name: str, settings: Any) -> list[str]:
 
 
 def check_module_classes(folder: Path) -> None:
-    """Check that the modules that a model's files name are classes of modules; raise PosirError if
-    one is not.
+    """Raise PosirError if a module of the model is not a `torch.nn.Module` class of
+    sentence-transformers.
     """
     from sentence_transformers.util import import_from_string
     from torch import nn
@@ -269,40 +262,39 @@ def check_module_classes(folder: Path) -> None:
 
 @contextmanager
 def require_weights(folder: Path) -> Iterator[None]:
-    """Refuse a model whose weights do not fit its settings while the context is open: transformers
-    makes up what is missing.
+    """Raise PosirError for missing weights while the context is open. By default, transformers
+    initializes them randomly.
     """
     from transformers import PreTrainedModel
 
     original = vars(PreTrainedModel)["from_pretrained"]
-    # Models without a head of their own are read at their last layer, and many are saved without
-    # the pooler after it.
+    # Many models are saved without their pooler. It is only needed if its output is used.
     has_pooler = any(
         "pooler_output" in _find_texts(_read_settings(file))
         for file in find_model_files(folder)
         if file.suffix == ".json"
     )
-    unused = () if has_pooler else ("pooler.",)
+    optional_prefixes = () if has_pooler else ("pooler.",)
 
     def load(
         cls: Any, /, *arguments: Any, output_loading_info: bool = False, **options: Any
     ) -> Any:
         options["ignore_mismatched_sizes"] = True
         model, info = original.__func__(cls, *arguments, output_loading_info=True, **options)
-        # A mismatched key comes with both shapes.
+        # A mismatched key may be a tuple with both shapes.
         keys = {key if isinstance(key, str) else key[0] for key in info["mismatched_keys"]}
-        lacking = sorted(
-            key for key in keys | {*info["missing_keys"]} if not key.startswith(unused)
+        missing = sorted(
+            key for key in keys | {*info["missing_keys"]} if not key.startswith(optional_prefixes)
         )
-        if lacking:
+        if missing:
             raise PosirError(
-                f"the weights do not fit {CONFIG_FILE}: {len(lacking):,} are missing or have "
-                f"another shape, and would be random: {', '.join(lacking[:MAX_NAMED])}. Save the "
+                f"the weights do not match {CONFIG_FILE}: {len(missing):,} are missing or have "
+                f"another shape, and would be random: {', '.join(missing[:MAX_NAMED])}. Save the "
                 "model again."
             )
         return (model, info) if output_loading_info else model
 
-    # An assignment would be an error of mypy.
+    # mypy rejects an assignment.
     setattr(PreTrainedModel, "from_pretrained", classmethod(load))  # noqa: B010
     try:
         yield
@@ -311,14 +303,16 @@ def require_weights(folder: Path) -> Iterator[None]:
 
 
 def resolve_model_folder(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the path of a folder with a model; raise PosirError as `find_model_folder`."""
+    """Resolve the path of a model folder. Raises the errors of `find_model_folder`."""
     folder = find_model_folder(name)
     return describe_folder(folder.resolve()) if folder else None
 
 
 def find_model_folder(name: str) -> Path | None:
-    """Return the folder with a model; raise PosirError for what is certainly a path, such as `./x`,
-    and no model.
+    """Return the folder of a model, or None if the name is not a path.
+
+    Raises:
+        PosirError: The name is clearly a path, such as `./x`, but not of a model.
     """
     folder = Path(name).expanduser()
     if is_model_folder(folder):
@@ -327,23 +321,22 @@ def find_model_folder(name: str) -> Path | None:
         return None
     if not folder.is_dir():
         raise PosirError(
-            f"{name}: no such folder. Give the folder of a model, or the name of one that mteb or "
-            "the Hub knows."
+            f"{name}: no such folder. Give a model's folder, or its name in mteb or on the Hub."
         )
     raise PosirError(
-        f"{name}: not a model; there is neither {MODULES_FILE} nor {CONFIG_FILE}. Save the model "
+        f"{name}: not a model; it has neither {MODULES_FILE} nor {CONFIG_FILE}. Save the model "
         "with its `save_pretrained`."
     )
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Return whether a folder has a model of sentence-transformers or transformers."""
+    """Return True if a folder has a model of sentence-transformers or transformers."""
     return any((folder / file).is_file() for file in (MODULES_FILE, CONFIG_FILE))
 
 
 def describe_folder(folder: Path) -> ModelMeta:
-    """Return mteb's metadata of the model in a folder; raise PosirError if a settings file or the
-    kind is not known.
+    """Return mteb's metadata of a local model. Raise PosirError if a settings file cannot be
+    read.
     """
     from mteb.models import ModelMeta
 
@@ -352,8 +345,8 @@ def describe_folder(folder: Path) -> ModelMeta:
     settings = [_read_settings(folder / file) for file in KIND_SETTINGS]
     wrapper, kind, modalities = RESOLVE_LOADER.resolve()(name, *settings)
     limits = []
-    for file, setting in WINDOW_SETTINGS.items():
-        limit = (_read_settings(folder / file) or {}).get(setting)
+    for file, key in WINDOW_SETTINGS.items():
+        limit = (_read_settings(folder / file) or {}).get(key)
         if isinstance(limit, int) and limit > 0:
             limits.append(limit)
     load = partial(_load_folder, folder, wrapper)
@@ -371,7 +364,7 @@ def describe_folder(folder: Path) -> ModelMeta:
 
 
 def _read_settings(path: Path) -> Any:
-    """Read a settings file; None if there is none."""
+    """Read a settings file, or return None if it does not exist."""
     try:
         return json.loads(read_decompressed(path).decode()) if path.is_file() else None
     except (OSError, ValueError, RecursionError) as error:
@@ -381,11 +374,11 @@ def _read_settings(path: Path) -> Any:
 
 
 def name_folder(folder: Path) -> str:
-    """Return the name in the metadata of the model card; if there is none, the folder's name."""
+    """Return the name in the model card, or else the folder's name."""
     from huggingface_hub import ModelCard
 
     card_name = None
-    # A card is written by hand, and a mistake in it is no reason not to run the model.
+    # Cards are written by hand; an error there must not stop the run.
     with suppress(Exception):
         card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
         card_name = card.data.get("model_name")
@@ -396,34 +389,33 @@ def name_folder(folder: Path) -> str:
 
 
 def digest_folder(folder: Path) -> str:
-    """Return a revision: 16 hexadecimal digits that identify a model's weights and settings."""
+    """Return the revision: 16 hexadecimal digits that identify weights and settings."""
     return digest_files(
         {file.relative_to(folder).as_posix(): file for file in find_model_files(folder)}
     )
 
 
 def find_model_files(folder: Path) -> Iterator[Path]:
-    """Yield the files that a model may be loaded from.
+    """Yield the files of a model: top-level files, except `IGNORED`, and files in subfolders of its
+    modules.
 
-    These are the files at the top level, except `IGNORED` ones, and all files of the folders that
-    the model names as its parts. Other folders, such as checkpoints, logs, and results of an
-    evaluation, are not part of the model.
+    Other folders, such as checkpoints, logs and evaluation results, are not part of the model.
     """
-    parts = {TEMPLATES}
+    subfolders = {TEMPLATES}
     for file in STRUCTURE_FILES:
         for value in _find_texts(_read_settings(folder / file)):
-            parts.update(Path(value).parts[:1])
+            subfolders.update(Path(value).parts[:1])
     for path in sorted(folder.iterdir()):
         if path.is_file() and not any(fnmatchcase(path.name, pattern) for pattern in IGNORED):
             yield path
-        elif path.is_dir() and path.name in parts:
+        elif path.is_dir() and path.name in subfolders:
             yield from find_files(path, "")
 
 
 def _find_texts(settings: Any) -> Iterator[str]:
-    """Yield all texts in a JSON value, keys included."""
+    """Yield all strings in a JSON value, including keys."""
     for key, value in _find_settings([settings]):
         yield key
-        for part in value if isinstance(value, list) else [value]:
-            if isinstance(part, str):
-                yield part
+        for entry in value if isinstance(value, list) else [value]:
+            if isinstance(entry, str):
+                yield entry

@@ -1,9 +1,8 @@
-"""The Hugging Face Hub as the source of models: one request shows whether it answers, and one
-sentence says what to do if not.
+"""Access to models on the Hugging Face Hub, with a single error message if it is unreachable.
 
-The Hub's client repeats every request for half a minute and more, once per file of a model, and
-ends in the errors of several libraries. Here it is asked once; while it does not answer, only its
-cache is used.
+The Hub's client retries every request for half a minute or more, for each file of a model, and
+raises errors of several libraries. Here a single request tests the Hub; if it does not answer, only
+the cache is used.
 """
 
 from __future__ import annotations
@@ -18,97 +17,91 @@ from huggingface_hub import HfApi, constants, get_session
 from huggingface_hub.errors import HFValidationError, RepositoryNotFoundError
 
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
+from posir_tasks.base.overrides import override
 from posir_tasks.models.references import portable_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Seconds that the Hub has to answer.
+#: Timeout of the Hub in seconds.
 TIMEOUT = 5
-#: What to do without the Hub.
+#: Advice without access to the Hub.
 ALTERNATIVES = (
     "Give the folder of a model (./my-model), set HF_ENDPOINT to the address of a mirror, or copy "
-    "the cache of a machine that "
-    "has downloaded a registered model, and set HF_HUB_CACHE to its folder and HF_HUB_OFFLINE=1."
+    "the cache of a machine that has downloaded a registered model, and set HF_HUB_CACHE to its "
+    "folder and HF_HUB_OFFLINE=1."
 )
-#: What mteb calls the framework of models that are reached over the network and not downloaded.
+#: mteb's framework of models behind an API.
 API = "API"
 
 
 def is_downloaded(meta: ModelMeta) -> bool:
-    """Return whether a model is downloaded from the Hub: no folder, endpoint, service, BM25 or
-    random model of mteb.
+    """Return True for models from the Hub, as opposed to folders, endpoints, services, and mteb's
+    BM25 and random models.
     """
     return bool(meta.framework) and API not in meta.framework and portable_name(meta) == meta.name
 
 
 @contextmanager
 def explain_missing_hub(failure: str) -> Iterator[None]:
-    """Use only the cache if the Hub does not answer; if that is not enough, raise PosirError with
-    `failure`, a clause.
+    """Use only the cache if the Hub does not answer.
+
+    Raises:
+        PosirError: The cache is not sufficient; the message starts with `failure`.
     """
     problem = find_hub_problem()
     if problem is None:
         yield
         return
     hide_tracebacks()
-    online = constants.HF_HUB_OFFLINE
-    constants.HF_HUB_OFFLINE = True
     try:
-        yield
+        with override(constants, HF_HUB_OFFLINE=True):
+            yield
     except OSError as error:
-        # Of the operating system, such as a full disk; the libraries' own errors have none.
+        # Errors of the operating system, such as a full disk, have a number.
         if error.errno is not None:
             raise
         raise missing_hub(failure, problem) from error
-    finally:
-        constants.HF_HUB_OFFLINE = online
 
 
 def missing_hub(failure: str, problem: str) -> PosirError:
-    """Return the error for what the Hub would have: a clause, why the Hub does not answer, and what
-    to do.
-    """
+    """Return the error for files that are only on the Hub, with advice."""
     return PosirError(f"{failure} ({problem}).\n{ALTERNATIVES}")
 
 
 def explain_missing_weights(meta: ModelMeta) -> AbstractContextManager[None]:
-    """Return a context in which a model is loaded; see `explain_missing_hub`."""
+    """Return a context for loading a model; see `explain_missing_hub`."""
     if is_downloaded(meta):
         return explain_missing_hub(describe_missing_weights(str(meta.name)))
     return nullcontext()
 
 
 def describe_missing_weights(name: str) -> str:
-    """Return a clause: the model of this name is not in the cache."""
+    """Return the start of the error message for a model that is not in the cache."""
     return (
         f"{name} is not complete in the cache ({constants.HF_HUB_CACHE}) and cannot be downloaded"
     )
 
 
 def is_in_cache(name: str, revision: str | None = None) -> bool:
-    """Return whether the Hub's cache has files of a model, of this revision or of any."""
+    """Return True if the Hub's cache has files of a model, optionally of a revision."""
     folder = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
     return (folder / "snapshots" / revision if revision else folder).exists()
 
 
 def is_on_hub(name: str) -> bool:
-    """Ask the Hub for a model; return whether it may have it, which is so unless it says that it
-    has not.
-    """
+    """Return False if the Hub answers that it does not have a model."""
     try:
         HfApi().model_info(name, timeout=TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
         return False
-    except Exception:  # of the HTTP library; loading the model says what is wrong
+    except Exception:  # other errors are reported when the model is loaded
         return True
     return True
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, None if it answers, whatever the
-    answer.
-    """
+    """Return why nothing can be downloaded from the Hub, or None if it answers at all."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
@@ -120,7 +113,7 @@ def find_hub_problem() -> str | None:
         except Exception as error:
             errors.append(error)
 
-    # A thread, since the lookup of a host's address has no limit of its own.
+    # In a thread, since DNS lookups have no timeout.
     request = Thread(target=ask, daemon=True)
     request.start()
     request.join(TIMEOUT)

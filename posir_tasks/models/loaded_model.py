@@ -1,8 +1,7 @@
-"""A loaded model's own account: the text that reaches its weights, where it cuts it, precision,
-dimensions.
+"""Properties of a loaded model: the text that reaches its weights, windows, precision, dimensions.
 
-Texts are read as the ids that mteb's class passes to the model of transformers, which then does not
-compute: so reading them takes a call of the tokenizer, whatever the class does before it.
+Texts are captured as the token ids that mteb's class passes to the transformers model. The forward
+pass is aborted there, so this only costs the preprocessing.
 """
 
 from __future__ import annotations
@@ -25,27 +24,27 @@ from posir_tasks.models.embeddings.context import EncodingContext, build_context
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: The texts that are read.
+#: Sample texts.
 QUERY = "Where does the river rise?"
 DOCUMENT = "The river rises in the hills."
-#: What has queries and documents apart; others get them as pairs.
+#: Models that encode queries and documents separately; others get pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
-#: Words of a text that is longer than the windows of all models of the papers.
+#: Words of a text that is longer than the windows of all models in the papers.
 MANY_WORDS = 33_000
 
 
 @dataclass(frozen=True)
 class TextRead:
-    """A text as the weights get it."""
+    """The text that reaches the weights."""
 
     ids: tuple[int, ...]
     text: str
-    """The ids decoded, special tokens included."""
+    """Decoded ids, including special tokens."""
     core: str
-    """The same without special tokens around it."""
+    """Decoded ids without leading and trailing special tokens."""
 
     def is_made_of(self, tokenizer: Any, text: str) -> bool:
-        """Return whether it is a text with the special tokens of the tokenizer, or with none."""
+        """Return True if the ids are a text's tokens, with or without special tokens."""
         for special in (True, False):
             ids = tokenizer(text, verbose=False, add_special_tokens=special)["input_ids"]
             if tuple(ids) == self.ids:
@@ -55,11 +54,11 @@ class TextRead:
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A loaded model's own account; None for what it does not say."""
+    """Properties of a loaded model; None if unknown."""
 
     query: TextRead | None = None
     document: TextRead | None = None
-    """A reranker's is question and text together."""
+    """For rerankers, query and document together."""
     max_query_tokens: int | None = None
     max_document_tokens: int | None = None
     dimensions: int | None = None
@@ -71,7 +70,7 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values that are not None, as results store them."""
+        """Return the known values as results store them."""
         values: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, TextRead):
@@ -82,7 +81,7 @@ class LoadedModel:
 
 
 def list_inner_models(model: object) -> Iterator[Any]:
-    """Yield a model and the models in it, from mteb's class inwards."""
+    """Yield a model and its nested models, starting with mteb's class."""
     for _ in range(4):
         if model is None:
             return
@@ -91,9 +90,7 @@ def list_inner_models(model: object) -> Iterator[Any]:
 
 
 def find_transformer(model: object) -> PreTrainedModel | None:
-    """Return the model of transformers in a model of mteb; None if it has none, such as behind an
-    API.
-    """
+    """Return the transformers model in an mteb model, or None (for example behind an API)."""
     modules = _list_modules(model)
     return next((module for module in modules if isinstance(module, PreTrainedModel)), None)
 
@@ -105,21 +102,19 @@ def _list_modules(model: object) -> Iterator[nn.Module]:
 
 
 def find_inner_tokenizer(model: object) -> Any:
-    """Return the tokenizer in a model of mteb; None if it has none."""
+    """Return the tokenizer in an mteb model, or None."""
     tokenizers = (getattr(inner, "tokenizer", None) for inner in list_inner_models(model))
     return next((tokenizer for tokenizer in tokenizers if hasattr(tokenizer, "padding_side")), None)
 
 
 def find_pooling(model: object) -> Any:
-    """Return the layer of sentence-transformers that makes one vector of those of all tokens; None
-    if there is none.
-    """
+    """Return the pooling layer, or None."""
     layers = _list_modules(model)
     return next((layer for layer in layers if type(layer).__name__ == "Pooling"), None)
 
 
 class _InputsReadError(BaseException):
-    """Ends a computation with the inputs of the weights; no handler of errors on the way may see
+    """Aborts a forward pass with its inputs. A BaseException, so that no error handler catches
     it.
     """
 
@@ -134,33 +129,33 @@ def read_ids(
     document: Dataset | None,
     context: EncodingContext | None = None,
 ) -> list[int] | None:
-    """Return the ids that the weights get for a query or a document, of a reranker for both; None
-    if they are not here.
+    """Return the token ids that reach the weights for a query or a document (for rerankers, both),
+    or None if the weights are not local.
 
-    Texts are rows of data. Without a context, the task is one that no model has a prompt of its own
-    for.
+    By default, the context is a task for which no model has a prompt.
     """
     transformer = find_transformer(model)
     if transformer is None or not isinstance(model, ENCODERS | CrossEncoderProtocol):
         return None
 
     forward: Any = transformer.forward
-    # What searches encodes the query before the document.
-    before = [query] * (document is not None and isinstance(model, MultiVectorWrapper))
+    # A multi-vector search encodes the query before the document.
+    skips_query = document is not None and isinstance(model, MultiVectorWrapper)
 
     @wraps(forward)
     def stop(*arguments: Any, **options: Any) -> Any:
-        if before:
-            before.pop()
+        nonlocal skips_query
+        if skips_query:
+            skips_query = False
             return forward(*arguments, **options)
         ids: Any = options.get("input_ids", arguments[0] if arguments else None)
         mask: Any = options.get("attention_mask")
-        read = ids[0] if mask is None else ids[0][mask[0].bool()]
-        raise _InputsReadError(read.tolist())
+        inputs = ids[0] if mask is None else ids[0][mask[0].bool()]
+        raise _InputsReadError(inputs.tolist())
 
     context = context or build_context("eng-Latn")
     text = build_texts([QUERY])
-    # Not a hook: classes may call the method itself.
+    # Not a hook, since classes may call `forward` directly.
     vars(transformer)["forward"] = stop
     try:
         if isinstance(model, EncoderProtocol):
@@ -175,9 +170,9 @@ def read_ids(
             search.index(document or text, **shared)
             search.search(query or text, top_k=1, **shared)
         else:
-            asked = context.load(query or text, PromptType.query)
+            queries = context.load(query or text, PromptType.query)
             texts = context.load(document or text, PromptType.document)
-            model.predict(asked, texts, **context.task_arguments, **context.encode_kwargs)
+            model.predict(queries, texts, **context.task_arguments, **context.encode_kwargs)
     except _InputsReadError as inputs:
         return inputs.ids
     finally:
@@ -186,7 +181,7 @@ def read_ids(
 
 
 def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None) -> LoadedModel:
-    """Describe a loaded model; its prompts may be those of the task of a context."""
+    """Describe a loaded model, with the prompts of the context's task."""
     transformer = find_transformer(model)
     meta: Any = model.mteb_model_meta
     if transformer is None:
@@ -207,7 +202,8 @@ def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None)
     mode = getattr(pooling, "pooling_mode", None)
     texts: dict[str, Any] = {}
     if tokenizer is not None:
-        query, document = build_texts([QUERY]), build_texts([DOCUMENT])
+        query = build_texts([QUERY])
+        document = build_texts([DOCUMENT])
         texts = _read_pair(model, tokenizer, query, document, context)
         texts["max_document_tokens"] = _find_window(model, tokenizer, query)
         if is_encoder:
@@ -224,7 +220,9 @@ def read_loaded_model(model: MTEBModels, context: EncodingContext | None = None)
 
 
 def _find_window(model: MTEBModels, tokenizer: Any, query: Dataset | None) -> int | None:
-    """Find where a model cuts a long document with a query or, without one, a long query."""
+    """Return the number of tokens after which a long document (with a query) or a long query is
+    truncated, or None.
+    """
     words = " ".join(["the"] * MANY_WORDS)
     long = build_texts([words])
     is_encoder = isinstance(model, ENCODERS)
@@ -241,23 +239,23 @@ def _read_pair(
     document: Dataset,
     context: EncodingContext | None,
 ) -> dict[str, Any]:
-    """Read a query and a document, of a reranker together, and the last token."""
+    """Read a query and a document (together for rerankers), and the last token."""
     disable_progress_bars()
-    query_read = None
+    query_text = None
     pair_query: Dataset | None = query
     if isinstance(model, ENCODERS):
-        query_read = _decode(tokenizer, read_ids(model, query, None, context))
+        query_text = _decode(tokenizer, read_ids(model, query, None, context))
         pair_query = None
-    read = _decode(tokenizer, read_ids(model, pair_query, document, context))
-    last_token = tokenizer.decode([read.ids[-1]]) if read else None
-    return {"query": query_read, "document": read, "last_token": last_token}
+    text = _decode(tokenizer, read_ids(model, pair_query, document, context))
+    last_token = tokenizer.decode([text.ids[-1]]) if text else None
+    return {"query": query_text, "document": text, "last_token": last_token}
 
 
 def read_example(
     model: MTEBModels, query: Dataset, document: Dataset, context: EncodingContext
 ) -> dict[str, Any]:
-    """Read a query and a document of data as the weights get them, as results name them; {} if
-    they are not here.
+    """Return a query and a document of a dataset as they reach the weights, for results; empty if
+    the weights are not local.
     """
     tokenizer = find_inner_tokenizer(model)
     if tokenizer is None:

@@ -1,7 +1,4 @@
-"""Models whose window is measured.
-
-Of an endpoint, neither mteb nor PyTorch is imported.
-"""
+"""Models whose window is measured. Endpoints need neither mteb nor PyTorch."""
 
 from __future__ import annotations
 
@@ -17,7 +14,7 @@ from numpy.typing import NDArray
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.progress import format_seconds, track
 from posir_tasks.models.endpoint_client import COUNTED_WORDS, EmbeddingClient, find_request_fields
-from posir_tasks.models.measured_windows import keep_measured, read_measured
+from posir_tasks.models.measured_windows import read_measured, store_measured
 from posir_tasks.models.reading_length import (
     CLAIM_FACTOR,
     MAX_TOKENS,
@@ -47,32 +44,32 @@ if TYPE_CHECKING:
 
 #: Maximum number of special tokens of a text.
 MAX_SPECIAL = 3
-#: Words beyond the longest window, by which a text is certainly cut.
+#: Words beyond the longest window, so that a text is certainly truncated.
 BEYOND = 64
-#: Most requests about a limit that is where the server says; texts in a request, of which two are
-#: unchanged.
+#: Maximum number of requests to verify a window that the server reports.
 VERIFIED_REQUESTS = 5
+#: Texts per request, including two unchanged texts.
 TEXTS = CHANGES + 2
 
 
 @dataclass(frozen=True)
 class RememberingEncoder:
-    """Encodes documents, and keeps the answers to single texts: none is sent again, nor what begins
-    with a refused one.
+    """Encodes documents, and caches the answers to single texts. Texts that start with a rejected
+    text are not sent.
     """
 
     encode: DocumentEncoder
     answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
-        """Return the embeddings of texts, shape (n, dimensions); raise the error of a text that was
-        refused.
+        """Return the embeddings of texts, shape (n, dimensions), or raise the error of a rejected
+        text.
         """
-        for known_text, answer in self.answers.items():
+        for sent_text, answer in self.answers.items():
             if not isinstance(answer, Exception):
-                if texts == [known_text]:
+                if texts == [sent_text]:
                     return answer
-            elif any(text.startswith(known_text) for text in texts):
+            elif any(text.startswith(sent_text) for text in texts):
                 raise answer
         try:
             vectors = self.encode(texts)
@@ -92,20 +89,20 @@ class MeasuredModel:
     revision: str | None
     encode: DocumentEncoder
     measuring: Callable[[], AbstractContextManager[None]]
-    """Returns a context in which the model fails at once for a text that is too long."""
+    """Creates a context in which too long texts fail at once, without retries."""
     count_tokens: TokenCounter | None = None
     special_tokens: int | None = None
     prompt_tokens: int = 0
     claimed_tokens: int | None = None
     claimed_by: str = ""
     tokenizer: ModelTokenizer | None = None
-    """Counts the tokens of any text; None if it is unknown."""
+    """None if it is unknown."""
     is_experiment: bool = False
-    """Whether it has settings of a run, which are none of the model."""
+    """If true, run settings are applied, and the result is not the model's default window."""
     is_reranker: bool = False
-    """Whether it reads a question before the text, whose score takes the place of the embedding."""
+    """If true, scores with a fixed question replace embeddings."""
     seconds_per_word: float = 0.0
-    """Seconds that a server takes for a word; 0 if that is unknown."""
+    """Seconds that a server takes per word; 0 if unknown."""
 
     @classmethod
     def connect(
@@ -116,30 +113,30 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Connect to a model behind an endpoint, and find the limit that its server states and what
-        the tokens of a text show of it.
+        """Connect to a model behind an endpoint, and find the window that its server reports or
+        that its token counts show.
 
-        Failed requests are repeated `retries` times, by default as usual.
+        Failed requests are retried `retries` times, by default as usual.
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         measuring = partial(client.measure, retries=0)
         encode = RememberingEncoder(client.embed)
-        speed = 0.0
+        seconds_per_word = 0.0
         with measuring():
-            claimed, refuses = client.read_limit()
-            limit = claimed
+            claim, refuses = client.read_limit()
+            limit = claim
             if client.kind.tokens or limit is None:
                 sizes = [words for words in COUNTED_WORDS if words < longest]
                 source = TextSource((), None)
-                counted, refuses, speed = client.count_read(
+                counted_limit, refuses, seconds_per_word = client.count_read(
                     source.build(words, 0).prefix(words) for words in [*sizes, longest + BEYOND]
                 )
-                limit = counted or limit
+                limit = counted_limit or limit
             special = find_special_tokens(encode, limit, refuses=refuses) if limit else None
         count: TokenCounter | None = None
         if special is not None:
-            # Frequent words are a token each if the limit is where the server says.
-            claimed = limit
+            # The reported window was confirmed if frequent words are single tokens.
+            claim = limit
             count = count_words
         if tokenizer:
             count = tokenizer.count
@@ -151,29 +148,33 @@ class MeasuredModel:
             measuring,
             count,
             special,
-            claimed_tokens=claimed,
+            claimed_tokens=claim,
             claimed_by="the server",
             tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
-            seconds_per_word=speed,
+            seconds_per_word=seconds_per_word,
         )
 
     @property
     def added_tokens(self) -> int:
-        """Special tokens and those of the prompt."""
+        """Number of special tokens and tokens of the prompt."""
         return (self.special_tokens or 0) + self.prompt_tokens
 
     def measure(
         self, texts: Sequence[str] = (), *, required: int = 0, max_tokens: int | None = None
     ) -> ReadingLength:
-        """Measure which part of a text the model reads, and keep it; raise PosirError if it cannot
-        encode short texts.
+        """Measure which part of a text the model reads, and store it.
 
-        Documents are put together from the texts, by default from frequent English words. At least
-        the tokens that are required are tried, at most `max_tokens`: by default a quarter more than
-        the model claims, at most 32,768.
+        Args:
+            texts: Texts for the documents; by default, frequent English words.
+            required: Minimum length of the longest document in tokens.
+            max_tokens: Maximum length of documents; by default 1.25 times the claimed window, at
+                most 32,768.
+
+        Raises:
+            PosirError: The model cannot encode short texts.
         """
-        description = "Finding how far the model reads"
+        description = "Measuring the model's window"
         if self.seconds_per_word:
             is_verified = self.claimed_tokens is not None and self.count_tokens is not None
             requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
@@ -182,7 +183,7 @@ class MeasuredModel:
             description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
         with self.measuring(), track(description) as advance:
             try:
-                reading = measure_reading_length(
+                length = measure_reading_length(
                     self.encode,
                     texts,
                     self.count_tokens,
@@ -197,16 +198,16 @@ class MeasuredModel:
             except Exception as error:  # the model's own code
                 raise PosirError(
                     f"{self.name}: the model cannot encode even a short text "
-                    f"({summarize_error(error)}). Its files are "
-                    "damaged, or need another version of its library."
+                    f"({summarize_error(error)}). Its files may be corrupt or need another version "
+                    "of its library."
                 ) from error
         if not self.is_experiment:
-            keep_measured(self.name, self.revision, reading.stored_part(self.added_tokens))
-        return reading
+            store_measured(self.name, self.revision, length.stored_part(self.added_tokens))
+        return length
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
-    """Load a model; of an endpoint, return what it reads, which is measured unless that is known of
+    """Load a model, or return an endpoint's measured window. It is measured unless it is stored for
     its revision.
     """
     endpoint = find_endpoint(name)
@@ -215,9 +216,9 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 
         with track(f"Loading {name}"):
             return load_model(ModelReference(name))
-    measured = read_measured(endpoint.name, endpoint.revision)
-    if measured:
-        return measured
+    read_part = read_measured(endpoint.name, endpoint.revision)
+    if read_part:
+        return read_part
     model = MeasuredModel.connect(endpoint)
     return model.measure().stored_part(model.added_tokens)
 
@@ -225,12 +226,11 @@ def load_embedder(name: str) -> ReadPart | MTEBModels:
 def find_special_tokens(
     encode: DocumentEncoder, limit: int, *, refuses: bool = False
 ) -> int | None:
-    """Find the special tokens of a text if the limit is true, and frequent words are a token each;
-    None otherwise.
+    """Return the number of special tokens if the reported limit is confirmed, or None.
 
-    The last words of the text before the limit change the embedding, and what follows does not; of
-    a model that refuses longer texts, a text up to the limit is accepted, and one with a word more
-    is not.
+    The limit is confirmed if words before it change the embedding and words after it do not; or, if
+    the server rejects long texts, if a text up to the limit is accepted and a longer one is not.
+    Frequent words must be single tokens.
     """
     size = round(limit * CLAIM_FACTOR)
     probe = ModelProbe(encode, lambda: None)
@@ -243,6 +243,6 @@ def find_special_tokens(
             ratios = probe.compare(document, [(cut, size) for cut in cuts], variants=1)
             first = next((number for number, ratio in enumerate(ratios) if ratio > 1), 0)
             return first - 1 if first else None
-    tried = range(limit + 1, cuts[-1], -1)
-    first = bisect_left(tried, True, key=lambda cut: probe.accepts(document.prefix(cut)))
-    return first - 1 if 0 < first < len(tried) else None
+    sizes = range(limit + 1, cuts[-1], -1)
+    first = bisect_left(sizes, True, key=lambda cut: probe.accepts(document.prefix(cut)))
+    return first - 1 if 0 < first < len(sizes) else None

@@ -1,4 +1,4 @@
-"""The windows that `posir window` measured, kept in the cache for later runs."""
+"""Cache of the windows that `posir window` has measured."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 def read_measured(model: str, revision: str | None) -> ReadPart | None:
-    """Read the part that `posir window` measured for this revision of a model, or None."""
+    """Return the stored part of texts that a revision of a model reads, or None."""
     file = _find_file(model, revision)
     try:
         return ReadPart.from_json(read_json(file)) if file and file.is_file() else None
@@ -26,10 +26,10 @@ def read_measured(model: str, revision: str | None) -> ReadPart | None:
         return None
 
 
-def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
-    """Keep what was measured of a model for the results of later runs, if its revision is known.
+def store_measured(model: str, revision: str | None, part: ReadPart) -> None:
+    """Store a measurement for later runs if the model has a revision.
 
-    A shorter text that was read as a whole says nothing new, and what is kept then stays.
+    A lower bound does not replace a larger bound or an exact window.
     """
     earlier = read_measured(model, revision)
     if earlier and part.least_tokens:
@@ -42,9 +42,7 @@ def keep_measured(model: str, revision: str | None, part: ReadPart) -> None:
 
 
 def _find_file(model: str, revision: str | None) -> Path | None:
-    """Find the file of a measurement; None without a revision, whose weights may be others
-    tomorrow.
-    """
+    """Return the file of a measurement, or None without a revision, since weights may change."""
     if revision in MISSING_REVISIONS:
         return None
     return cache_folder() / "windows" / f"{digest(model, revision).hex()}.json"

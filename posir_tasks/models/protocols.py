@@ -1,9 +1,8 @@
-"""Protocols: how the authors of each paper ran each model.
+"""Protocols: the settings with which the authors of a paper ran a model.
 
-`protocols.csv` has a row for a paper and a model, with the place in the authors' code or text that
-says so. An empty cell means that the authors set nothing there, so that the library's or the
-model's own setting holds; before texts, it means no prompt. `unknown` is not known, is not applied,
-and is printed as such.
+`protocols.csv` has a row per paper and model, with its source in the authors' code or text. An
+empty cell means that the authors kept the default of the library or the model; for prompts, it
+means no prompt. Cells with `unknown` are printed but not applied.
 """
 
 from __future__ import annotations
@@ -31,11 +30,10 @@ TITLES = {
     "built-in-or-learned": "Built-in or Learned",
     "bias-learning": "Bias Learning",
 }
-#: Papers with published results, by the beginning of the tasks' names.
+#: Papers with published results, by prefixes of task names.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
-#: Fields that a loaded model is given, with their names in sentences; in the order in which they
-#: are listed.
+#: Fields that are applied to a model, in order, with their names on screen.
 SETTINGS = {
     "query_prompt": "query prompt",
     "document_prompt": "document prompt",
@@ -51,7 +49,7 @@ SETTINGS = {
     "rerank_instruction": "instruction",
     "rerank_template": "template",
 }
-#: Fields that are stated: how probes cut texts, what searches, and with what it was run.
+#: Further fields, which are only reported.
 STATED = {
     "cut_tokens": "texts of probes cut to tokens",
     "first_stage": "first stage",
@@ -63,20 +61,20 @@ STATED = {
 
 @dataclass(frozen=True)
 class Protocol:
-    """A way in which the authors of a paper ran a model: a row of `protocols.csv`."""
+    """A row of `protocols.csv`: the settings of a paper's authors for a model."""
 
     paper: str
     model: str
-    """Name under which mteb files results."""
+    """Full name in mteb."""
     kind: str
     query_prompt: str
     document_prompt: str
     prompt_is_pooled: str
     eos: str
-    """Text that is appended to every text, or `none` if the tokenizer must append none."""
+    """Suffix of every text, or `none` if the tokenizer must not append one."""
     max_query_tokens: str
     max_document_tokens: str
-    """Window; of rerankers, of question and text together."""
+    """Window; for rerankers, for question and text together."""
     dimensions: str
     dtype: str
     attention: str
@@ -85,42 +83,36 @@ class Protocol:
     rerank_instruction: str
     rerank_template: str
     cut_tokens: str
-    """Tokens that probes cut texts to; of a text with a needle, of both together."""
+    """Length in tokens to which probes cut texts, including a needle."""
     depth: str
-    """Documents that are reranked."""
+    """Number of documents that are reranked."""
     first_stage: str
-    """The model whose documents are reranked, as `TASK=MODEL`, for tasks whose names begin like
-    that.
-    """
+    """First-stage models, as `TASK=MODEL` with a prefix of task names."""
     index: str
     versions: str
     mteb_differs: str
-    """Fields, separated by spaces, in which mteb's own settings of the model are others or are left
-    to the model.
-    """
+    """Fields, separated by spaces, in which mteb's settings differ or are left to the model."""
     source: str
-    """Repository@commit and place, or the part of the paper's text."""
+    """Repository@commit and location, or the section of the paper."""
     status: str
-    """Whether it was read in `code` or `text`."""
+    """Kind of the source: `code` or `text`."""
 
     def find(self, name: str) -> str | None:
-        """Return the value of a field; None if the authors set nothing, or it is unknown."""
+        """Return the value of a field, or None for defaults and unknown values."""
         value: str = getattr(self, name)
-        # Papers whose probes have no queries say nothing of them.
+        # Probes and trainings have no query prompt.
         is_prompt = name == "document_prompt" or (
             name == "query_prompt" and self.kind not in ("probe", "training")
         )
         return None if value == UNKNOWN or (not value and not is_prompt) else value
 
     def find_first_stage(self, task: str) -> str | None:
-        """Return the model whose documents the authors reranked on a task; None if they ran nothing
-        on it.
-        """
+        """Return the first-stage model of a task, or None if the authors did not run the task."""
         stages = (pair.partition("=") for pair in self.first_stage.split())
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
     def asked(self) -> dict[str, str]:
-        """Return every field that the row sets or declares unknown."""
+        """Return all fields that are set or unknown."""
         values = {
             name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
@@ -130,7 +122,7 @@ class Protocol:
 
 @cache
 def read_protocols() -> Mapping[tuple[str, str], Protocol]:
-    """Return every row by paper and model."""
+    """Return all protocols by paper and model."""
     text = (files("posir_tasks.models") / "protocols.csv").read_text(encoding="utf-8")
     rows = [
         Protocol(**{name: value.replace("\\n", "\n") for name, value in row.items()})
@@ -140,19 +132,21 @@ def read_protocols() -> Mapping[tuple[str, str], Protocol]:
 
 
 def list_protocols(paper: str) -> list[Protocol]:
-    """Return the rows of a paper; raise PosirError if there is no such paper."""
+    """Return the protocols of a paper. Raise PosirError for an unknown paper."""
     if paper not in PAPERS:
         raise PosirError(f"protocol '{paper}': no such paper. There are {', '.join(PAPERS)}.")
     return [row for row in read_protocols().values() if row.paper == paper]
 
 
 def find_protocol(paper: str, model: str) -> Protocol:
-    """Return the row of a paper and a model by its full or bare name; raise PosirError if there is
-    none.
+    """Return a paper's protocol for a model by its full or bare name.
+
+    Raises:
+        PosirError: The paper is unknown, or its authors did not run the model.
     """
     rows = list_protocols(paper)
-    plain = model.partition("+")[0].removeprefix(f"{LOCAL}/")
-    protocol = next((row for row in rows if plain in (row.model, bare_name(row.model))), None)
+    name = model.partition("+")[0].removeprefix(f"{LOCAL}/")
+    protocol = next((row for row in rows if name in (row.model, bare_name(row.model))), None)
     if protocol is None:
         raise PosirError(
             f"protocol {paper}: the paper's authors did not run {model}. They ran "
@@ -162,36 +156,31 @@ def find_protocol(paper: str, model: str) -> Protocol:
 
 
 def describe_difference(paper: str, model: str) -> str:
-    """Describe the settings in which mteb is known to differ from how a paper's authors ran a
-    model; "" if there are none.
+    """Describe the differences between mteb's settings of a model and a paper's protocol; empty if
+    there are none.
     """
     name = _plain_name(model)
     row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
     names = {**SETTINGS, **STATED}
-    differing = [
-        name
+    settings = [
+        f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}"
         for name in row.mteb_differs.split()
         if name != "max_query_tokens" or row.kind == "reranker"
     ]
-    parts = (
-        f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}"
-        for name in differing
-    )
-    return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(parts)}"
+    return f"mteb's settings; the authors of {TITLES[paper]}: {', '.join(settings)}"
 
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each difference between mteb's settings and those of the authors whose
-    figures are shown next to the models.
+    """Return a line for each difference between mteb's settings and the protocols of papers.
 
-    Runs are pairs of a paper, or a task that it has figures on, and a model.
+    Runs are pairs of a paper, or a task with results in the paper, and a model.
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:
         papers = [subject] if subject in PAPERS else []
-        papers += [paper for start, paper in TASKS.items() if subject.startswith(start)]
+        papers += [paper for prefix, paper in TASKS.items() if subject.startswith(prefix)]
         difference = describe_difference(papers[0], model) if papers else ""
         if difference:
             models.setdefault(difference, {})[model] = None
@@ -199,13 +188,13 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _plain_name(model: str) -> str:
-    """Reduce a name to the form that results and papers share."""
+    """Normalize a name in results or papers."""
     return bare_name(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:
-    """Format a value of a row for a sentence."""
+    """Format a value of a protocol for a sentence."""
     if value.isdecimal():
         return f"{int(value):,}"
-    quoted = value != value.strip() or " " in value or not value
-    return '"' + value.replace("\n", "\\n") + '"' if quoted else value
+    needs_quotes = value != value.strip() or " " in value or not value
+    return '"' + value.replace("\n", "\\n") + '"' if needs_quotes else value

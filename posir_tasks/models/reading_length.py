@@ -1,16 +1,16 @@
-"""The part of a text that a model reads, from its embeddings alone: a change of what it does not
-read changes nothing.
+"""Measure the part of a text that a model reads, based on embeddings: changes of unread text do not
+change the embedding.
 
-The same for a local model, an API and a server, whatever its metadata claims. Three searches find
-the part: texts with the same head and another tail show where the model stops, texts with the same
-tail and another head where it begins, and texts with the same ends and another middle whether it
-leaves something out between them. Each edge is found by bisection. A model that refuses long texts
-instead of cutting them reads the longest text that it accepts.
+It works for local models, APIs and servers, regardless of their metadata. Texts with the same head
+and different tails show where the model stops reading, texts with the same tail and different heads
+where it starts, and texts with different middles whether it skips text in between. Edges are found
+by bisection. A model that rejects long texts instead of truncating them reads the longest text that
+it accepts.
 
-A changed embedding proves that something of the change is read; an unchanged one may be too small a
-change to be told from the noise of a server, since mean pooling over n tokens divides a change
-of one token by n. So noise is measured with every request, and if a single token may be lost in it,
-the length has bounds instead of a number.
+A changed embedding proves that at least some of the changed text is read. An unchanged embedding is
+weaker evidence: mean pooling over n tokens divides the effect of one token by n, and a server's
+noise may hide it. The noise is therefore measured with every request. If it may hide a token, the
+length is a range.
 """
 
 from __future__ import annotations
@@ -41,30 +41,29 @@ from posir_tasks.models.reading_probe import (
 )
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
-#: Pieces (words, mostly) of the first text that is tried if the model claims nothing; each further
-#: one is longer by a factor.
+#: Pieces (usually words) of the first text if the model claims no window, and the growth factor of
+#: later texts.
 FIRST_PIECES = 256
 GROWTH = 4
 #: Pieces of a text that every model accepts.
 ACCEPTED_PIECES = 8
-#: A text in so many blocks, and those that are changed, each by itself, to see whether its ends and
+#: A text is divided into blocks; these blocks are changed one at a time to see whether its ends and
 #: its middle are read.
 BLOCKS = 16
 CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
-#: Blocks that are changed, each by itself, to see whether there is a gap: in what is taken to be
-#: read, in the longest text that is tried, and in one that is read in samples.
+#: Number of blocks that are changed one at a time to find gaps: in the part that appears to be
+#: read, in the longest text, and in a text that is read in samples.
 READ_BLOCKS = 6
 LONGEST_BLOCKS = 12
 SAMPLED_BLOCKS = 24
-#: A reading length is sought up to this many tokens, or up to this multiple of what the model
-#: claims.
+#: Maximum length of texts in tokens, and relative to the claimed window.
 MAX_TOKENS = 32_768
 CLAIM_FACTOR = 1.25
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """Bounds of a number: it is at least `low` and at most `high`."""
+    """Inclusive bounds of a number."""
 
     low: int
     high: int
@@ -74,7 +73,7 @@ class Bounds:
 
     @property
     def exact(self) -> bool:
-        """Whether the number is known exactly."""
+        """True if the bounds are equal."""
         return self.low == self.high
 
 
@@ -83,70 +82,68 @@ class ReadingLength:
     """The length of text that a model reads."""
 
     part: Part | None
-    """The part of long texts that is read; None if the longest text was read as a whole: the
-    numbers are then lower bounds.
+    """The part of long texts that is read. If None, the longest text was read completely, and the
+    lengths are lower bounds.
     """
     tokens: Bounds | None
-    """Tokens of the text, without special ones; None if the tokenizer is unknown."""
+    """Tokens of the text without special tokens; None if the tokenizer is unknown."""
     words: Bounds
-    """Words: runs without white space, or characters of a text in a script without spaces."""
+    """Words, or characters in a script without spaces."""
     characters: Bounds
     estimated_tokens: Bounds
-    """For models whose tokenizer is unknown: a token per four bytes, or per word of a synthetic
+    """Estimate for unknown tokenizers: one token per four bytes, or per word of a synthetic
     text.
     """
     unit: str
-    """Unit of the limit, `tokens`, `words` or `characters`: the first in which all documents
+    """Unit of the limit: the first of `tokens`, `words` and `characters` in which all documents
     agree.
     """
     documents: int
     refusal: str = ""
-    """The error for longer texts, if the model refuses them instead of cutting them."""
+    """The error for longer texts if the model rejects them."""
     synthetic: bool = False
-    """Whether the texts were made of frequent English words."""
+    """True if the texts consist of frequent English words."""
     at_start: ReadingLength | None = None
-    """The length at the start, for `ends` and `samples`, that is read without a gap; None if the
-    start is not read.
+    """For `ends` and `samples`, the length read from the start without a gap; None if the start is
+    not read.
     """
 
     @property
     def max_tokens(self) -> int:
-        """The upper bound in tokens, estimated if the tokenizer is unknown."""
+        """Upper bound in tokens, estimated if the tokenizer is unknown."""
         return (self.tokens or self.estimated_tokens).high
 
     @property
     def complete(self) -> bool:
-        """Whether the longest text was read as a whole."""
+        """True if the longest text was read completely."""
         return self.part is None
 
-    def read_part(self, added: int = 0) -> ReadPart:
-        """Return the part that is read as results store it, by the upper bounds, with `added`
-        tokens of prompt and special ones.
+    def read_part(self, added_tokens: int = 0) -> ReadPart:
+        """Return the part by its upper bounds, plus `added_tokens` of the prompt and special
+        tokens.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
-        tokens = self.max_tokens + added
+        tokens = self.max_tokens + added_tokens
         at_start = None
         if self.part is Part.ENDS:
-            head = self.at_start.max_tokens + added if self.at_start else 0
+            head = self.at_start.max_tokens + added_tokens if self.at_start else 0
             at_start = max(1, min(head, tokens - 1))
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
-    def stored_part(self, added: int) -> ReadPart:
-        """Return the part that is read of other texts: where the longest text was read as a
-        whole, at least so much.
+    def stored_part(self, added_tokens: int) -> ReadPart:
+        """Return the part that is read of other texts. If the longest text was read completely, its
+        length is a lower bound.
         """
         if self.part is not None:
-            return self.read_part(added)
-        # A token is a word at most, mostly.
+            return self.read_part(added_tokens)
+        # A token is rarely longer than a word.
         tokens = self.tokens.low if self.tokens else min(self.estimated_tokens.low, self.words.low)
         return ReadPart.at_least(max(1, tokens))
 
     @property
     def from_start(self) -> ReadingLength | None:
-        """The length that is read from the start on without a gap; None if the start is not
-        read.
-        """
+        """The length read from the start without a gap; None if the start is not read."""
         return self if self.part in (None, Part.FIRST) else self.at_start
 
     @property
@@ -171,38 +168,39 @@ def measure_reading_length(
     max_tokens: int | None = None,
     advance: Callable[[], object] = lambda: None,
 ) -> ReadingLength:
-    """Measure how far a model reads, in synthetic documents or in documents made of texts.
-    Errors of a model that encodes no text are its own.
+    """Measure how much of a text a model reads, in synthetic documents or in given texts.
+
+    If the model encodes no text at all, its error is raised.
 
     Args:
-        encode: The model; its prompt for documents is part of what it reads, and not counted.
-        texts: Short ones are joined, and repeated if all together are too short. By default,
-            frequent English words.
-        count_tokens: None if the tokenizer is unknown.
-        claimed_tokens: What the model claims to read, special tokens included; None if unknown.
-        special_tokens: Special tokens of a text.
-        required_tokens: What it should read; texts of at least so many tokens are tried.
-        max_tokens: Longest text that is tried otherwise; by default a quarter more than the model
-            claims, at most 32,768.
+        encode: The model. Its prompt for documents takes part of the window and is not counted.
+        texts: Texts for the documents; short ones are joined and repeated. By default, frequent
+            English words.
+        count_tokens: Token counter; None if the tokenizer is unknown.
+        claimed_tokens: The claimed window including special tokens; None if unknown.
+        special_tokens: Number of special tokens of a text.
+        required_tokens: Minimum length of the longest text.
+        max_tokens: Maximum length of texts; by default 1.25 times the claimed window, at most
+            32,768.
         advance: Called after every request.
     """
-    usual = round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS
-    limit = max(max_tokens or min(MAX_TOKENS, usual), required_tokens)
+    default_limit = round(claimed_tokens * CLAIM_FACTOR) if claimed_tokens else MAX_TOKENS
+    limit = max(max_tokens or min(MAX_TOKENS, default_limit), required_tokens)
     probe = ModelProbe(encode, advance)
     source = TextSource(texts, count_tokens)
-    claimed = None
+    claim = None
     # In synthetic texts of a known tokenizer, pieces are tokens.
     if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
-        claimed = claimed_tokens - special_tokens
+        claim = claimed_tokens - special_tokens
     try:
-        return _measure_part(probe, source, limit, claimed)
-    except _RefusedError as refusal:
-        return _measure_refusal(probe, source, refusal, claimed)
+        return _measure_part(probe, source, limit, claim)
+    except _RejectedError as refusal:
+        return _measure_refusal(probe, source, refusal, claim)
 
 
 @dataclass
-class _RefusedError(Exception):
-    """A model raises an error for a document of so many pieces."""
+class _RejectedError(Exception):
+    """A model raises an error for a document of this many pieces."""
 
     pieces: int
     accepted: int
@@ -210,36 +208,34 @@ class _RefusedError(Exception):
 
 
 def _measure_part(
-    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+    probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> ReadingLength:
-    """Measure the part that a model reads if it accepts texts of any length; raise _RefusedError
-    if it refuses one.
+    """Measure the part that a model reads in texts of up to `limit` tokens.
 
-    The longest text that is tried has `limit` tokens; what the model claims to read is None without
-    a tokenizer.
+    Raise _RejectedError if it rejects a text. `claim` needs a tokenizer.
     """
-    document, ratios, read = _find_unread(probe, source, limit, claimed)
+    document, ratios, block_ratios = _find_unread(probe, source, limit, claim)
     size = document.size
-    unread = sorted(block for block, ratio in read.items() if ratio <= 1)
+    unread = sorted(block for block, ratio in block_ratios.items() if ratio <= 1)
     if not unread:
         return _summarize(source, [Cut(document, size)])
     start, end = next((block for block in unread if block[1] == size), unread[0])
-    reads_tail = read[max(read)] > 1
+    reads_tail = block_ratios[max(block_ratios)] > 1
     if start and reads_tail and end < size:
         head_cuts = _find_edge(probe, source, document, end)
         tail_cuts = _find_edge(probe, source, document, size - start, from_end=True)
         cuts = {False: head_cuts, True: tail_cuts}
     elif end == size or reads_tail:
         from_end = end != size
-        found = {} if from_end else ratios
-        edge = _find_edge(probe, source, document, size, claimed or 0, found, from_end=from_end)
+        head_ratios = {} if from_end else ratios
+        edge = _find_edge(probe, source, document, size, claim or 0, head_ratios, from_end=from_end)
         cuts = {from_end: edge}
     else:
         return _measure_samples(probe, source, document)
-    if _has_gaps(probe, document, {from_end: found[0] for from_end, found in cuts.items()}):
+    if _has_gaps(probe, document, {from_end: edge[0] for from_end, edge in cuts.items()}):
         return _measure_samples(probe, source, document)
     parts = {False: Part.FIRST, True: Part.LAST}
-    lengths = [_summarize(source, found, parts[end]) for end, found in cuts.items()]
+    lengths = [_summarize(source, edge, parts[from_end]) for from_end, edge in cuts.items()]
     if len(lengths) == 1:
         return lengths[0]
     head, tail = lengths
@@ -257,16 +253,16 @@ def _measure_part(
 
 
 def _find_unread(
-    probe: ModelProbe, source: TextSource, limit: int, claimed: int | None
+    probe: ModelProbe, source: TextSource, limit: int, claim: int | None
 ) -> tuple[ProbedText, dict[int, float], dict[Block, float]]:
-    """Look at the ends and the middle of longer and longer documents, up to one in which something
-    is not read, or of `limit` tokens; raise _RefusedError if one is refused.
+    """Test the ends and the middle of increasingly long documents, until a block is unread or the
+    document has `limit` tokens. Raise _RejectedError if the model rejects a document.
 
-    Returns the document, and the distances of the embeddings for cuts and for blocks.
+    Return the document and the distances of embeddings by cut and by block.
     """
-    size = round(claimed * CLAIM_FACTOR) if claimed else FIRST_PIECES
-    accepted = ACCEPTED_PIECES
-    guess = claimed
+    size = round(claim * CLAIM_FACTOR) if claim else FIRST_PIECES
+    accepted_size = ACCEPTED_PIECES
+    guess = claim
     while True:
         document = source.build(size, 0)
         tokens = source.count(document.prefix(size))
@@ -285,20 +281,20 @@ def _find_unread(
                 ratios = dict(zip(cuts, distances, strict=True))
                 if ratios[guess] <= 1:
                     return document, ratios, {(guess, size): 0.0}
-            read = probe.find_read(document, blocks)
-            if is_last and min(read.values()) > 1:
-                read |= probe.find_read(document, [(0, 1), (size - 1, size)])
-            if is_last and min(read.values()) > 1:
-                read |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
+            block_ratios = probe.find_read(document, blocks)
+            if is_last and min(block_ratios.values()) > 1:
+                block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
+            if is_last and min(block_ratios.values()) > 1:
+                block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
         except NoAnswerError:
             raise
         except Exception as error:
-            raise _RefusedError(size, accepted, error) from error
-        if is_last or min(read.values()) <= 1:
-            ends = {start: ratio for (start, end), ratio in read.items() if end == size}
-            return document, ratios | ends, read
+            raise _RejectedError(size, accepted_size, error) from error
+        if is_last or min(block_ratios.values()) <= 1:
+            ends = {start: ratio for (start, end), ratio in block_ratios.items() if end == size}
+            return document, ratios | ends, block_ratios
         guess = None
-        accepted = size
+        accepted_size = size
         size *= GROWTH
 
 
@@ -307,60 +303,60 @@ def _find_edge(
     source: TextSource,
     document: ProbedText,
     stop: int,
-    claimed: int = 0,
+    claim: int = 0,
     ratios: dict[int, float] | None = None,
     *,
     from_end: bool = False,
 ) -> list[Cut]:
-    """Find the edge of what is read, from the start or the end of the text on, in several
-    documents.
+    """Find the edge of the part read from the start or the end, in several documents.
 
     Args:
-        probe: Asks the model.
-        source: Builds further documents.
+        probe: The model.
+        source: Source of further documents.
         document: The first document.
         stop: Position beyond the edge.
-        claimed: Tokens that the model claims to read; 0 if it claims nothing.
-        ratios: Distances by cut that are known of the first document.
-        from_end: Whether it is read from the end on.
+        claim: The claimed window in tokens; 0 if unknown.
+        ratios: Distances that were measured in the first document, by cut.
+        from_end: If true, the part includes the end of the text.
     """
     cuts: list[Cut] = []
-    guess = claimed if from_end and claimed < stop else 0
+    guess = claim if from_end and claim < stop else 0
     exactly = guess > 0
     for number in range(MAX_DOCUMENTS):
         if number:
             document = source.build(document.size, number)
             ratios = None
-        seen = document.seen_from(end=from_end)
-        cuts.append(search_cut(probe, seen, stop, ratios, guess, exactly=exactly))
+        view = document.view(from_end=from_end)
+        cuts.append(search_cut(probe, view, stop, ratios, guess, exactly=exactly))
         guess = cuts[-1].pieces
         exactly = not source.texts
         length = _summarize(source, cuts, Part.FIRST)
-        # Words that reach the claim to the token are no coincidence.
-        is_claim = not source.texts and length.tokens == Bounds(claimed, claimed)
-        enough = len(cuts) >= (1 if is_claim else source.min_documents)
+        # An exact match with the claimed window is not a coincidence.
+        is_claim = not source.texts and length.tokens == Bounds(claim, claim)
+        has_enough = len(cuts) >= (1 if is_claim else source.min_documents)
         is_done = length.bounds.exact or cuts[-1].slack > 0
-        if (enough and is_done) or probe.requests >= MANY_REQUESTS:
+        if (has_enough and is_done) or probe.requests >= MANY_REQUESTS:
             break
     return cuts
 
 
 def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) -> bool:
-    """Return whether something within the edges is not read, or the edges are elsewhere in a
-    shorter document; cuts from the start (False) and from the end (True).
+    """Return True if text within the edges is unread, or the edges move in a shorter document.
+
+    `cuts` has the cut from the start (False) and from the end (True).
     """
     for from_end, cut in cuts.items():
-        read = cut.pieces - 1
-        blocks = divide(0, read, READ_BLOCKS if read >= FEW_PIECES * READ_BLOCKS else CUTS)
-        if min(probe.find_read(document.seen_from(end=from_end), blocks).values(), default=2) <= 1:
+        size = cut.pieces - 1
+        blocks = divide(0, size, READ_BLOCKS if size >= FEW_PIECES * READ_BLOCKS else CUTS)
+        if min(probe.find_read(document.view(from_end=from_end), blocks).values(), default=2) <= 1:
             return True
     if True not in cuts:
         return False
-    # Samples at equal distances are elsewhere in a text of another length; the last words are not.
+    # Samples at equal distances move with the length of the text; the last words do not.
     widths = {from_end: cut.pieces + cut.slack for from_end, cut in cuts.items()}
     shorter = document.shorten((document.size + sum(widths.values()) + 1) // 2)
     tail = shorter.size - widths[True]
-    # So many pieces are told from the noise.
+    # The number of pieces whose effect exceeds the noise.
     visible = FEW_PIECES + round(CLEAR_FACTOR * max(cut.slack for cut in cuts.values()))
     within = (tail, min(tail + visible, shorter.size))
     between = (widths.get(False, 0), tail)
@@ -369,28 +365,30 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
 
 
 def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText) -> ReadingLength:
-    """Measure bounds of what a model reads in pieces from all over a document, and how far it reads
-    from the start on.
+    """Measure bounds of the length that a model reads in samples across a document, and the length
+    read from the start.
     """
-    read = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
-    unread = [block for block, ratio in read.items() if ratio <= 1]
+    block_ratios = probe.find_read(document, divide(0, document.size, SAMPLED_BLOCKS))
+    unread = [block for block, ratio in block_ratios.items() if ratio <= 1]
     at_start = None
     if unread and unread[0][0]:
         at_start = _summarize(source, [search_cut(probe, document, unread[0][1])], Part.FIRST)
     while probe.requests < MANY_REQUESTS:
-        # A block next to one that is not read holds an edge, mostly.
-        ends = {position for block, ratio in read.items() if ratio <= 1 for position in block}
+        # A read block next to an unread block usually contains an edge.
+        ends = {
+            position for block, ratio in block_ratios.items() if ratio <= 1 for position in block
+        }
         edges = [
             block
-            for block, ratio in read.items()
+            for block, ratio in block_ratios.items()
             if ratio > 1 and block[1] - block[0] >= FEW_PIECES and not ends.isdisjoint(block)
         ]
         if not edges:
             break
         for block in sorted(edges, key=lambda block: block[0] - block[1])[:CUTS]:
-            del read[block]
-            read |= probe.find_read(document, divide(*block, 2))
-    blocks = sorted(block for block, ratio in read.items() if ratio > 1)
+            del block_ratios[block]
+            block_ratios |= probe.find_read(document, divide(*block, 2))
+    blocks = sorted(block for block, ratio in block_ratios.items() if ratio > 1)
     shortest = document.join((start, start + 1) for start, _ in blocks)
     longest = document.join(blocks)
     bounds: dict[str, Any] = {
@@ -407,37 +405,39 @@ def _measure_samples(probe: ModelProbe, source: TextSource, document: ProbedText
 
 
 def _measure_refusal(
-    probe: ModelProbe, source: TextSource, refusal: _RefusedError, claimed: int | None
+    probe: ModelProbe, source: TextSource, refusal: _RejectedError, claim: int | None
 ) -> ReadingLength:
-    """Measure how long accepted texts are, or what is read of them; raise the model's error if it
-    refuses short ones, too.
+    """Measure the maximum length of accepted texts, or the part of them that is read.
+
+    Raise the model's error if it also rejects short texts.
     """
     cuts: list[Cut] = []
     message = getattr(refusal.error, "reason", "") or summarize_error(refusal.error)
-    guess = claimed
+    guess = claim
     for number in range(MAX_DOCUMENTS):
         document = source.build(refusal.pieces, number)
-        accepted = _find_accepted(probe, document, refusal, guess)
+        size = _find_accepted(probe, document, refusal, guess)
         if not cuts:
-            whole = document.shorten(accepted)
-            if min(probe.find_read(whole, divide(0, accepted, CHANGES)).values()) <= 1:
-                part = _measure_part(probe, source, source.count(document.prefix(accepted)), None)
-                return replace(part, refusal=message)
-        cuts.append(Cut(document, accepted + 1))
+            whole = document.shorten(size)
+            if min(probe.find_read(whole, divide(0, size, CHANGES)).values()) <= 1:
+                length = _measure_part(probe, source, source.count(document.prefix(size)), None)
+                return replace(length, refusal=message)
+        cuts.append(Cut(document, size + 1))
         length = _summarize(source, cuts, Part.FIRST, refusal=message)
-        # Words that are refused beyond the claim to the token are no coincidence.
-        enough = len(cuts) >= (1 if accepted == claimed else source.min_documents)
-        if (enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
+        # An exact match with the claimed window is not a coincidence.
+        has_enough = len(cuts) >= (1 if size == claim else source.min_documents)
+        if (has_enough and length.bounds.exact) or probe.requests >= MANY_REQUESTS:
             break
-        guess = accepted
+        guess = size
     return length
 
 
 def _find_accepted(
-    probe: ModelProbe, document: ProbedText, refusal: _RefusedError, guess: int | None
+    probe: ModelProbe, document: ProbedText, refusal: _RejectedError, guess: int | None
 ) -> int:
-    """Find how many pieces of a document a model accepts; raise its error if it refuses short
-    documents, or several texts.
+    """Find the number of pieces of a document that a model accepts.
+
+    Raise its error if it rejects short documents, PosirError if it rejects several texts at a time.
     """
     low = ACCEPTED_PIECES
     high = refusal.pieces
@@ -466,32 +466,30 @@ def _find_accepted(
 def _summarize(
     source: TextSource, cuts: Sequence[Cut], part: Part | None = None, refusal: str = ""
 ) -> ReadingLength:
-    """Combine the cuts in several documents: where they agree in a unit, what all
-    of them allow.
+    """Combine the cuts of several documents; in a unit in which they agree, intersect their
+    bounds.
     """
-    # The text without its last piece is accepted and read; of the piece, at least one token, word
-    # or character is read if the model cuts the text there, and at least one is too many if the
-    # model refuses it.
+    # The text before the last piece is read. If the model truncates, it reads at least one token,
+    # word or character of that piece; if it rejects, at least one is too many.
     is_cut = part is not None
-    more = int(is_cut and not refusal)
-    less = int(bool(refusal))
-    # That a text is read so far is certain; that it is read no further is so where nothing is
-    # lost in the noise.
+    extra = int(is_cut and not refusal)
+    excess = int(bool(refusal))
+    # Lower bounds are certain. Upper bounds are certain unless noise may hide changes.
     is_hidden = all(cut.slack for cut in cuts) or any(cut.slack and cut.noisy for cut in cuts)
-    agreed: list[str] = []
+    units: list[str] = []
     bounds: dict[str, Any] = {}
     for unit, count in source.counters.items():
-        lows = [count(cut.document.prefix(cut.pieces - is_cut)) + more for cut in cuts]
-        highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - less for cut in cuts]
+        lows = [count(cut.document.prefix(cut.pieces - is_cut)) + extra for cut in cuts]
+        highs = [count(cut.document.prefix(cut.pieces + cut.slack)) - excess for cut in cuts]
         certain = [high for high, cut in zip(highs, cuts, strict=True) if not cut.slack]
         highest = max(highs) if is_hidden else min(certain)
         if max(lows) <= highest:
-            agreed.append(unit)
+            units.append(unit)
             bounds[unit] = Bounds(max(lows), highest)
         else:
-            # A piece may have no token of its own.
+            # A piece may share a token with its neighbor.
             bounds[unit] = Bounds(min(lows + highs), max(lows + highs))
-    unit = next((unit for unit in agreed if unit != "estimated_tokens"), next(iter(bounds)))
+    unit = next((unit for unit in units if unit != "estimated_tokens"), next(iter(bounds)))
     return ReadingLength(
         part,
         **{"tokens": None, **bounds},

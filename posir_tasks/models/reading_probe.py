@@ -1,5 +1,5 @@
-"""Texts that differ in known places, and the search for the edge of what a model reads of them,
-only from its embeddings.
+"""Texts with known differences, and the search for the edge of the part of them that a model reads,
+from its embeddings.
 """
 
 from __future__ import annotations
@@ -18,37 +18,34 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.errors import NoAnswerError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
-#: Relative distance of two embeddings of the same input, up to rounding: at least this, or a
-#: multiple of what is measured.
+#: Relative distances of embeddings up to this, or up to a multiple of the measured noise, count as
+#: rounding.
 MIN_DISTANCE = 3e-6
 NOISE_FACTOR = 4.0
-#: Distance of a single token's change, in multiples of the smallest that counts, from which a cut
-#: is certain.
+#: Minimum ratio of a distance to the noise limit at which an edge is certain.
 CLEAR_FACTOR = 4.0
-#: Distance that stands for one that may be lost in the noise.
+#: Ratio for a block whose change noise may hide: it counts as read.
 LOST = 1.01
-#: Relative distance of two embeddings of the same input from which a server is noisy.
+#: Relative distance of two embeddings of the same input above which a server is noisy.
 NOISY = 1e-5
-#: Texts that are tried at the same time; with the unchanged one, they are fewer than those that an
-#: endpoint may not give the same vector, as it does if it reads nothing of what differs.
+#: Changed texts per request. Fewer than `MIN_DISTINCT` of the endpoint client, which rejects equal
+#: vectors for many texts.
 CHANGES = 6
-#: Cuts that are tried at the same time, with two variants each.
+#: Cuts per request, with two variants each.
 CUTS = CHANGES // 2
-#: Size of a block from which it is changed in one way only: in one way, two tokens may happen to
-#: have the same vector.
+#: Smaller blocks are changed in two variants, since two tokens may have the same vector.
 FEW_PIECES = 16
-#: Documents in which the cut is sought: at least and at most, until the length is known to the
-#: token.
+#: Minimum and maximum number of documents in which the cut is searched.
 MIN_DOCUMENTS = 3
 MAX_DOCUMENTS = 12
-#: No document is begun after so many requests, and no request is sent after so many.
+#: Maximum number of requests before a new document, and in total.
 MANY_REQUESTS = 28
 MAX_REQUESTS = 35
 SEED = 14
-#: Fewest words of a tokenizer's vocabulary that synthetic texts are made of.
+#: Minimum number of words of a synthetic text that are single tokens.
 MIN_VOCABULARY = 24
-#: Frequent English words, which most vocabularies have as a token each: short ones and long ones,
-#: since a limit in characters is reached after more short words than long ones.
+#: Frequent English words, mostly single tokens. Short and long words show whether a limit is in
+#: tokens or characters.
 SHORT_WORDS = """
 the of and to in is for on as by at it an be or are was his has had not but all one two new can may
 any who out use her him our now way day man see own old did get how men end put say she too big air
@@ -64,25 +61,24 @@ november several against general however program control support central council
 minister network private produced project record special station student western
 """
 
-#: Returns the embeddings of n texts as documents, shape (n, dimensions).
+#: Encodes n texts as documents, shape (n, dimensions).
 DocumentEncoder: TypeAlias = Callable[[Sequence[str]], NDArray[Any]]
-#: Returns the number of tokens of a text as the model's tokenizer does, without special ones.
+#: Counts a text's tokens with the model's tokenizer, without special tokens.
 TokenCounter: TypeAlias = Callable[[str], int]
-#: A range of the pieces of a text: its first position and its end.
+#: A half-open range of pieces.
 Block: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class ProbedText:
-    """A text in pieces, and two times other pieces of the same number that differ from it
-    everywhere.
+    """A text in pieces, with two variants that differ in every piece.
 
-    Positions count from the start of the text or, if it is `mirrored`, from its end.
+    Positions count from the start of the text, or from its end if `from_end` is true.
     """
 
     pieces: tuple[str, ...]
-    others: tuple[tuple[str, ...], ...]
-    mirrored: bool = False
+    variants: tuple[tuple[str, ...], ...]
+    from_end: bool = False
 
     @property
     def size(self) -> int:
@@ -91,36 +87,36 @@ class ProbedText:
 
     def prefix(self, cut: int) -> str:
         """Return the pieces before a position."""
-        return self.join([(self.size - cut, self.size) if self.mirrored else (0, cut)])
+        return self.join([(self.size - cut, self.size) if self.from_end else (0, cut)])
 
     def join(self, blocks: Iterable[Block]) -> str:
-        """Return the pieces of some blocks, which count from the start."""
+        """Return the pieces of blocks, which count from the start."""
         return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
-        """Return the text with other pieces from a position to another."""
-        if self.mirrored:
+        """Replace a block by the pieces of a variant."""
+        if self.from_end:
             start, end = self.size - end, self.size - start
-        return "".join(self.pieces[:start] + self.others[variant][start:end] + self.pieces[end:])
+        return "".join(self.pieces[:start] + self.variants[variant][start:end] + self.pieces[end:])
 
     def shorten(self, size: int) -> ProbedText:
-        """Return the first pieces as a text of their own."""
-        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.others))
+        """Return a text of the first pieces."""
+        return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
 
-    def seen_from(self, *, end: bool) -> ProbedText:
-        """Return the text with positions from its start or end."""
-        return replace(self, mirrored=end)
+    def view(self, *, from_end: bool) -> ProbedText:
+        """Return the text with positions that count from its start or end."""
+        return replace(self, from_end=from_end)
 
 
 @dataclass(frozen=True)
 class TextSource:
-    """Documents of any size, put together from texts, or of frequent words if there are none."""
+    """Builds documents of any size from texts or, without texts, from frequent words."""
 
     texts: Sequence[str]
     count_tokens: TokenCounter | None
 
     def build(self, size: int, number: int) -> ProbedText:
-        """Build a document of `size` pieces in a random order, which depends only on the number."""
+        """Build a document of `size` pieces in a random order with the seed `number`."""
         rng = random.Random(SEED + number)
         pieces: list[str] = []
         if self.texts:
@@ -136,33 +132,30 @@ class TextSource:
         else:
             words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
             count = self.count_tokens
-            # Those that the tokenizer has as a token each; all if it has few of them.
+            # Words that are single tokens, if there are enough.
             if count:
                 single_tokens = [word for word in words if count(f"{word} {word} {word}") == 3]
                 if len(single_tokens) >= MIN_VOCABULARY:
                     words = single_tokens
             words = [f"{word} " for word in words]
-            # The changed endings have other words, so that the mean of all words' vectors changes
-            # with every one of them.
+            # Variants use different words, so that each change affects the mean of the vectors.
             pieces = rng.choices(words[::3], k=size)
             pools = [words[1::3], words[2::3]]
 
         def differ(piece: str, pool: Sequence[str]) -> str:
-            """Choose a piece that begins with another character, so that its first token is
-            another one, too.
-            """
+            """Choose a piece with another first character, and thus another first token."""
             for _ in range(20):
-                other = rng.choice(pool)
-                if other[:1].casefold() != piece[:1].casefold():
-                    return other
+                candidate = rng.choice(pool)
+                if candidate[:1].casefold() != piece[:1].casefold():
+                    return candidate
             return "x " if piece[:1].casefold() != "x" else "y "
 
-        others = tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools)
-        return ProbedText(tuple(pieces), others)
+        variants = tuple(tuple(differ(piece, pool) for piece in pieces) for pool in pools)
+        return ProbedText(tuple(pieces), variants)
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
-        """Functions that count a text in each unit; tokens are estimated, too."""
+        """Counters of a text's length, by unit."""
         tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
         return {
             **tokens,
@@ -177,8 +170,8 @@ class TextSource:
 
     @property
     def min_documents(self) -> int:
-        """Documents whose agreement is no coincidence: two of synthetic ones, in which words are of
-        different lengths.
+        """Number of documents whose agreement is not a coincidence. Two are enough for synthetic
+        documents, which have short and long words.
         """
         return MIN_DOCUMENTS if self.texts else 2
 
@@ -186,7 +179,7 @@ class TextSource:
 def _measure_distances(
     vectors: NDArray[np.float64], originals: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Measure the distances of vectors from others, relative to the length of the latter."""
+    """Return the distances of vectors from the originals, relative to the originals' lengths."""
     lengths = np.maximum(np.linalg.norm(originals, axis=1), 1e-30)
     distances: NDArray[np.float64] = np.linalg.norm(vectors - originals, axis=1) / lengths
     return distances
@@ -194,13 +187,13 @@ def _measure_distances(
 
 @dataclass
 class ModelProbe:
-    """Finds out whether a model reads what differs between texts."""
+    """Tests whether a model reads the differences between texts."""
 
     encode: DocumentEncoder
     advance: Callable[[], object]
     requests: int = 0
     noise: float = 0.0
-    """Largest relative distance of two embeddings of the same input so far."""
+    """Maximum relative distance of two embeddings of the same input so far."""
 
     def _request(self, texts: Sequence[str]) -> NDArray[np.float64]:
         self.requests += 1
@@ -212,15 +205,15 @@ class ModelProbe:
     def compare(
         self, document: ProbedText, changes: Sequence[Block], variants: int = 2
     ) -> list[float]:
-        """Return the distance of the embeddings for every change, from a position to another; at
-        least 1 if it is not noise.
+        """Return the effect of changing each block, as a ratio to the noise limit: above 1, the
+        embedding has changed.
         """
-        same = document.change(0, 0)
-        changed = [
+        original = document.change(0, 0)
+        changed_texts = [
             document.change(*change, variant) for change in changes for variant in range(variants)
         ]
-        # Twice, at both ends of the batch: the distance of the two is rounding.
-        vectors = self._request([same, *changed, same])
+        # The original is at both ends of the batch, to measure the noise.
+        vectors = self._request([original, *changed_texts, original])
         distances = _measure_distances(vectors[1:], vectors[:1])
         self.noise = max(self.noise, float(distances[-1]))
         ratios = distances[:-1] / max(MIN_DISTANCE, NOISE_FACTOR * self.noise)
@@ -228,51 +221,50 @@ class ModelProbe:
         return largest
 
     def find_read(self, document: ProbedText, blocks: Sequence[Block]) -> dict[Block, float]:
-        """Return the distance of the embeddings for a change of every block; above 1 if
-        something of the block is read.
+        """Return the effect of changing each block as a ratio: above 1, the model reads some of it.
 
-        So is a block that is too small for its change to be told from the noise, as far as is
-        known.
+        Blocks that are too small for a measurable effect count as read.
         """
-        few = min((end - start for start, end in blocks), default=0) < FEW_PIECES
-        number = CUTS if few else CHANGES
-        ratios: list[float] = []
-        for batch in split_batches(blocks, number):
-            ratios += self.compare(document, batch, 2 if few else 1)
         sizes = np.array([end - start for start, end in blocks])
-        distances = np.array(ratios)
-        seen = distances > 1
-        if seen.any():
-            smallest = CLEAR_FACTOR / np.median(distances[seen] / sizes[seen])
-            distances = np.where(sizes < smallest, np.maximum(distances, LOST), distances)
-        return dict(zip(blocks, distances.tolist(), strict=True))
+        is_small = sizes.min(initial=FEW_PIECES) < FEW_PIECES
+        results: list[float] = []
+        for batch in split_batches(blocks, CUTS if is_small else CHANGES):
+            results += self.compare(document, batch, 2 if is_small else 1)
+        ratios = np.array(results)
+        is_read = ratios > 1
+        if is_read.any():
+            measurable_size = CLEAR_FACTOR / np.median(ratios[is_read] / sizes[is_read])
+            ratios = np.where(sizes < measurable_size, np.maximum(ratios, LOST), ratios)
+        return dict(zip(blocks, ratios.tolist(), strict=True))
 
-    def find_cut_texts(self, texts: Sequence[str], place: float = 1.0) -> list[bool]:
-        """Return for each text whether the model refuses it, or does not read the word at a place
-        in [0, 1], its last one.
+    def find_cut_texts(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
+        """Return True for each text that the model rejects, or whose word at a relative position in
+        [0, 1] it does not read.
         """
-        changed: list[str] = []
+        changed_texts: list[str] = []
         for text in texts:
             words = split_words(text)
-            index = round(place * (len(words) - 1))
-            # Another word that begins with another letter: its first token is another one, too.
+            index = round(position * (len(words) - 1))
+            # With another first letter, the first token differs.
             words[index] = "box " if words[index][:1].casefold() != "b" else "yes "
-            changed.append("".join(words))
+            changed_texts.append("".join(words))
         try:
-            vectors = self._request([*texts, *changed, texts[0]])
+            vectors = self._request([*texts, *changed_texts, texts[0]])
         except NoAnswerError:
             raise
         except Exception:
             if len(texts) == 1:
                 return [True]
-            return [cut for text in texts for cut in self.find_cut_texts([text], place)]
+            return [cut for text in texts for cut in self.find_cut_texts([text], position)]
         originals = vectors[[*range(len(texts)), 0]]
         *distances, noise = _measure_distances(vectors[len(texts) :], originals).tolist()
         return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]
 
     def accepts(self, text: str) -> bool:
-        """Return whether the model encodes a text without an error; raise NoAnswerError if a server
-        is only too slow.
+        """Return True if the model encodes a text without an error.
+
+        Raises:
+            NoAnswerError: The server is too slow.
         """
         try:
             self._request([text])
@@ -285,14 +277,14 @@ class ModelProbe:
 
 @dataclass(frozen=True)
 class Cut:
-    """The first cut in a document after which nothing is read."""
+    """Number of pieces of a document after which nothing is read."""
 
     document: ProbedText
     pieces: int
     slack: int = 0
-    """Pieces after it that may be read, but whose change would be lost in the noise."""
+    """Further pieces that may be read, but whose effect noise may hide."""
     noisy: bool = False
-    """Whether noise may hide the same pieces of several documents."""
+    """If true, noise may hide the same pieces of several documents."""
 
 
 def search_cut(
@@ -309,24 +301,23 @@ def search_cut(
     Args:
         probe: The model.
         document: The document.
-        stop: Position from which on nothing is changed: it is known that what follows is read, or
-            that it is not.
-        ratios: Distances by cut that are known, from `ModelProbe.compare`.
-        guess: The cut in another document, near which this one is sought first; 0 for none.
-        exactly: Whether it is likely to be this very cut.
+        stop: End of the changes: the text after it is already tested.
+        ratios: Results of `ModelProbe.compare` so far, by cut.
+        guess: The cut in another document, which is tested first; 0 for none.
+        exactly: If true, the cut is probably exactly `guess`.
     """
-    known_ratios = dict(ratios or {})
+    effects = dict(ratios or {})
 
     def test(cuts: Sequence[int]) -> None:
         distances = probe.compare(document, [(cut, stop) for cut in cuts])
-        known_ratios.update(zip(cuts, distances, strict=True))
+        effects.update(zip(cuts, distances, strict=True))
 
     def find_bounds() -> tuple[int, int]:
-        """Find the last cut after which something is read, and the next that was tested. A changed
-        embedding is a proof, an unchanged one is not.
+        """Return the last cut after which text is read, and the next tested cut. A changed
+        embedding is proof, an unchanged embedding is not.
         """
-        low = max((cut for cut, ratio in known_ratios.items() if ratio > 1), default=0)
-        return low, min((cut for cut in known_ratios if cut > low), default=stop)
+        low = max((cut for cut, ratio in effects.items() if ratio > 1), default=0)
+        return low, min((cut for cut in effects if cut > low), default=stop)
 
     if exactly:
         test([cut for cut in (guess - 1, guess) if 0 < cut < stop])
@@ -339,19 +330,18 @@ def search_cut(
         edges = np.linspace(low, high, CUTS + 2)[1:-1].astype(int).tolist()
         test(sorted({max(low + 1, cut) for cut in edges}))
         low, high = find_bounds()
-    # The distance of the embeddings is taken to be proportional to the number of changed pieces
-    # that are read (as with mean pooling), from the nearest cut on that is clearly read. Nothing is
-    # lost if the last piece is clearly read.
-    clear_cuts = [cut for cut, ratio in known_ratios.items() if ratio >= CLEAR_FACTOR]
+    # As with mean pooling, the effect is assumed to be proportional to the number of changed pieces
+    # that are read. It is extrapolated from the last cut with a clear effect.
+    clear_cuts = [cut for cut, ratio in effects.items() if ratio >= CLEAR_FACTOR]
     clear = max(clear_cuts, default=low)
     slack = high - low - 1
     if 0 < clear < low:
-        slack = max(slack, math.ceil((high - clear) / (known_ratios[clear] - 1)))
+        slack = max(slack, math.ceil((high - clear) / (effects[clear] - 1)))
     return Cut(document, low + 1, min(slack, stop - low - 1), probe.noise > NOISY)
 
 
 def divide(start: int, end: int, parts: int) -> list[Block]:
-    """Divide a range into parts of nearly the same size."""
+    """Divide a range into blocks of nearly the same size."""
     if end <= start:
         return []
     edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)

@@ -1,6 +1,4 @@
-"""References to models: names, folders, endpoints, and what a new kind of reference has to
-provide.
-"""
+"""References to models: names, folders and endpoints."""
 
 from __future__ import annotations
 
@@ -18,26 +16,25 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: First part of the name of a model in a local folder, of a model behind an endpoint, and of a run
-#: of any system.
+#: Organizations in the names of local models, models behind endpoints, and runs of any system.
 LOCAL = "local"
 ENDPOINT = "endpoint"
 RUN = "run"
-#: What a model of each kind is, in words.
+#: Descriptions of these models.
 ORIGINS = {
     LOCAL: "a model in a local folder",
     ENDPOINT: "a model behind an endpoint",
-    RUN: "a run that another system made",
+    RUN: "a run of another system",
 }
-#: mteb's type of models that rerank and do not search.
+#: mteb's type of models that only rerank.
 CROSS_ENCODER = "cross-encoder"
-#: What mteb reports as the revision of a model without one.
+#: mteb's values for a missing revision.
 MISSING_REVISIONS = (None, "", "no_revision_available")
-#: Kind of a reranker, in references, and the name of one with or without its model.
+#: Name of a reranker behind an endpoint, optionally after its model: `MODEL:rerank`.
 RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-#: A reference to a model behind an endpoint, and the kinds of servers that it may name.
+#: A reference to a model behind an endpoint, and the kinds of servers in it.
 ENDPOINT_REFERENCE = re.compile(
     r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
 )
@@ -47,78 +44,76 @@ EXAMPLE = "Write MODEL@ADDRESS, such as bge-m3@http://localhost:8000/v1"
 
 @dataclass(frozen=True)
 class ModelReference:
-    """A model as a user names it."""
+    """A user's reference to a model."""
 
     name: str
-    """The name of a registered model, with or without its organization; of a model on the Hub; or
-    what a resolver accepts.
+    """Name of a registered model, with or without its organization, of a model on the Hub, or any
+    other reference.
     """
     revision: str | None = None
-    """None for the registered revision, or the newest one on the Hub if the model is not
-    registered.
-    """
+    """By default the registered revision, or else the newest revision on the Hub."""
 
 
 class ModelLoader:
-    """Loads a model instead of a class of mteb that loads models by name. (pydantic would dump a
-    dataclass.)
-    """
+    """A loader in mteb's metadata. Not a dataclass, which pydantic would dump."""
 
     def __init__(self, name: str, reference: str, load: Callable[..., MTEBModels]) -> None:
-        """Make a loader from the name that mteb records, the reference to the model, and a
-        function of name, revision and options.
+        """Create a loader.
+
+        Args:
+            name: The loader's name in mteb's records.
+            reference: Reference to the model.
+            load: Function of name, revision and options.
         """
         self.__name__ = name
         self.reference = reference
         self._load = load
 
     def __call__(self, name: str, revision: str | None = None, **options: Any) -> MTEBModels:
-        """Load the model with the options that mteb's models take."""
+        """Load the model with mteb's options."""
         return self._load(name, revision, **options)
 
 
 def portable_name(meta: ModelMeta) -> str:
-    """Return a reference that holds in every process: a full name, the absolute path of a folder,
-    or an endpoint.
+    """Return a reference that is valid in every process: a full name, an absolute path or an
+    endpoint.
     """
     return str(getattr(meta.loader, "reference", meta.name))
 
 
 def model_origin(name: str) -> str | None:
-    """Return the key in `ORIGINS` for the full name of a model that others cannot load by it, None
-    for all others.
-    """
+    """Return the key in `ORIGINS` for a model that others cannot load by its full name, or None."""
     organization = name.partition("/")[0]
     return organization if organization in ORIGINS else None
 
 
 #: mteb's BM25 baseline.
 BM25_BASELINE = "mteb/baseline-bm25s"
-#: Longest name of a model in a local folder or behind an endpoint.
+#: Maximum length of the name of a model in a local folder or behind an endpoint.
 MAX_NAME = 100
-#: Bytes of the digest in a name that was changed to be legible.
+#: Bytes of the digest in a name that had to be changed.
 NAME_DIGEST_BYTES = 4
-#: The server in the address of an endpoint: a name that does not end as `localhost-8000` does, or a
-#: name with a port.
+#: A server that its name identifies: a host that does not end like `localhost-8000`, or a host with
+#: a port.
 USUAL_SERVER = re.compile(
     r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+"
 )
 
 
 def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve a name without its organization, if only one registered model has it."""
+    """Resolve a name without its organization if exactly one registered model has it."""
     full_names = [full for full in registered if bare_name(full) == name]
     return registered[full_names[0]] if len(full_names) == 1 else None
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
-    """Write a clause: mteb registers no model of this name, and which name is most similar."""
+    """Return the start of an error message for an unknown name, with the most similar name."""
     names = {full if "/" in name else bare_name(full) for full in registered}
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 
 
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
-    """Return the error for a name that no model has."""
+    """Return the error for an unknown name."""
     return PosirError(
         f"{describe_unknown(name, registered)}, and {reason}. A model can also be a folder "
         "(./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
@@ -131,15 +126,14 @@ def bare_name(full_name: str) -> str:
 
 
 def legible_name(text: str) -> str:
-    """Return a text as part of a name: letters, digits and `._-` only, which need no quotes in a
-    shell.
+    """Convert a text to letters, digits and `._-`, which need no quotes in a shell.
 
-    Where that changes or shortens it, a digest of the text follows: no two texts have one name.
+    If that changes or shortens the text, a digest is appended, so that names stay unique.
     """
-    legible = _replace_signs(text)
-    if legible == text:
+    name = _replace_signs(text)
+    if name == text:
         return text
-    return f"{legible[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
+    return f"{name[: MAX_NAME - 2 * NAME_DIGEST_BYTES - 1]}-{_digest_name(text)}"
 
 
 def _replace_signs(text: str) -> str:
@@ -159,7 +153,7 @@ class Endpoint:
     """Base address of the API, which usually ends in `/v1`."""
     revision: str | None
     kind: str = ""
-    """Kind of the server, such as `tei`; empty if that is found out."""
+    """Kind of the server, such as `tei`; empty to detect it."""
 
     def __str__(self) -> str:
         kind = self.kind and f"{self.kind}+"
@@ -168,16 +162,16 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """Name of the server's machine."""
+        """Host name of the server."""
         return urlsplit(self.address).hostname or ""
 
     @property
     def name(self) -> str:
-        """Name under which results are filed, such as `endpoint/bge-m3 (localhost-8000)`.
+        """Name in results, such as `endpoint/bge-m3 (localhost-8000)`.
 
-        It is without what is usual: the path `/v1`, the scheme (`http` with a port, else `https`),
-        and a kind of server that is found out. Where anything else is not in it, a digest of model,
-        kind and address is: no two endpoints have one name.
+        It omits defaults: the path `/v1`, the scheme (`http` with a port, else `https`) and a
+        detected kind. If it omits anything else, a digest of model, kind and address is added, so
+        that names are unique.
         """
         parts = urlsplit(self.address)
         model = _replace_signs(self.model)
@@ -193,25 +187,23 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class RequestFields:
-    """Fields that a user adds to the requests for queries and for documents, such as
-    `input_type`.
-    """
+    """Additional request fields for queries and documents, such as `input_type`."""
 
     query: Mapping[str, Any] = field(default_factory=dict)
     passage: Mapping[str, Any] = field(default_factory=dict)
 
 
 def find_endpoint(name: str) -> Endpoint | None:
-    """Return the endpoint that a reference names, None if it names none; raise PosirError as
-    `parse_endpoint`.
-    """
+    """Return the endpoint in a reference, or None. Raises the errors of `parse_endpoint`."""
     match = ENDPOINT_REFERENCE.fullmatch(name)
     return parse_endpoint(match["model"], match["address"], match["kind"] or "") if match else None
 
 
 def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
-    """Return a checked endpoint, or raise PosirError, which repeats no address that may contain a
-    password or key.
+    """Validate an endpoint.
+
+    Raises:
+        PosirError: The endpoint is invalid. The message does not repeat passwords or keys.
     """
     try:
         parts = urlsplit(address)
@@ -224,8 +216,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
     if parts.username or parts.password or parts.query:
         raise PosirError(
             f"the address of the model '{model}' has a user, a password or a query. Addresses are "
-            "shown in results, so they "
-            f"must not contain secrets: set the key as OPENAI_API_KEY. {EXAMPLE}."
+            "shown in results and must not contain secrets. Set the key as OPENAI_API_KEY. "
+            f"{EXAMPLE}."
         )
     if not model or not host or any(map(str.isspace, address)):
         raise PosirError(

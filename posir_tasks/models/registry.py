@@ -1,9 +1,8 @@
-"""mteb's registry of models, which also resolves posir's kinds of references.
+"""mteb's registry of models, extended with posir's kinds of references.
 
-mteb looks models up in its registry. `ModelRegistry` takes its place (see `posir_tasks.mteb`), so
-that `mteb run`, `posir run` and `mteb.get_model` all accept the same references. A new kind of
-reference is one more function in `RESOLVERS`, or in what a plugin returns from the hook
-`posir_model_resolvers`.
+`ModelRegistry` replaces mteb's registry (see `posir_tasks.mteb`), so `mteb run`, `posir run` and
+`mteb.get_model` accept the same references. To add a kind of reference, add a function to
+`RESOLVERS`, or return it from the plugin hook `posir_model_resolvers`.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
 from posir_tasks.base.private_names import MODEL_REGISTRY, mteb_folder, step_aside
-from posir_tasks.base.public import find_module, load_object
+from posir_tasks.base.public import load_object
 from posir_tasks.models.folder import (
     check_folder,
     find_model_folder,
@@ -61,20 +60,20 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: A name of a model, with or without its organization, and its declaration in mteb.
-PLAIN = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
-DECLARED = re.compile(r' name="([\w.-]+/[\w.-]+)"')
-#: The beginning of a declaration, and the class of models whose weights are those of their own
-#: name.
+#: A model name, with or without its organization.
+MODEL_NAME = re.compile(r"[\w.-]+(?:/[\w.-]+)?")
+#: The name in a declaration in mteb's source code.
+DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
+#: Start of a declaration.
 DECLARATION = "ModelMeta("
+#: The loader of models whose weights are on the Hub under the model's own name.
 LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
 #: A reference with a method of a plugin, as in `A+chunks(64)`.
 METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
-#: The form of a reference to a hybrid of several models, which all search, and whose rankings are
-#: fused by reciprocal rank.
-START = "hybrid("
-END = ")"
-FORM = (
+#: Hybrids fuse the rankings of several models by reciprocal rank.
+HYBRID_START = "hybrid("
+HYBRID_END = ")"
+HYBRID_ADVICE = (
     "Write hybrid(MODEL,MODEL), such as 'hybrid(mteb/baseline-bm25s,all-MiniLM-L6-v2)'; in a "
     "shell it needs quotes."
 )
@@ -84,9 +83,7 @@ NOT_LOADABLE = "the Hub has none that mteb can load"
 
 
 class ModelRegistry(dict[str, Any]):
-    """mteb's registry, in which a lookup falls back to the resolvers; its keys and values are
-    unchanged.
-    """
+    """mteb's registry with the resolvers as a fallback for lookups."""
 
     def __contains__(self, name: object) -> bool:
         if super().__contains__(name):
@@ -109,9 +106,7 @@ class ModelRegistry(dict[str, Any]):
 
 @cache
 def plugin_resolvers() -> tuple[Resolver, ...]:
-    """Collect the resolvers of the installed plugins, and warn about each plugin that fails, once
-    per process.
-    """
+    """Collect the plugins' resolvers. Each plugin that fails is warned about once."""
     return tuple(
         resolver for _, resolver in collect_items("posir_model_resolvers", "references to models")
     )
@@ -119,25 +114,25 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 @cache
 def read_declarations() -> dict[str, str]:
-    """Return the declarations of mteb's models by name, from the text of its modules: importing
-    them takes seconds.
+    """Return the declarations of mteb's models by name.
+
+    They are read from mteb's source code, since importing it takes seconds.
     """
     folder = mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
     for file in folder.glob("*.py"):
         for declaration in file.read_text(encoding="utf-8").split(DECLARATION):
-            declarations |= dict.fromkeys(DECLARED.findall(declaration), declaration)
+            declarations |= dict.fromkeys(DECLARED_NAME.findall(declaration), declaration)
     return declarations
 
 
 def refuse_unknown(reference: str) -> None:
-    """Raise PosirError for a model that nobody has, or a folder that is refused, before mteb is
-    imported: it takes seconds.
+    """Raise PosirError for an unknown model or an unusable folder without importing mteb.
 
-    Where mteb is imported already, looking the model up says the same. Of a reference that is made
-    of others, such as `hybrid(A,B)` or `A+METHOD`, each is looked at.
+    This saves the seconds of the import; once mteb is imported, the lookup itself raises the
+    error. All models of a reference such as `hybrid(A,B)` or `A+METHOD` are checked.
     """
-    # Without mteb, the import says so.
+    # If mteb is not installed, its import reports that.
     if "mteb" in sys.modules or not read_declarations():
         return
     for name in split_reference(reference):
@@ -146,13 +141,13 @@ def refuse_unknown(reference: str) -> None:
         folder = find_model_folder(name)
         if folder is not None:
             check_folder(folder.resolve())
-        elif PLAIN.fullmatch(name):
+        elif MODEL_NAME.fullmatch(name):
             _refuse_name(name)
 
 
 def refuse_unloadable(reference: str) -> None:
-    """Raise PosirError as `refuse_unknown`, and for a registered model whose weights are not here
-    and cannot be downloaded.
+    """Raise PosirError like `refuse_unknown`, and for a registered model whose weights can neither
+    be found locally nor be downloaded.
     """
     refuse_unknown(reference)
     if "mteb" in sys.modules:
@@ -160,9 +155,11 @@ def refuse_unloadable(reference: str) -> None:
     declarations = read_declarations()
     for name in split_reference(reference):
         full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared(name)
-        # The weights of other classes may be those of another name, or behind an API.
-        is_needed = full_names and all(LOADED_BY_NAME in declarations[full] for full in full_names)
-        if not is_needed or any(is_in_cache(full) or is_packaged(full) for full in full_names):
+        # Other loaders may use weights of another name, or an API.
+        needs_weights = full_names and all(
+            LOADED_BY_NAME in declarations[full] for full in full_names
+        )
+        if not needs_weights or any(is_in_cache(full) or is_packaged(full) for full in full_names):
             continue
         problem = find_hub_problem()
         if problem:
@@ -170,15 +167,13 @@ def refuse_unloadable(reference: str) -> None:
 
 
 def find_declared(name: str) -> list[str]:
-    """Find the full names of mteb's models that a name, with or without its organization, may
-    mean.
-    """
+    """Return the full names that match a name with or without its organization."""
     return [full for full in read_declarations() if name in (full, bare_name(full))]
 
 
 def split_reference(reference: str) -> list[str]:
-    """Split a reference into those it is made of: the models of a hybrid, or the model that has
-    a method or a head.
+    """Return the models of a reference: the members of a hybrid, or the base model of a method or
+    a multi-vector head.
     """
     if is_model_folder(Path(reference).expanduser()):
         return [reference]
@@ -186,20 +181,18 @@ def split_reference(reference: str) -> list[str]:
         return split_reference(method["base"])
     if parts := split_hybrid(reference):
         return [name for part in parts for name in split_reference(part)]
-    return [PAPER_NAMES.get(reference, reference).removesuffix(SUFFIX)]
+    return [PAPER_NAMES.get(reference, reference).removesuffix(HEAD_SUFFIX)]
 
 
 def split_hybrid(reference: str) -> list[str]:
-    """Split a reference to a hybrid into its models; empty for any other."""
-    if not (reference.startswith(START) and reference.endswith(END)):
+    """Return the models of a hybrid, or an empty list for any other reference."""
+    if not (reference.startswith(HYBRID_START) and reference.endswith(HYBRID_END)):
         return []
-    return split_models(reference.removeprefix(START).removesuffix(END))
+    return split_models(reference.removeprefix(HYBRID_START).removesuffix(HYBRID_END))
 
 
 def _refuse_name(name: str) -> None:
-    """Raise PosirError for a name that neither mteb, nor a plugin, nor the Hub, nor its cache
-    has.
-    """
+    """Raise PosirError if mteb, the plugins, the Hub and its cache do not have the model."""
     if find_declared(name) or name in FLAG_CLASSES or is_in_cache(name):
         return
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
@@ -213,8 +206,10 @@ def _refuse_name(name: str) -> None:
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
-    """Return mteb's metadata of a model; raise PosirError if none is in mteb, on the Hub, in a
-    folder or at an endpoint.
+    """Return mteb's metadata of a model.
+
+    Raises:
+        PosirError: The model is not in mteb, on the Hub, in a folder or at an endpoint.
     """
     refuse_unknown(reference.name)
     import mteb
@@ -225,7 +220,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
         meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
     except PosirError:
         raise
-    except Exception as error:  # the Hub's client has its own errors, and so has its HTTP library
+    except Exception as error:  # the Hub's client and its HTTP library have errors of their own
         registered = MODEL_REGISTRY.resolve()
         if name in registered:
             raise PosirError(str(error)) from error
@@ -237,8 +232,10 @@ def find_model(reference: ModelReference) -> ModelMeta:
 
 
 def load_model(reference: ModelReference) -> MTEBModels:
-    """Load a model as `mteb run` does, on the first GPU or else the CPU; raise PosirError if it is
-    unknown or damaged.
+    """Load a model like `mteb run`, on the first GPU or else the CPU.
+
+    Raises:
+        PosirError: The model is unknown or damaged.
     """
     refuse_unloadable(reference.name)
     import mteb
@@ -247,13 +244,13 @@ def load_model(reference: ModelReference) -> MTEBModels:
     try:
         device = "cuda" if torch.cuda.is_available() else "cpu"
         return mteb.get_model(reference.name, reference.revision, device=device)
-    except NotImplementedError as error:  # mteb made up metadata without a way to load it
+    except NotImplementedError as error:  # mteb created metadata without a loader
         raise unknown_model(reference.name, MODEL_REGISTRY.resolve(), NOT_LOADABLE) from error
 
 
 def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `MODEL@ADDRESS`, without contacting the server; raise PosirError if it is not
-    complete or not allowed.
+    """Resolve `MODEL@ADDRESS` without contacting the server. Raise PosirError for an invalid
+    reference.
     """
     endpoint = find_endpoint(name)
     if endpoint is None:
@@ -291,26 +288,25 @@ def resolve_endpoint(name: str, registered: Mapping[str, ModelMeta]) -> ModelMet
 
 
 def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `hybrid(MODEL,MODEL)`; raise PosirError for fewer than two models, equal, unknown or
-    reranking ones.
+    """Resolve `hybrid(MODEL,MODEL)`. Raise PosirError for fewer than two models, and for equal,
+    unknown or reranking models.
     """
-    # With a method after it, `hybrid(A,B)+chunks(64)`, it is of another kind.
-    if not (name.startswith(START) and name.endswith(END)):
+    references = split_hybrid(name)
+    if not references:
         return None
     from mteb.models import ModelMeta
 
-    references = split_models(name.removeprefix(START).removesuffix(END))
     if len(references) < 2 or not all(references):
-        raise PosirError(f"{name}: a hybrid has at least two models. {FORM}")
+        raise PosirError(f"{name}: a hybrid needs at least two models. {HYBRID_ADVICE}")
     with own_settings():
         parts = [find_model(ModelReference(part)) for part in references]
     names = [str(part.name) for part in parts]
     if len({*names}) < len(names):
-        raise PosirError(f"{name}: a model occurs more than once, which changes nothing. {FORM}")
+        raise PosirError(f"{name}: a model occurs more than once. {HYBRID_ADVICE}")
     for part in parts:
         if CROSS_ENCODER in part.model_type:
             raise PosirError(
-                f"{name}: {part.name} reranks and does not search. Give the hybrid as its "
+                f"{name}: {part.name} reranks and does not search. Set the hybrid as its "
                 "POSIR_FIRST_STAGE instead."
             )
 
@@ -320,21 +316,21 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
         return HybridSearch([part.load_model(**options) for part in parts])
 
     revisions = [part.revision for part in parts]
-    is_known = not {*MISSING_REVISIONS} & {*revisions}
-    reference = f"{START}{','.join(map(portable_name, parts))}{END}"
+    is_pinned = not {*MISSING_REVISIONS} & {*revisions}
+    reference = f"{HYBRID_START}{','.join(map(portable_name, parts))}{HYBRID_END}"
     frameworks = dict.fromkeys(framework for part in parts for framework in part.framework)
     return ModelMeta.create_empty(
         {
             "loader": ModelLoader("HybridSearch", reference, load),
-            "name": f"{START}{','.join(names)}{END}",
-            "revision": digest(*revisions).hex() if is_known else None,
+            "name": f"{HYBRID_START}{','.join(names)}{HYBRID_END}",
+            "revision": digest(*revisions).hex() if is_pinned else None,
             "framework": list(frameworks),
         }
     )
 
 
 def split_models(text: str) -> list[str]:
-    """Split a text at the commas that are not inside parentheses."""
+    """Split a text at commas outside parentheses."""
     parts: list[str] = []
     for part in text.split(","):
         if parts and parts[-1].count("(") > parts[-1].count(")"):
@@ -344,16 +340,15 @@ def split_models(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-# The multi-vector head of BGE-M3, `colbert_linear.pt` next to a dense model, as a late-interaction
-# model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden state of every token but
-# the first, projected and normalized; queries and documents are scored by MaxSim. The PosQ papers
-# call it bge-m3-colbert (arXiv 2505.13950). `MODEL:colbert` refers to the head of any model that
-# has it: `BAAI/bge-m3:colbert`, `./my-bge-m3:colbert`.
+# `MODEL:colbert` is the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
+# model. Chen et al. 2024 (arXiv 2402.03216), section 3.1: the last hidden states of all tokens but
+# the first are projected and normalized, and scored by MaxSim. The PosQ papers call it
+# bge-m3-colbert (arXiv 2505.13950). Fine-tuned models may also have the head.
 
-#: File of the head's weights: those of a linear layer.
+#: Weights of the head's linear layer.
 HEAD_FILE = "colbert_linear.pt"
-SUFFIX = ":colbert"
-#: The papers' names of the head of a registered model.
+HEAD_SUFFIX = ":colbert"
+#: Names in the PosQ papers.
 PAPER_NAMES = {
     "bge-m3-colbert": "BAAI/bge-m3:colbert",
     "BAAI/bge-m3-colbert": "BAAI/bge-m3:colbert",
@@ -368,8 +363,8 @@ def _load_head(
     device: str | None = None,
     **options: Any,
 ) -> MTEBModels:
-    """Load a model with its head, from a folder or the Hub; raise PosirError if its files cannot be
-    loaded.
+    """Load a model and its head from a folder or the Hub. Raise PosirError if the weights cannot be
+    read.
     """
     import torch
     from huggingface_hub import hf_hub_download
@@ -391,11 +386,10 @@ def _load_head(
             f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read "
             f"({summarize_error(error)})."
         ) from error
-    # Without `trust_remote_code`, transformers asks on the terminal whether code of the model may
-    # run.
+    # Otherwise transformers asks on the terminal whether to run the model's code.
     source: dict[str, Any] = {"trust_remote_code": False}
     if not folder:
-        # A folder's revision is a digest and not one of the Hub.
+        # The revision of a folder is a digest.
         source["revision"] = revision
     with require_weights(folder) if folder else nullcontext():
         transformer = Transformer(
@@ -411,7 +405,7 @@ def _load_head(
         init_bias=weights.get("bias"),
         module_input_name="token_embeddings",
     )
-    # The first token, CLS, stands for the whole text in the dense vector and has none here.
+    # CLS, the first token, is the dense vector and has no token vector.
     mask = MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"])
     modules: list[nn.Module] = [
         transformer,
@@ -423,17 +417,17 @@ def _load_head(
 
 
 def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve `MODEL:colbert`, or a paper's name of it; raise PosirError if there is no such model
-    or head.
+    """Resolve `MODEL:colbert` or its name in a paper. Raise PosirError if the model is unknown or
+    has no head.
     """
     name = PAPER_NAMES.get(name, name)
-    if not name.endswith(SUFFIX):
+    if not name.endswith(HEAD_SUFFIX):
         return None
     from mteb.models.model_meta import ScoringFunction
 
-    reference = name.removesuffix(SUFFIX)
+    reference = name.removesuffix(HEAD_SUFFIX)
     if reference not in registered:
-        raise PosirError(f"{name}: mteb knows no model '{reference}', and there is no such folder.")
+        raise PosirError(f"{name}: '{reference}' is neither a model that mteb knows nor a folder.")
     base = registered[reference]
     folder = Path(portable_name(base)) if model_origin(str(base.name)) == LOCAL else None
     if folder is not None and not (folder / HEAD_FILE).is_file():
@@ -445,7 +439,7 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
             "name": f"{base.name}-colbert",
             "loader": ModelLoader(
                 "MultiVectorWrapper",
-                portable_name(base) + SUFFIX,
+                portable_name(base) + HEAD_SUFFIX,
                 partial(_load_head, base, folder),
             ),
             "loader_kwargs": {},
@@ -455,17 +449,15 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
     )
 
 
-#: An object with `encode` in a module of the user.
+#: A reference to an object with `encode` in the user's code.
 OBJECT = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 
 
 def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve `module:object`, an object with `encode` or a class or function that makes one
-    without arguments, by the code of its module; None if there is no such module, PosirError if it
-    has no such object.
+    """Resolve `module:object`: an object with `encode`, or a class or function that creates one
+    without arguments. Raise PosirError if it cannot be imported.
     """
-    module = name.partition(":")[0]
-    if not OBJECT.fullmatch(name) or not find_module(module):
+    if not OBJECT.fullmatch(name):
         return None
     from mteb.models import ModelMeta
     from mteb.models.model_meta import ScoringFunction
@@ -486,7 +478,7 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
             f"{name}: is {type(target).__name__}, which has no `encode`. Give an object whose "
             "`encode(texts)` returns a vector for each text."
         )
-    code = Path(str(getattr(sys.modules[module], "__file__", "")))
+    code = Path(str(getattr(sys.modules[name.partition(":")[0]], "__file__", "")))
 
     def load(_name: str, _revision: str | None, **options: Any) -> Any:
         return ObjectEncoder(target, options.get("model_prompts"))
@@ -502,13 +494,13 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     )
 
 
-# BGE's rerankers that are language models, which mteb does not register: FlagEmbedding loads them,
-# as for PosQ's authors. They score by the logit of a word, which a cross-encoder of
-# sentence-transformers does not. No code of a repository is run.
+# mteb does not register BGE's rerankers that are language models. FlagEmbedding loads them, as in
+# the PosQ papers, since a CrossEncoder cannot score by the logit of a word. No code of a repository
+# is run.
 
-#: Class of FlagEmbedding by model (FlagEmbedding 1.3.4, inference/reranker/model_mapping.py), and
-#: its settings. A layer-wise model has a score for each layer; the 28th is that of the example on
-#: its model card, while the papers state none.
+#: Class in FlagEmbedding (1.3.4, inference/reranker/model_mapping.py) and settings, by model. A
+#: layer-wise model has a score for each layer. The papers do not report a layer; 28 is from the
+#: example on the model card.
 FLAG_CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "BAAI/bge-reranker-v2-gemma": ("FlagLLMReranker", {}),
     "BAAI/bge-reranker-v2-minicpm-layerwise": ("LayerWiseFlagLLMReranker", {"cutoff_layers": [28]}),
@@ -524,14 +516,12 @@ def load_flag_reranker(
     cutoff_layers: list[int] | None = None,
     **_: Any,
 ) -> Any:
-    """Return one of these models in mteb's class for BGE's rerankers, whose scores are
-    probabilities.
-    """
+    """Load a model in mteb's class for BGE's rerankers. Its scores are probabilities."""
     from mteb.models.model_implementations.rerankers_custom import BGEReranker
 
     settings = {"cutoff_layers": cutoff_layers} if cutoff_layers else {}
     model = BGEReranker.__new__(BGEReranker)
-    # Its constructor loads an encoder.
+    # Skip the constructor, which would load an encoder.
     super(BGEReranker, model).__init__(model_name)
     load = getattr(import_module("FlagEmbedding"), flag_class)
     model.model = load(model_name, use_fp16=True, devices=device, **settings)
@@ -539,7 +529,7 @@ def load_flag_reranker(
 
 
 def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:  # noqa: ARG001
-    """Resolve the name of one of these models; None for any other."""
+    """Resolve the name of a reranker that FlagEmbedding loads."""
     if name not in FLAG_CLASSES:
         return None
     from mteb.models import ModelMeta
@@ -558,7 +548,7 @@ def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> Mod
     )
 
 
-#: In order of precedence, after the full names of registered models and the resolvers of plugins.
+#: In order of precedence, after registered full names and the plugins' resolvers.
 RESOLVERS: tuple[Resolver, ...] = (
     resolve_hybrid,
     resolve_endpoint,

@@ -1,6 +1,4 @@
-"""A search request: texts, settings and timer. Importing this module imports no model and no
-torch.
-"""
+"""Search request: texts, settings and timer. Importing it imports neither models nor torch."""
 
 from __future__ import annotations
 
@@ -17,13 +15,13 @@ from posir_tasks.models.embeddings.context import EncodingContext
 
 @dataclass(frozen=True)
 class SearchRequest:
-    """Queries, corpus and settings of a search; both have the columns `id` and `text`."""
+    """Queries, corpus and settings of a search. Both datasets have the columns `id` and `text`."""
 
     corpus: Dataset
     queries: Dataset
     positives: Mapping[str, str]
-    """Maps the id of each query with one place of evidence to that of its document, in the order of
-    the queries.
+    """Document ids by query id, for queries with a single evidence span, in the order of
+    queries.
     """
     top_ranked: Mapping[str, list[str]] | None
     """Documents to rerank for each query; None to search the whole corpus."""

@@ -1,6 +1,4 @@
-"""Rerankers: any cross-encoder or encoder that mteb loads, as scores of pairs of question and
-text.
-"""
+"""Rerankers: scores of question-text pairs from any cross-encoder or encoder in mteb."""
 
 from __future__ import annotations
 
@@ -9,19 +7,17 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
-from mteb.models import CrossEncoderProtocol, EncoderProtocol
-from mteb.types import PromptType
 
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.embeddings.cached_encoder import with_cache
-from posir_tasks.models.embeddings.context import build_context, build_texts
-from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import find_model, load_model
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
+    from mteb.types import PromptType
+
+    from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
 
 Scores = Floats
 #: A question and a text.
@@ -32,18 +28,14 @@ DECIMALS = 12
 
 @dataclass
 class ModelReranker:
-    """A model that is loaded when it is first needed. An encoder scores by the similarity of its
-    embeddings.
-    """
+    """A lazily loaded reranker. Encoders score by the similarity of embeddings."""
 
     reference: ModelReference
     language: str
     logits: bool = False
-    """Whether a model's scores are passed through the logistic function; otherwise they must be
-    probabilities.
-    """
+    """If true, scores are logits; otherwise they must be probabilities."""
     name: str = field(init=False)
-    """The model, with its revision if there is one."""
+    """Name of the model, with its revision if it has one."""
     _model: MTEBModels | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
@@ -51,11 +43,16 @@ class ModelReranker:
         self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield the model's scores of each batch in [0, 1]; PosirError if it neither reranks nor
-        encodes, or has others.
+        """Yield index and scores in [0, 1] of each batch.
+
+        Raises:
+            PosirError: The model is neither a cross-encoder nor an encoder, or scores are NaN or
+                outside their scale.
         """
         if not batches:
             return
+        from posir_tasks.models.embeddings.cached_encoder import with_cache
+
         if self._model is None:
             self._model = with_cache(load_model(self.reference))
         score = build_scorer(
@@ -68,9 +65,18 @@ class ModelReranker:
 def build_scorer(
     model: MTEBModels, questions: Iterable[str], language: str
 ) -> Callable[[Sequence[Pair]], Scores]:
-    """Build a function that scores pairs of these questions and texts, shape (n,); raise
-    PosirError if the model cannot score pairs.
+    """Build a function that scores pairs of these questions with texts, shape (n,).
+
+    Raises:
+        PosirError: The model is neither a cross-encoder nor an encoder.
     """
+    # mteb takes seconds to import, and margins do not need it.
+    from mteb.models import CrossEncoderProtocol, EncoderProtocol
+    from mteb.types import PromptType
+
+    from posir_tasks.models.embeddings.context import build_context, build_texts
+    from posir_tasks.models.embeddings.distinct import DistinctEmbeddings
+
     context = build_context(language)
     if isinstance(model, EncoderProtocol):
 
@@ -110,8 +116,8 @@ def build_scorer(
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:
-    """Return scores in [0, 1]; raise PosirError if one is NaN, or outside the scale that is
-    stated.
+    """Convert scores to [0, 1]. Raise PosirError if one is NaN, or not a probability without
+    `logits`.
     """
     if np.isnan(scores).any():
         raise PosirError(
@@ -132,9 +138,8 @@ def compute_margin(scores: Scores, target: int) -> float:
     """Return the margin of the target segment (Built-in or Learned, arXiv 2605.26578, section
     3.1.3).
 
-    m = min over rerankers of [score of the target - highest score of another segment]. Rounding
-    errors are removed: 0.7 - 0.4 is a margin of 0.3. Scores have shape (rerankers, segments); the
-    target is an index.
+    m = min over rerankers of [score of the target - highest score of another segment], rounded to
+    remove floating-point errors. Scores have shape (rerankers, segments); the target is an index.
     """
-    others = np.delete(scores, target, axis=1).max(axis=1)
-    return round(float((scores[:, target] - others).min()), DECIMALS)
+    best_others = np.delete(scores, target, axis=1).max(axis=1)
+    return round(float((scores[:, target] - best_others).min()), DECIMALS)

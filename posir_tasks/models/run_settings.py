@@ -1,9 +1,8 @@
-"""Settings of a run that change what a model does: a paper's protocol, query prompt, input window,
-a reranker's first stage.
+"""Run settings that change a model: a paper's protocol, prompts, window, first stage and others.
 
-They are environment variables, so that the plain `mteb run` has them, too. In mteb's terms they
-make an experiment: results are in a folder of their own (`experiments/query_prompt_...`), so that
-they neither replace those of the model as it is nor are taken for them.
+They are environment variables, so they also apply to plain `mteb run`. For mteb, a run with
+settings is an experiment. Its results have a folder of their own (`experiments/query_prompt_...`),
+separate from the model's default results.
 """
 
 from __future__ import annotations
@@ -34,23 +33,26 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: The settings of a run, as keys of mteb's `experiment_kwargs`: the model whose top 100 rerankers
-#: rerank (BM25 by default); texts before each query and each document, `\n` for a line break; the
-#: number of tokens of a text that the model reads; the paper whose protocol it is run with; the
-#: tokenizer that counts the tokens of an endpoint's window; 1 to leave out texts that the server of
-#: an endpoint cannot embed; the library that runs a model of sentence-transformers, `onnx` or
-#: `openvino`, and behind `:` a file of the model, such as `onnx:model_qint8_avx512.onnx`; fields of
-#: requests to an endpoint for queries and for documents, one a line; the domains of PosIR's tasks
-#: that are evaluated.
+# Keys of mteb's `experiment_kwargs`.
+#: Model whose top 100 a reranker reranks; BM25 by default.
 FIRST_STAGE = "first_stage"
+#: Text before each query; `\n` is a line break.
 QUERY_PROMPT = "query_prompt"
+#: Text before each document.
 DOCUMENT_PROMPT = "document_prompt"
+#: Context window in tokens.
 WINDOW = "window"
+#: Paper whose protocol is used.
 PROTOCOL = "protocol"
+#: Tokenizer for the window of an endpoint.
 TOKENIZER = "tokenizer"
+#: 1 to leave out texts that an endpoint cannot embed.
 SKIP_FAILED = "skip_failed"
+#: Backend of sentence-transformers, optionally with a file: `onnx:model_qint8_avx512.onnx`.
 BACKEND = "backend"
+#: Additional fields of an endpoint's requests, one per line.
 REQUEST_FIELDS = ("query_field", "passage_field")
+#: Domains of PosIR's tasks.
 SELECTED_DOMAINS = "domains"
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -70,22 +72,22 @@ SETTING_VARIABLES: Mapping[str, str] = {
 }
 VARIABLES = tuple(SETTING_VARIABLES.values())
 FIRST_STAGE_VARIABLE = SETTING_VARIABLES[FIRST_STAGE]
-#: The key of the digest of settings that mteb changes or shortens when it names an experiment.
+#: Digest of settings that mteb's name of the experiment would change or shorten.
 DIGEST = "settings_digest"
-#: What mteb keeps of a text in the name of an experiment, and from which length of all of them it
-#: keeps only a digest.
+#: Texts that mteb does not change in an experiment's name, and their maximum total length.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
 MAX_EXPERIMENT = 100
-#: The module that sentence-transformers runs each backend by, and mteb's classes that pass it on.
+#: Module that each backend of sentence-transformers needs.
 BACKENDS: Mapping[str, str] = {
     "onnx": "optimum.onnxruntime.modeling",
     "openvino": "optimum.intel.openvino.modeling",
 }
-#: What to know before a backend is installed.
+#: Advice on the versions of a backend's package.
 BACKEND_LIMITS = {
     "onnx": ", with an optimum-onnx newer than 0.1.0: that one needs transformers below 4.58, and "
     "posir 5.0. Or use openvino."
 }
+#: mteb's classes with a `backend` parameter.
 BACKEND_CLASSES = (
     "SentenceTransformerEncoderWrapper",
     "InstructSentenceTransformerModel",
@@ -97,7 +99,7 @@ _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
 @contextmanager
 def own_settings() -> Iterator[None]:
-    """Load models as they are: the settings of the run are those of another model."""
+    """Load models without the run's settings, which are meant for another model."""
     token = _is_own.set(True)
     try:
         yield
@@ -120,9 +122,7 @@ def with_settings(
     rotated: int | None = None,
     domains: str | Iterable[str] | None = None,
 ) -> Iterator[None]:
-    """Set the settings of a run that are not None, for this process and those that it starts
-    meanwhile.
-    """
+    """Set the settings that are not None for this process and its new child processes."""
     values: dict[str, object] = {
         PROTOCOL: protocol,
         WINDOW: window,
@@ -141,48 +141,49 @@ def with_settings(
         if value is not None:
             lines = [value] if isinstance(value, str | int) else value
             changes[f"POSIR_{name.upper()}"] = "\n".join(map(str, lines))  # type: ignore[call-overload]
-    before = {name: os.environ.get(name) for name in changes}
+    original = {name: os.environ[name] for name in changes if name in os.environ}
     os.environ.update(changes)
     try:
         yield
     finally:
-        for name, old in before.items():
+        for name in changes:
             os.environ.pop(name)
-            if old is not None:
-                os.environ[name] = old
+        os.environ.update(original)
 
 
 def _read(name: str) -> str:
-    """Read a setting of the run; empty if it is not set."""
+    """Read a setting; empty if it is not set."""
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
 def select_domains(present: Iterable[str]) -> list[str]:
-    """Select the domains of the run among those of a task; all if the run names none."""
-    selected = _list_selected()
-    return [domain for domain in present if not selected or domain in selected]
+    """Return the domains of a task that the run selects, by default all."""
+    selection = _list_selected()
+    return [domain for domain in present if not selection or domain in selection]
 
 
 def check_selected(present: Iterable[str], where: object) -> None:
-    """Raise PosirError if data lacks a domain that the run names."""
+    """Raise PosirError if data lacks a domain that the run selects."""
     available = {*present}
     missing = [domain for domain in _list_selected() if domain not in available]
     if missing:
-        listed = ", ".join(sorted(available)) or "none"
+        names = ", ".join(sorted(available)) or "none"
         raise PosirError(
             f"{SETTING_VARIABLES[SELECTED_DOMAINS]}: {where} has no domain {', '.join(missing)}. "
-            f"Available: {listed}. Name some of them with --domains, or unset the variable."
+            f"Available: {names}. Name some of them with --domains, or unset the variable."
         )
 
 
 def _list_selected() -> list[str]:
-    """List the domains that the run names, between commas or white space, sorted."""
+    """Return the sorted domains of the run, which are separated by commas or white space."""
     return sorted({*_read(SELECTED_DOMAINS).replace(",", " ").split()})
 
 
 def find_run_protocol(meta: ModelMeta) -> Protocol | None:
-    """Find how the paper of the run ran a model; None without one. Raise PosirError if it did not,
-    or for two settings.
+    """Return the run's protocol for a model, or None without a protocol.
+
+    Raises:
+        PosirError: The paper did not evaluate the model, or other settings are also set.
     """
     paper = _read(PROTOCOL)
     if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
@@ -199,10 +200,9 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
 
 
 def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
-    """Find the full name of the model of the first stage, or the reference of one that mteb does
-    not know.
+    """Return the full name of the first-stage model, or its reference if it is not registered.
 
-    A protocol may say for a reranker which it is on a task.
+    A reranker's protocol may define it for a task.
     """
     protocol = find_run_protocol(model) if model is not None else None
     stage = protocol.find_first_stage(task) if protocol else None
@@ -214,13 +214,13 @@ def find_first_stage(model: ModelMeta | None = None, task: str = "") -> str:
 
 
 def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Find the settings of the run for requests to an endpoint; raise PosirError if the model is
-    behind none.
+    """Return the run's endpoint settings. Raise PosirError if the model is not behind an
+    endpoint.
     """
     settings: dict[str, str | int] = {}
     is_endpoint = model_origin(str(meta.name)) == ENDPOINT
     tokenizer = _read(TOKENIZER)
-    # Other models have their own tokenizer, and without a window none is needed.
+    # Other models have a tokenizer, and only a window needs it.
     if tokenizer and is_endpoint and _read(WINDOW):
         settings[TOKENIZER] = tokenizer
     skip_failed = _read(SKIP_FAILED)
@@ -241,10 +241,7 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
             continue
         variable = SETTING_VARIABLES[name]
         if not is_endpoint:
-            raise PosirError(
-                f"{variable}: {meta.name} is not behind an endpoint, whose requests have fields. "
-                "Unset it."
-            )
+            raise PosirError(f"{variable}: {meta.name} is not behind an endpoint. Unset it.")
         collect_secrets()
         if redact_collected(fields) != fields:
             raise PosirError(
@@ -256,8 +253,8 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
-    """Find the backend of the run; raise PosirError if there is no such backend, or the class of
-    the model takes none.
+    """Return the run's backend. Raise PosirError if it is unknown, or the model's class has no
+    backends.
     """
     backend = _read(BACKEND)
     if not backend:
@@ -273,20 +270,20 @@ def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
     loader_name = getattr(loader, "__name__", "")
     if loader_name not in BACKEND_CLASSES:
         raise PosirError(
-            f"{variable}: {meta.name} is of the class {loader_name or 'none'}, which has no "
-            "backends of sentence-transformers. Unset it."
+            f"{variable}: {meta.name} is loaded by {loader_name or 'an unknown class'}, which has "
+            "no backends. Unset it."
         )
     return {BACKEND: backend}
 
 
 def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
-    """Return metadata whose loader uses a backend; raise PosirError if its package is missing or
-    does not go with the others.
+    """Return metadata that loads the model with a backend. Raise PosirError if its package cannot
+    be imported.
     """
     name, _, file = backend.partition(":")
     try:
         import_module(BACKENDS[name])
-    except Exception as error:  # packages of other versions fail in any way
+    except Exception as error:  # incompatible versions raise various errors
         raise PosirError(
             f"{SETTING_VARIABLES[BACKEND]}={backend}: {BACKENDS[name]} cannot be imported "
             f"({summarize_error(error)}). Install it: pip install 'sentence-transformers[{name}]'"
@@ -299,14 +296,16 @@ def _load_by_backend(meta: ModelMeta, backend: str) -> ModelMeta:
 
 
 def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
-    """Find the settings of the run for a model, other than its own, as mteb's `experiment_kwargs`;
-    raise PosirError if one is wrong.
+    """Return the run's settings for a model as mteb's `experiment_kwargs`.
+
+    Raises:
+        PosirError: A setting is invalid.
     """
     settings: dict[str, str | int] = {}
-    selected = _list_selected()
-    # The model of the first stage has no results of its own.
-    if selected and not _is_own.get():
-        settings[SELECTED_DOMAINS] = ",".join(selected)
+    domains = _list_selected()
+    # First-stage models have no results of their own.
+    if domains and not _is_own.get():
+        settings[SELECTED_DOMAINS] = ",".join(domains)
     protocol = find_run_protocol(meta)
     if protocol:
         return {**settings, PROTOCOL: protocol.paper}
@@ -333,16 +332,16 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Add a digest to settings if mteb would give others the name of their experiment."""
+    """Add a digest if other settings could have the same experiment name in mteb."""
     texts = [str(value) for value in settings.values()]
-    is_kept = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
-    if is_kept and sum(map(len, texts)) <= MAX_EXPERIMENT:
+    is_unchanged = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
+    if is_unchanged and sum(map(len, texts)) <= MAX_EXPERIMENT:
         return {**settings}
     return {**settings, DIGEST: digest(json.dumps(settings, sort_keys=True), size=4).hex()}
 
 
 def with_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata with the settings of the run, under which its results are filed."""
+    """Add the run's settings to metadata, so that results are stored as an experiment."""
     settings = add_digest(find_run_settings(meta))
     if not settings:
         return meta
@@ -351,15 +350,15 @@ def with_run_settings(meta: ModelMeta) -> ModelMeta:
 
 
 def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
-    """Return metadata without settings of a run, which mteb would pass on, whose loader sets what a
-    protocol leaves to it.
+    """Return metadata for loading: with the protocol or the backend, and without the run's
+    settings, which mteb would pass to the loader.
     """
     experiment = meta.experiment_kwargs or {}
     protocol = find_run_protocol(meta)
     settings = (*SETTING_VARIABLES, DIGEST)
-    rest = {name: value for name, value in experiment.items() if name not in settings}
-    if rest != experiment:
-        meta = meta.model_copy(update={"experiment_kwargs": rest or None})
+    options = {name: value for name, value in experiment.items() if name not in settings}
+    if options != experiment:
+        meta = meta.model_copy(update={"experiment_kwargs": options or None})
     if protocol is None:
         backend = _find_backend(meta) if not _is_own.get() and meta.name != BM25_BASELINE else {}
         return _load_by_backend(meta, str(backend[BACKEND])) if backend else meta
@@ -369,12 +368,14 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
 
 
 def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
-    """Apply the settings of the run to a loaded model, and record them; raise PosirError if it
-    cannot take them.
+    """Apply the run's settings to a loaded model and record them.
 
     Args:
         model: The model.
-        described: The metadata that it was to be loaded by.
+        described: The metadata before it was prepared for loading.
+
+    Raises:
+        PosirError: The model does not support a setting.
     """
     meta: Any = model.mteb_model_meta
     settings: Mapping[str, Any] = find_run_settings(meta)
@@ -386,9 +387,9 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
 
         apply_protocol(model, protocol)
     if protocol or BACKEND in settings:
-        # Loaders and their settings are filed as mteb has them.
-        filed = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
-        meta = meta.model_copy(update=filed)
+        # Results record the original loader.
+        loader = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
+        meta = meta.model_copy(update=loader)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window
 
@@ -399,7 +400,7 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
         model.skips_failed = True
     prompts = [name for name in (QUERY_PROMPT, DOCUMENT_PROMPT) if name in settings]
     if prompts:
-        # It imports mteb's classes of models, which may be about to be imported before.
+        # Avoids a circular import of mteb's model classes.
         from posir_tasks.models.prompts import replace_prompts
 
         if not replace_prompts(model, settings.get(QUERY_PROMPT), settings.get(DOCUMENT_PROMPT)):

@@ -1,6 +1,4 @@
-"""The input window of a loaded model: where its class cuts texts, how it is set for a run, and what
-was measured of it.
-"""
+"""The context window of a loaded model: find, measure and set it."""
 
 from __future__ import annotations
 
@@ -15,6 +13,7 @@ from mteb.types import PromptType
 from torch import nn
 
 from posir_tasks.base.errors import PosirError
+from posir_tasks.base.overrides import override
 from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.measured_windows import read_measured
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
@@ -22,12 +21,11 @@ from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadP
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Limits from here on mean that there is none: transformers writes 10^30.
+#: Limits of at least this mean no limit: transformers uses 10^30.
 NO_LIMIT = 2**31
-#: Attributes by which classes cut texts, in order of precedence: the first module of a
-#: late-interaction model, models of sentence-transformers, mteb's own classes (such as
-#: LlamaEmbedNemotron and Qwen3RerankerWrapper), and the models that those hold (FlagEmbedding's
-#: rerankers, whose `max_length` is 512 unless it is given).
+#: Attributes with the limit, in order of precedence: late-interaction models, sentence-transformers
+#: models, mteb's classes (such as LlamaEmbedNemotron and Qwen3RerankerWrapper), and their inner
+#: models (FlagEmbedding's rerankers, 512 by default).
 CUTS = (
     "model.0.document_length",
     "model.max_seq_length",
@@ -35,7 +33,7 @@ CUTS = (
     "max_length",
     "model.max_length",
 )
-#: Attributes of single classes of mteb, which cut by what is no limit in others.
+#: Attributes with the limit in specific classes of mteb.
 CUTS_OF_CLASSES = {
     "NoInstructModel": "tokenizer.model_max_length",
     "RepLLaMAModel": "model.config.max_length",
@@ -45,12 +43,12 @@ WINDOW = "posir_window"
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Find which part of a text the model reads, by itself, its class, a measurement or else its
-    metadata.
+    """Return the part of a text that the model reads, from its attribute, its class, a measurement
+    or its metadata.
     """
-    stated_part = getattr(model, "read_part", None)
-    if isinstance(stated_part, ReadPart):
-        return stated_part
+    own_part = getattr(model, "read_part", None)
+    if isinstance(own_part, ReadPart):
+        return own_part
     if isinstance(model, BM25Search):
         return ReadPart.all(KnownBy.CLASS)
     part = Part.FIRST
@@ -65,27 +63,30 @@ def find_read_part(model: MTEBModels) -> ReadPart:
     if is_infinite and _find_positions(model) is None:
         return ReadPart.all(KnownBy.CLASS)
     meta = model.mteb_model_meta
-    measured = read_measured(str(meta.name), meta.revision) if meta else None
-    claimed = meta.max_tokens if meta else None
-    if measured:
-        is_longer = (measured.least_tokens or 0) >= (claimed or 0)
-        if measured.kind is not ReadKind.UNKNOWN or is_longer:
-            return measured
-    if claimed and claimed < NO_LIMIT:
-        return ReadPart(ReadKind.PART, part, int(claimed), known_by=KnownBy.CLAIMED)
+    measured_part = read_measured(str(meta.name), meta.revision) if meta else None
+    max_tokens = meta.max_tokens if meta else None
+    if measured_part:
+        is_longer = (measured_part.least_tokens or 0) >= (max_tokens or 0)
+        if measured_part.kind is not ReadKind.UNKNOWN or is_longer:
+            return measured_part
+    if max_tokens and max_tokens < NO_LIMIT:
+        return ReadPart(ReadKind.PART, part, int(max_tokens), known_by=KnownBy.CLAIMED)
     return UNKNOWN
 
 
 def find_cut(model: MTEBModels) -> int | None:
-    """Find the number of tokens after which a loaded model cuts a text; None if its class does not
-    say, or cuts none.
+    """Return the number of tokens after which a loaded model truncates, or None if unknown or
+    unlimited.
     """
     return next((limit.value for limit in _list_limits(model) if limit.is_finite), None)
 
 
 def set_window(model: MTEBModels, tokens: int) -> None:
-    """Set the number of tokens that a loaded model reads; raise PosirError if it cannot read so
-    many, or has no limit that can be set.
+    """Set the window of a loaded model in tokens.
+
+    Raises:
+        PosirError: The model cannot read as many tokens, or its class has no attribute for the
+            limit.
     """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
         return
@@ -102,15 +103,13 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     if find_cut(model) != tokens:
         raise PosirError(
             f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
-            f"{type(model).__name__} does not say where it cuts texts. Run it without."
+            f"{type(model).__name__} has no attribute for it. Run it without."
         )
     vars(model)[WINDOW] = tokens
 
 
 def cut_queries(model: Any, tokens: int) -> None:
-    """Let a loaded encoder, whose window was set, read fewer tokens of queries than of
-    documents.
-    """
+    """Set a smaller window for queries than for documents. The encoder must have a window."""
     encode = model.encode.__func__
     limit = next(limit for limit in _list_limits(model) if limit.is_finite)
 
@@ -118,38 +117,33 @@ def cut_queries(model: Any, tokens: int) -> None:
     def encode_cut(
         model: Any, *inputs: Any, prompt_type: PromptType | None = None, **options: Any
     ) -> Any:
-        is_query = prompt_type is PromptType.query
-        setattr(limit.owner, limit.attribute, tokens if is_query else limit.value)
-        try:
+        window = tokens if prompt_type is PromptType.query else limit.value
+        with override(limit.owner, **{limit.attribute: window}):
             return encode(model, *inputs, prompt_type=prompt_type, **options)
-        finally:
-            setattr(limit.owner, limit.attribute, limit.value)
 
     model.encode = MethodType(encode_cut, model)
 
 
 def find_capacity(model: Any) -> int | None:
-    """Find how many tokens a model of mteb or sentence-transformers can read: its positions, or
-    what its metadata claims.
+    """Return the maximum window of an mteb or sentence-transformers model, by its position
+    embeddings or its metadata.
     """
     positions = _find_positions(model)
     if positions is not None:
         return positions
-    claimed = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
-    return int(claimed) if claimed and claimed < NO_LIMIT else None
+    max_tokens = getattr(getattr(model, "mteb_model_meta", None), "max_tokens", None)
+    return int(max_tokens) if max_tokens and max_tokens < NO_LIMIT else None
 
 
 def _find_positions(model: Any) -> int | None:
-    """Find how many tokens the positions of a model's transformer allow; None if it has none, or
-    no such limit.
-    """
+    """Return the number of positions of a model's transformer, or None if it has no limit."""
     transformer = find_transformer(model)
     if transformer is None:
         return None
     positions = getattr(transformer.config.get_text_config(), "max_position_embeddings", None)
     if not isinstance(positions, int) or positions <= 0:
         return None
-    # Models like RoBERTa count positions from behind the index of padding.
+    # Models like RoBERTa reserve the positions up to the padding index.
     for name, inner in transformer.named_modules():
         if name.endswith("position_embeddings") and isinstance(inner, nn.Embedding):
             return positions - (0 if inner.padding_idx is None else inner.padding_idx + 1)
@@ -157,7 +151,7 @@ def _find_positions(model: Any) -> int | None:
 
 
 class WindowLimit(NamedTuple):
-    """The attribute with the number of tokens after which a loaded model cuts a text."""
+    """The attribute with the window of a loaded model."""
 
     owner: Any
     attribute: str
@@ -165,22 +159,17 @@ class WindowLimit(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """Whether there is a limit."""
+        """True if the value is a limit."""
         return isinstance(self.value, int) and 0 < self.value < NO_LIMIT
 
 
 def _list_limits(model: Any) -> Iterator[WindowLimit]:
-    """Yield the attributes for the limit that a loaded model has, with or without a value, in order
-    of precedence.
-    """
-    class_cut = CUTS_OF_CLASSES.get(type(model).__name__)
-    for path in CUTS if class_cut is None else (class_cut,):
-        *owners, attribute = path.split(".")
+    """Yield the existing limit attributes of a loaded model in order of precedence."""
+    class_path = CUTS_OF_CLASSES.get(type(model).__name__)
+    for path in (class_path,) if class_path else CUTS:
+        *names, attribute = path.split(".")
         owner = model
-        for name in owners:
-            if name == "0":
-                owner = owner[0] if isinstance(owner, nn.Sequential) and len(owner) else None
-            else:
-                owner = getattr(owner, name, None)
+        for name in names:
+            owner = getattr(owner, name, None)
         if hasattr(owner, attribute):
             yield WindowLimit(owner, attribute, getattr(owner, attribute))

@@ -1,1 +1,1 @@
-"""The seam to mteb: everything that depends on names that mteb does not promise to keep."""
+"""Integration with mteb: all code that depends on mteb's private names."""

@@ -1,9 +1,7 @@
-"""The patches: what posir adds to each module of mteb. The import hook applies them when mteb is
-imported.
+"""Patches of mteb's modules, applied by the import hook when mteb is imported.
 
-Each patch stands alone: it imports what it needs itself, checks first that mteb has the names and
-parameters that it relies on, and what it adds steps aside at the first sign of another mteb, so
-that mteb does what it would do without posir.
+Patches are independent: each imports what it needs and checks the names and parameters that it
+relies on. If mteb has changed, the patch falls back to mteb's own behavior.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ import sys
 from collections import ChainMap
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import wraps
+from functools import partial, wraps
 from importlib.machinery import ModuleSpec, PathFinder
 from inspect import signature
 from itertools import chain
@@ -44,17 +42,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Beginnings of lines of mteb's log that say nothing: all arguments, with an address; no prompt;
-#: what another line says, too.
+#: Prefixes of uninformative log lines of mteb.
 SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
 #: Package in which transformers imports code of repositories.
 REPOSITORY_CODE = "transformers_modules."
 
 
 def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a function of mteb; raise PosirError unless it takes parameters of these names
-    first.
-    """
+    """Return a function of mteb. Raise PosirError if its first parameters have other names."""
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
         raise PosirError(
@@ -64,8 +59,8 @@ def check_parameters(function: Callable[..., Any], *names: str) -> Callable[...,
 
 
 def add_tasks(module: ModuleType) -> None:
-    """Let `mteb.get_tasks` find the tasks of posir and of plugins, which are created when mteb does
-    not know a name.
+    """Let `mteb.get_tasks` find the tasks of posir and its plugins, which are created at the first
+    unknown name.
     """
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
@@ -75,15 +70,15 @@ def add_tasks(module: ModuleType) -> None:
         return builtin_tasks()
 
     # A ChainMap only writes to its first mapping.
-    ours = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
-    registry = Registry(module._TASKS_REGISTRY, *ours)  # type: ignore[arg-type]
+    mappings = (LazyTasks(create_builtin_tasks), LazyTasks(plugin_tasks), LanguageTasks())
+    registry = Registry(module._TASKS_REGISTRY, *mappings)  # type: ignore[arg-type]
     replace_everywhere("_TASKS_REGISTRY", module._TASKS_REGISTRY, registry)
     replace_everywhere("TASK_LIST", module.TASK_LIST, registry.values())
 
 
 def add_benchmarks(module: ModuleType) -> None:
-    """Add the benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads when it is first asked
-    for one.
+    """Add posir's benchmarks to `mteb.benchmarks.benchmarks`, which mteb reads at the first
+    lookup.
     """
     from posir_tasks.tasks.catalog import build_benchmarks
 
@@ -94,9 +89,7 @@ def add_benchmarks(module: ModuleType) -> None:
 
 
 def add_model_references(module: ModuleType) -> None:
-    """Let `mteb.models.model_implementations` resolve every reference to a model that
-    `posir_tasks.models` knows.
-    """
+    """Let `mteb.models.model_implementations` resolve posir's model references."""
     from posir_tasks.models.registry import ModelRegistry
 
     replace_everywhere(
@@ -105,10 +98,10 @@ def add_model_references(module: ModuleType) -> None:
 
 
 def explain_missing_models(module: ModuleType) -> None:
-    """Let mteb apply the settings of a run to models, and end with one sentence, and at once, if
-    the Hub does not answer.
+    """Let mteb apply the run's settings to models, and report an unreachable Hub at once in a
+    single sentence.
 
-    Models whose tokenizer has no padding token are loaded so that they can encode batches.
+    Tokenizers without a padding token get one, so that the model can encode batches.
 
     Args:
         module: `mteb.models.model_meta`.
@@ -119,50 +112,45 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
-    meta = module.ModelMeta
-    patch = explain_missing_models.__name__
-    load_model = meta.load_model
-    from_hub = check_parameters(meta.from_hub, "model")
+    model_meta = module.ModelMeta
+    attempt = partial(step_aside, explain_missing_models.__name__)
+    load_model = model_meta.load_model
+    from_hub = check_parameters(model_meta.from_hub, "model")
 
     @wraps(load_model)
     def load_or_explain(self: ModelMeta, *arguments: Any, **options: Any) -> MTEBModels:
-        described = step_aside(patch, prepare_run_settings, self, otherwise=self)
-        loaded = find_repository_code()
-        source = step_aside(patch, use_package, described, otherwise=described)
-        context: AbstractContextManager[None] = step_aside(
-            patch, explain_missing_weights, source, otherwise=nullcontext()
+        meta = attempt(prepare_run_settings, self, otherwise=self)
+        code_before = find_repository_code()
+        source = attempt(use_package, meta, otherwise=meta)
+        context: AbstractContextManager[None] = attempt(
+            explain_missing_weights, source, otherwise=nullcontext()
         )
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
-        if source is not described:
-            step_aside(patch, file_as_published, model, described, otherwise=None)
-        step_aside(patch, say_repository_code, self, loaded, otherwise=None)
-        step_aside(patch, ensure_padding, model, otherwise=None)
-        model = step_aside(patch, apply_run_settings, model, self, otherwise=model)
-        step_aside(patch, hint_prefixes, model, otherwise=None)
+        if source is not meta:
+            attempt(file_as_published, model, meta, otherwise=None)
+        attempt(warn_repository_code, self, code_before, otherwise=None)
+        attempt(ensure_padding, model, otherwise=None)
+        model = attempt(apply_run_settings, model, self, otherwise=model)
+        attempt(hint_prefixes, model, otherwise=None)
         return model
 
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
-        known = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        failure = f"{describe_unknown(model, known)}, and the Hub cannot be asked for it"
+        registered = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
+        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be asked for it"
         with explain_missing_hub(failure):
-            described: ModelMeta = from_hub(model, *arguments, **options)
-        return described
+            meta: ModelMeta = from_hub(model, *arguments, **options)
+        return meta
 
-    meta.load_model = load_or_explain
-    meta.from_hub = staticmethod(describe_or_explain)
+    model_meta.load_model = load_or_explain
+    model_meta.from_hub = staticmethod(describe_or_explain)
 
 
 def ensure_padding(model: Any) -> None:
-    """Let a tokenizer without a padding token, such as GPT-2's, pad with its token for the end of a
-    text.
+    """Let a tokenizer without a padding token, such as GPT-2's, pad with its end-of-text token.
 
-    The attention mask leaves padding out of every embedding, so that it does not matter which token
-    it is.
-
-    Args:
-        model: A model of mteb; nothing happens if it has no tokenizer of transformers here.
+    The choice of the token has no effect, since the attention mask excludes padding.
     """
     tokenizer: Any = getattr(getattr(model, "model", model), "tokenizer", None)
     if (
@@ -173,27 +161,25 @@ def ensure_padding(model: Any) -> None:
 
 
 def find_repository_code() -> set[str]:
-    """Return the loaded modules of Python that are code of model repositories."""
+    """Return the names of imported modules from model repositories."""
     return {name for name in sys.modules if name.startswith(REPOSITORY_CODE)}
 
 
-def say_repository_code(meta: ModelMeta, before: Collection[str]) -> None:
-    """Say in one line that a registered model has run code of its repository, which mteb allows it
-    to.
-    """
-    if find_repository_code() - {*before} and not hasattr(meta.loader, "reference"):
+def warn_repository_code(meta: ModelMeta, modules_before: Collection[str]) -> None:
+    """Warn if a registered model has run code from its repository."""
+    if find_repository_code() - {*modules_before} and not hasattr(meta.loader, "reference"):
         logger.warning(
-            "%s ran code of its repository at revision %s, as mteb registers it.",
+            "%s ran code from its repository (revision %s), as registered in mteb.",
             meta.name,
             meta.revision,
         )
 
 
 def make_saving_safe(module: ModuleType) -> None:
-    """Let `mteb.cache.result_cache` save results of posir's tasks atomically, and keep what other
-    processes save.
+    """Let `mteb.cache.result_cache` save results of posir's tasks atomically and merge the results
+    of other processes.
     """
-    from posir_tasks.mteb.result_saving import process_saver, tolerate_damage
+    from posir_tasks.mteb.result_saving import process_saver, skip_corrupt
 
     results = module.ResultCache
     result = ("model_name", "model_revision")
@@ -201,14 +187,14 @@ def make_saving_safe(module: ModuleType) -> None:
     save = process_saver().make_safe(
         check_parameters(results.save_to_cache, "task_result", *result)
     )
-    load = tolerate_damage(check_parameters(results.load_task_result, "task_name", *result))
+    load = skip_corrupt(check_parameters(results.load_task_result, "task_name", *result))
     results.save_to_cache = save
     results.load_task_result = load
 
 
 def answer_runs(module: ModuleType) -> None:
-    """Let `mteb run`, of `mteb.cli.build_cli`, end with what plugins say about its results of
-    position-aware tasks.
+    """Let `mteb run` (`mteb.cli.build_cli`) print the plugins' summaries of position-aware
+    results.
     """
     run = check_parameters(module.run, "args")
 
@@ -221,9 +207,9 @@ def answer_runs(module: ModuleType) -> None:
             exit_with("Missing option '-m', a model, such as mteb/baseline-bm25s.", 2)
         sanitize_log()
         for handler in logging.getLogger().handlers if args.verbosity < 3 else ():
-            handler.addFilter(is_told)
+            handler.addFilter(keep_log_line)
         if getattr(args, "batch_size", 0) is None:
-            args.batch_size = 32  # mteb's own default, which it would log at length
+            args.batch_size = 32  # mteb's default, which it would log
         try:
             run(args)
         except PosirError as error:
@@ -232,15 +218,13 @@ def answer_runs(module: ModuleType) -> None:
             print("interrupted", file=sys.stderr)
             sys.exit(INTERRUPTED)
         except KeyError as error:
-            unknown = re.match(
-                "KeyError: '(.+)' not found", str(error.args[0] if error.args else "")
-            )
-            if not unknown:
+            match = re.match("KeyError: '(.+)' not found", str(error.args[0] if error.args else ""))
+            if not match:
                 raise
-            near = suggest_name(unknown[1], TASKS_REGISTRY.resolve())
+            suggestion = suggest_name(match[1], TASKS_REGISTRY.resolve())
             exit_with(
-                f"There is no task or benchmark '{unknown[1]}'.{near} `posir tasks` lists those "
-                "with positions.",
+                f"There is no task or benchmark '{match[1]}'.{suggestion} `posir tasks` lists "
+                "those with positions.",
                 1,
             )
         if args.verbosity:
@@ -249,17 +233,15 @@ def answer_runs(module: ModuleType) -> None:
     module.run = run_and_answer  # type: ignore[attr-defined]
 
 
-def is_told(record: logging.LogRecord) -> bool:
-    """Make room for a line of mteb's log, and return whether a run that is not debugged needs
-    it.
-    """
+def keep_log_line(record: logging.LogRecord) -> bool:
+    """Return False for uninformative log lines of mteb; clear progress bars for the others."""
     clear_bars()
     return not str(record.msg).startswith(SUPPRESSED_LOG_LINES)
 
 
 def print_answers(output_folder: str | None) -> None:
-    """Print what plugins say about the results that mteb has saved or loaded, on the error stream,
-    and where they are.
+    """Print the plugins' summaries of results that mteb has saved or loaded, and their folder, to
+    stderr.
     """
     from mteb import ResultCache
     from rich.console import Console
@@ -287,8 +269,8 @@ def print_answers(output_folder: str | None) -> None:
 
 
 def count_corpora(module: ModuleType) -> None:
-    """Let the tasks of `mteb.abstasks.retrieval` count what a model reads of their corpora, for a
-    file next to their results.
+    """Let tasks of `mteb.abstasks.retrieval` count the tokens that a model reads in their corpora.
+    The counts are saved next to the results.
     """
     task = module.AbsTaskRetrieval
     evaluate = check_parameters(task.evaluate, "model", "split")
@@ -304,7 +286,7 @@ def count_corpora(module: ModuleType) -> None:
             process_saver().count_corpora(self, model, split, scores)
         except Exception as error:
             logger.warning(
-                "%s: what is read of the corpus is not stored (%s)",
+                "%s: the tokens read in the corpus cannot be counted (%s)",
                 self.metadata.name,
                 summarize_error(error),
             )
@@ -313,28 +295,28 @@ def count_corpora(module: ModuleType) -> None:
     task.evaluate = evaluate_and_count
 
 
-def replace_everywhere(name: str, before: object, after: object) -> None:
-    """Replace an object in every loaded module of mteb that has imported it under its name."""
+def replace_everywhere(name: str, old: object, new: object) -> None:
+    """Replace an object in every imported module of mteb that has it under this name."""
     for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
-        if getattr(module, name, None) is before:
-            setattr(module, name, after)
+        if getattr(module, name, None) is old:
+            setattr(module, name, new)
 
 
 class LazyTasks(Mapping[str, type[Any]]):
-    """Task classes by name, created at the first lookup; if that fails, the failure is recorded and
-    there are none.
+    """Task classes by name, created at the first lookup. If that fails, the failure is recorded,
+    and the mapping is empty.
     """
 
     def __init__(self, create: Callable[[], dict[str, type[Any]]]) -> None:
         self._create = create
-        self._created: dict[str, type[Any]] | None = None
+        self._task_classes: dict[str, type[Any]] | None = None
 
     def _tasks(self) -> dict[str, type[Any]]:
-        if self._created is None:
-            # Creating tasks may look tasks up, which must not start it again.
-            self._created = none = dict[str, type[Any]]()
-            self._created = _attempt(self._create, otherwise=none)
-        return self._created
+        if self._task_classes is None:
+            # Creating tasks may look up tasks, which must not recurse.
+            self._task_classes = {}
+            self._task_classes = _attempt(self._create, otherwise=self._task_classes)
+        return self._task_classes
 
     def __getitem__(self, name: str) -> type[Any]:
         return self._tasks()[name]
@@ -347,8 +329,8 @@ class LazyTasks(Mapping[str, type[Any]]):
 
 
 class LanguageTasks(LazyTasks):
-    """Task classes of any language by name. Those of the languages in the data and of plugins are
-    listed, each time anew.
+    """Task classes of any language by name. Iteration lists the current languages of the data and
+    the plugins.
     """
 
     def __init__(self) -> None:
@@ -372,9 +354,7 @@ class LanguageTasks(LazyTasks):
 
 
 class Registry(ChainMap[str, type[Any]]):
-    """mteb's registry, then others; the first that has a name wins. New names are added to
-    mteb's.
-    """
+    """mteb's registry, followed by other mappings. New names are added to mteb's registry."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(dict.fromkeys(chain.from_iterable(self.maps)))
@@ -383,9 +363,7 @@ class Registry(ChainMap[str, type[Any]]):
 def find_patched_spec(
     name: str, path: Sequence[str] | None, target: ModuleType | None, patch: str
 ) -> ModuleSpec | None:
-    """Return the module's spec with its own loader, which applies a function of this module after
-    loading.
-    """
+    """Return the spec of a module whose loader also applies a patch."""
     spec = PathFinder.find_spec(name, path, target)
     if spec is not None and spec.loader is not None:
         execute = spec.loader.exec_module
@@ -399,7 +377,7 @@ def find_patched_spec(
 
 
 def apply_patch(patch: str, module: ModuleType) -> None:
-    """Call one function of this module; if it raises, record the failure and continue."""
+    """Call a patch of this module by name, and record its failure."""
     try:
         globals()[patch](module)
     except Exception as error:

@@ -1,15 +1,12 @@
-"""Atomic saving of results in mteb's own files, safe while other processes save into the
-same folder.
+"""Atomic saving of results in mteb's files, safe with other processes in the same folder.
 
-mteb overwrites a result, `model_meta.json` and `run_settings.jsonl` in place: a process that is
-killed while it writes leaves an incomplete file, and of two runs into one folder, the later one
-drops the subsets that the earlier one has saved. Here mteb writes into a temporary folder next to
-them, and its files are moved into place one by one, under a lock. Only results of posir's tasks are
-saved and loaded this way; for all others, mteb's own methods are called.
+mteb overwrites results, `model_meta.json` and `run_settings.jsonl` in place. A process that is
+killed while it writes leaves an incomplete file, and of two runs into one folder, the later run
+drops the subsets of the earlier run. Here mteb writes into a temporary folder, and its files are
+moved into place under a lock. This only concerns posir's tasks; mteb's methods handle all others.
 
-A result that was computed on other data is never lost: a subset is replaced only by one on other
-data of the same name, and the file before is kept next to the new one. Results of the Hub's data
-are never replaced by those of local data.
+Results on other data are never lost: before a subset is replaced, the file is backed up next to the
+new one. Results on local data never replace results on the Hub's data.
 """
 
 from __future__ import annotations
@@ -62,41 +59,39 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The file to which mteb adds rows instead of writing it anew.
+#: The file that mteb appends rows to.
 APPENDED_FILE = "run_settings.jsonl"
 
 #: Prefix of the temporary folders.
 PREFIX = ".posir-"
-#: Fields of a result that are sums over its subsets, or of its last one.
+#: Fields of a result that mteb sums over subsets, and its date.
 TOTALS = ("evaluation_time", "evaluation_phases", "kg_co2_emissions", "date")
 
-#: Inode and time of modification, in nanoseconds.
+#: Inode and modification time in nanoseconds.
 FileState = tuple[int, int]
-#: What mteb raises for a file that is not a result.
+#: Errors that mteb raises for an invalid result file.
 UNREADABLE = (ValueError, KeyError, TypeError, AttributeError)
-#: Why a run on local data is refused.
+#: Reason and advice for rejecting a run on local data.
 ORIGIN_ADVICE = (
-    "holds results of the Hub's data, which those of local data neither replace nor join. Give "
+    "has results on the Hub's data, which results on local data must not replace. Give "
     f"another --output-folder for this data, or unset {DATA_VARIABLE}."
 )
-#: How the data of each saved subset relates to the present data.
+#: Comparison of each saved subset's data with the current data.
 States = Mapping[str, DataState]
 
 
 @dataclass
 class ResultSaver:
-    """Saves results, and knows which of them other processes have changed in its lifetime."""
+    """Saves results, and detects changes by other processes since its creation."""
 
-    started: float = field(default_factory=time.time)
+    start_time: float = field(default_factory=time.time)
     """Seconds since the epoch."""
-    _saved: dict[Path, FileState] = field(default_factory=dict)
-    """Result files as this object last saved them."""
+    _saved_states: dict[Path, FileState] = field(default_factory=dict)
+    """State of each result file when it was last saved."""
     used: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
     _corpora: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
-    """Entries of the file with `TOKENS_READ_SUFFIX` of a task and a model that are not saved
-    yet.
-    """
+    """Unsaved entries of the file with `TOKENS_READ_SUFFIX`, by task and model."""
 
     def add(
         self,
@@ -107,11 +102,10 @@ class ResultSaver:
         order: Sequence[str],
         encode_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        """Save a result as mteb does, and keep the other subsets in its file; safe from any process
-        at any time.
+        """Merge a partial result into its file, for example from one of several machines.
 
-        For results that are computed separately, such as subset by subset on several machines.
-        Subsets that are already in the file are replaced. Times add up.
+        Subsets in the result replace those in the file. Evaluation times are added. Safe to call
+        from several processes.
 
         Args:
             cache: Folder of results.
@@ -121,26 +115,28 @@ class ResultSaver:
             encode_kwargs: As in `mteb.evaluate`.
 
         Raises:
-            PosirError: There is not enough disk space, or the file holds results of the Hub's data
-                and this one is on local data; it is then saved next to the file.
+            PosirError: The disk is full; or the file has results on the Hub's data and the result
+                is on local data, which is then saved next to the file.
         """
         file = cache.get_task_result_path(result.task_name, model)
         save = unwrap(type(cache).save_to_cache)
-        with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
-            merged = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
-            save(redirected, result, model, encode_kwargs=encode_kwargs)
-            places = {subset: place for place, subset in enumerate(order)}
-            for scores in merged.scores.values():
-                scores.sort(key=lambda score: places.get(score["hf_subset"], len(places)))
-            merged.to_disk(saved)
+        with (
+            folder_lock(file.parent),
+            self._redirect(cache, file) as (temporary_cache, result_file),
+        ):
+            merged_result = _merge_into_file(file, result, {DataState.SAME, DataState.ABSENT})
+            save(temporary_cache, result, model, encode_kwargs=encode_kwargs)
+            indices = {subset: index for index, subset in enumerate(order)}
+            for scores in merged_result.scores.values():
+                scores.sort(key=lambda score: indices.get(score["hf_subset"], len(indices)))
+            merged_result.to_disk(result_file)
 
     def make_safe(self, save: Callable[..., None]) -> Callable[..., None]:
         """Wrap mteb's `ResultCache.save_to_cache`.
 
-        Subsets that another process has saved in the lifetime of this object are kept, and so are
-        those that the present data does not have. Earlier ones are kept only if the result contains
-        them: under `only-missing` mteb has loaded them, and under `always` they are to be
-        overwritten.
+        Subsets are kept if another process has saved them since this object was created, or if the
+        current data lacks them. mteb itself decides about earlier subsets: with `only-missing` the
+        new result contains them, and with `always` they are overwritten.
         """
 
         @wraps(save)
@@ -157,61 +153,69 @@ class ResultSaver:
                 name = model_name if isinstance(model_name, str) else model_name.name
                 self._save_corpora(file, task_result.task_name, name)
                 return
-            if not any(task_result.scores.values()):  # all of its data is missing
+            if not any(task_result.scores.values()):  # no data
                 return
-            with folder_lock(file.parent), self._redirect(cache, file) as (redirected, saved):
-                ours = self._saved.get(file.absolute())
-                changed = file.exists() and (
-                    file.stat().st_mtime >= self.started
-                    if ours is None
-                    else _file_state(file) != ours
-                )
-                keep = {DataState.ABSENT, *([DataState.SAME] if changed else [])}
-                merged = _merge_into_file(file, task_result, keep)
-                save(redirected, task_result, model_name, model_revision, **settings)
-                # mteb has added up the times, which the file may have from an earlier saving of
-                # this result.
-                merged.model_copy(
+            with (
+                folder_lock(file.parent),
+                self._redirect(cache, file) as (temporary_cache, result_file),
+            ):
+                kept_states = {DataState.ABSENT}
+                if self._has_changed(file):
+                    kept_states.add(DataState.SAME)
+                merged_result = _merge_into_file(file, task_result, kept_states)
+                save(temporary_cache, task_result, model_name, model_revision, **settings)
+                # mteb has already summed the times; the file may count some of them again.
+                merged_result.model_copy(
                     update={name: getattr(task_result, name) for name in TOTALS}
-                ).to_disk(saved)
+                ).to_disk(result_file)
             self.used[file] = None
 
         return save_to_cache
 
+    def _has_changed(self, file: Path) -> bool:
+        """Return True if another process has written the file since this object was created."""
+        if not file.exists():
+            return False
+        saved_state = self._saved_states.get(file.absolute())
+        if saved_state is None:
+            return file.stat().st_mtime >= self.start_time
+        return _file_state(file) != saved_state
+
     def count_corpora(
         self, task: AbsTaskRetrieval, model: MTEBModels, split: str, subsets: Iterable[str]
     ) -> None:
-        """Count what a model reads of the texts of a task without positions, to be saved next to
-        its result.
+        """Count the tokens that a model reads in the corpora of a task without positions. They are
+        saved next to its result.
         """
         from posir_tasks.search.input_window import count_corpus, find_read_part_of
         from posir_tasks.tasks.retrieval_task import RetrievalTask
 
         if isinstance(task, RetrievalTask) or task.metadata.modalities != ["text"]:
             return
-        counted = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
+        entries = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
             read = find_read_part_of(model, task.metadata, subset, corpus)
             tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
-            counted[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
+            entries[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
     def _save_corpora(self, file: Path, task: str, model: str | None) -> None:
-        """Add what is read of the corpora of a task to the file next to its result."""
-        if not (counted := self._corpora.pop((task, model), {})):
+        """Save the token counts of a task's corpora next to its result."""
+        entries = self._corpora.pop((task, model), {})
+        if not entries:
             return
-        beside = file.with_suffix(TOKENS_READ_SUFFIX)
+        counts_file = file.with_suffix(TOKENS_READ_SUFFIX)
         try:
             with folder_lock(file.parent):
-                saved = read_json(beside) if beside.exists() else {}
-                write_text(beside, json.dumps({**saved, **counted}, indent=2))
+                earlier_entries = read_json(counts_file) if counts_file.exists() else {}
+                write_text(counts_file, json.dumps({**earlier_entries, **entries}, indent=2))
         except Exception as error:
-            logger.warning("%s: cannot be saved (%s)", beside, summarize_error(error))
+            logger.warning("%s: cannot be saved (%s)", counts_file, summarize_error(error))
 
     @contextmanager
     def _redirect(self, cache: ResultCache, file: Path) -> Iterator[tuple[ResultCache, Path]]:
-        """Yield a cache that saves into a folder next to a result, and the path there; then move
-        the files, the result last.
+        """Yield a cache that saves into a temporary folder, with the result's path there, and then
+        move the files into place, the result last.
         """
         remove_stale_parts(file.parent)
         with (
@@ -220,31 +224,35 @@ class ResultSaver:
                 dir=file.parent, prefix=PREFIX, suffix=PART_SUFFIX
             ) as folder,
         ):
-            # Its name has no `.json` at the end, so that nobody takes it for a result.
-            redirected = copy.copy(cache)
-            saved = Path(folder) / (file.name + PART_SUFFIX)
-            redirected.get_task_result_path = lambda *_, **__: saved  # type: ignore[method-assign]
+            # The name does not end with `.json`, so that readers ignore it.
+            temporary_cache = copy.copy(cache)
+            result_file = Path(folder) / (file.name + PART_SUFFIX)
+            temporary_cache.get_task_result_path = lambda *_, **__: result_file  # type: ignore[method-assign]
             if (file.parent / APPENDED_FILE).exists():
-                shutil.copyfile(file.parent / APPENDED_FILE, saved.parent / APPENDED_FILE)
-            yield redirected, saved
-            for written in sorted(saved.parent.iterdir(), key=lambda path: path == saved):
-                with atomic_write(file if written == saved else file.parent / written.name) as part:
-                    shutil.copyfile(written, part)
-        self._saved[file.absolute()] = _file_state(file)
+                shutil.copyfile(file.parent / APPENDED_FILE, result_file.parent / APPENDED_FILE)
+            yield temporary_cache, result_file
+            for file_to_move in sorted(
+                result_file.parent.iterdir(), key=lambda path: path == result_file
+            ):
+                with atomic_write(
+                    file if file_to_move == result_file else file.parent / file_to_move.name
+                ) as part:
+                    shutil.copyfile(file_to_move, part)
+        self._saved_states[file.absolute()] = _file_state(file)
 
 
 @cache
 def process_saver() -> ResultSaver:
-    """Return the saver of this process, created when mteb is patched or at the first call."""
+    """Return the saver of this process."""
     return ResultSaver()
 
 
-def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
-    """Wrap mteb's `ResultCache.load_task_result`, which then returns None for a damaged result of a
+def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskResult | None]:
+    """Wrap mteb's `ResultCache.load_task_result` to return None for a corrupt result of a
     position-aware task.
 
-    Only subsets of the present data are in what it returns, so that mteb evaluates the others. If
-    they are of the Hub's data and the present data is local and other data, it raises PosirError.
+    Results only contain subsets on the current data, so that mteb evaluates the others. PosirError
+    is raised if the result is on the Hub's data and the current data is different local data.
     """
 
     @wraps(load)
@@ -257,32 +265,30 @@ def tolerate_damage(load: Callable[..., TaskResult | None]) -> Callable[..., Tas
         **kwargs: Any,
     ) -> TaskResult | None:
         try:
-            loaded = load(cache, task_name, model_name, model_revision, *args, **kwargs)
+            result = load(cache, task_name, model_name, model_revision, *args, **kwargs)
         except UNREADABLE as error:
             if not is_position_task(task_name):
                 raise
             logger.warning(
-                "%s, %s: the result cannot be read (%s); a run may have been killed while it "
-                "wrote. It is evaluated again and the file is replaced.",
+                "%s, %s: the result cannot be read (%s), perhaps since a run was killed. The task "
+                "is evaluated again and the file is replaced.",
                 cache.cache_path,
                 task_name,
                 summarize_error(error),
             )
             return None
-        if loaded is None or not is_position_task(task_name):
-            return loaded
+        if result is None or not is_position_task(task_name):
+            return result
         hide_tracebacks()
         file = cache.get_task_result_path(task_name, model_name, model_revision)
         process_saver().used[file] = None
-        return _select_present(file, loaded)
+        return _select_present(file, result)
 
     return load_task_result
 
 
 def is_position_task(name: str) -> bool:
-    """Return whether mteb finds a task of posir, of a plugin or from `PositionTask.from_folder` by
-    this name.
-    """
+    """Return True if a registered task with this name is position-aware."""
     return step_aside("make_saving_safe", _find_position_task, name, otherwise=False)
 
 
@@ -298,128 +304,131 @@ def _file_state(file: Path) -> FileState:
     return file.stat().st_ino, file.stat().st_mtime_ns
 
 
-def _select_present(file: Path, saved: TaskResult) -> TaskResult:
-    """Return a saved result with its subsets of the present data, under the task's present revision
-    if any data is local.
+def _select_present(file: Path, result: TaskResult) -> TaskResult:
+    """Return the subsets of a saved result that are on the current data.
 
-    mteb compares revisions of the complete data, but of local data a subset may be up to date while
-    another one is not.
+    If data is local, the result gets the task's current revision: mteb compares revisions of the
+    complete data, but some local subsets may have changed and others not.
 
     Raises:
-        PosirError: It is on the Hub's data, the present data is local, and a run would replace or
-            mix them.
+        PosirError: The result is on the Hub's data, and a run on the current, local data would
+            replace it.
     """
-    task = TASKS_REGISTRY.resolve()[saved.task_name]()
-    states = _compare_subsets(saved)
-    if _mixes_origins(saved, states, task.metadata.revision):
+    task = TASKS_REGISTRY.resolve()[result.task_name]()
+    states = _compare_subsets(result)
+    if _mixes_origins(result, states, task.metadata.revision):
         raise PosirError(f"{file}: {ORIGIN_ADVICE}")
-    changed = sorted(name for name, state in states.items() if state is DataState.CHANGED)
-    if changed:
+    changed_subsets = sorted(name for name, state in states.items() if state is DataState.CHANGED)
+    if changed_subsets:
         logger.warning(
-            "%s: the data has changed since the results for %s", saved.task_name, ", ".join(changed)
+            "%s: the data has changed since the results for %s",
+            result.task_name,
+            ", ".join(changed_subsets),
         )
-    present = _select_subsets(saved, states, {DataState.SAME}, task.metadata.revision)
+    current = _select_subsets(result, states, {DataState.SAME}, task.metadata.revision)
     if not read_sample_size():
-        return present
-    # A run that asks for rotated versions is not finished without them.
-    return _filter_subsets(present, lambda subset: ROTATIONS_KEY in subset)
+        return current
+    # Without rotated versions, a run that needs them is incomplete.
+    return _filter_subsets(current, lambda subset: ROTATIONS_KEY in subset)
 
 
 def _filter_subsets(
     result: TaskResult, keep: Callable[[Mapping[str, Any]], bool], **changes: Any
 ) -> TaskResult:
-    """Return a result with some of its subsets, and other changes."""
+    """Return a copy of a result with some of its subsets and with changed fields."""
     scores = {}
     for split, subsets in result.scores.items():
-        if kept := [dict(subset) for subset in subsets if keep(subset)]:
-            scores[split] = kept
+        kept_subsets = [dict(subset) for subset in subsets if keep(subset)]
+        if kept_subsets:
+            scores[split] = kept_subsets
     return result.model_copy(update={"scores": scores, **changes})
 
 
 def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]) -> TaskResult:
-    """Return a result merged with those subsets in its file whose data has one of these states.
+    """Merge a result with the subsets in its file whose data has one of these states.
 
-    If results on other data are replaced, a copy of the file is kept next to it and named in a
-    warning.
+    Before results on other data are replaced, the file is backed up with a warning.
 
     Raises:
-        PosirError: The file has results of the Hub's data, and the new one is on local data; it is
+        PosirError: The file has results on the Hub's data and the result is on local data. It is
             then saved next to the file.
     """
     if not file.exists():
         return result
     try:
-        saved = type(result).from_disk(file)
+        earlier_result = type(result).from_disk(file)
     except UNREADABLE as error:
         logger.warning("%s is replaced (%s)", file, summarize_error(error))
         return result
-    states = _compare_subsets(saved)
-    if _mixes_origins(saved, states, result.dataset_revision):
-        refused = find_free_name(file, "refused")
-        with atomic_write(refused) as part:
+    states = _compare_subsets(earlier_result)
+    if _mixes_origins(earlier_result, states, result.dataset_revision):
+        other_file = find_free_name(file, "refused")
+        with atomic_write(other_file) as part:
             result.to_disk(part)
-        raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {refused.name}.")
-    kept = _select_subsets(saved, states, keep, result.dataset_revision)
-    if not kept.is_mergeable(result):
-        set_aside(file, saved.task_name, states)
+        raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {other_file.name}.")
+    earlier = _select_subsets(earlier_result, states, keep, result.dataset_revision)
+    if not earlier.is_mergeable(result):
+        set_aside(file, earlier_result.task_name, states)
         return result
-    if replaced := [name for name, state in states.items() if state is DataState.CHANGED]:
-        set_aside(file, saved.task_name, replaced)
-    return kept.merge(result)
+    changed_subsets = [name for name, state in states.items() if state is DataState.CHANGED]
+    if changed_subsets:
+        set_aside(file, earlier_result.task_name, changed_subsets)
+    return earlier.merge(result)
 
 
-def _compare_subsets(saved: TaskResult) -> dict[str, DataState]:
-    task = TASKS_REGISTRY.resolve()[saved.task_name]()
+def _compare_subsets(result: TaskResult) -> dict[str, DataState]:
+    task = TASKS_REGISTRY.resolve()[result.task_name]()
     return {
         subset["hf_subset"]: task.compare_data(subset["hf_subset"], subset.get(RUN_KEY, {}))
-        for subset in _subsets(saved)
+        for subset in _subsets(result)
     }
 
 
-def _mixes_origins(saved: TaskResult, states: States, revision: str) -> bool:
-    """Return whether a saved result is of the Hub's data, and data of this revision is local and
-    not seen to be the same.
+def _mixes_origins(result: TaskResult, states: States, revision: str) -> bool:
+    """Return True if a saved result is on the Hub's data and this revision is different local data.
 
-    It is the same if it has some of the saved subsets, with the same content, and none with another
-    content.
+    Local data counts as the same if at least one saved subset has the same content and no subset
+    has different content.
     """
     if not revision.startswith(LOCAL):
         return False
-    hub = set()
-    for subset in _subsets(saved):
-        read = subset.get(RUN_KEY, {}).get(REVISION_KEY, saved.dataset_revision)
-        if not str(read).startswith(LOCAL):
-            hub.add(states[subset["hf_subset"]])
-    return bool(hub) and (DataState.SAME not in hub or DataState.CHANGED in hub)
+    hub_states = set()
+    for subset in _subsets(result):
+        subset_revision = subset.get(RUN_KEY, {}).get(REVISION_KEY, result.dataset_revision)
+        if not str(subset_revision).startswith(LOCAL):
+            hub_states.add(states[subset["hf_subset"]])
+    if not hub_states:
+        return False
+    return DataState.SAME not in hub_states or DataState.CHANGED in hub_states
 
 
 def _select_subsets(
-    saved: TaskResult, states: States, keep: Collection[DataState], revision: str
+    result: TaskResult, states: States, keep: Collection[DataState], revision: str
 ) -> TaskResult:
-    """Return a saved result with the subsets whose data has one of these states; of local data,
-    under this revision.
+    """Return a saved result with the subsets whose data has one of these states. If data is local,
+    the result gets this revision.
     """
-    is_local = saved.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
+    is_local = result.dataset_revision.startswith(LOCAL) or revision.startswith(LOCAL)
     return _filter_subsets(
-        saved,
+        result,
         lambda subset: states[subset["hf_subset"]] in keep,
-        dataset_revision=revision if is_local else saved.dataset_revision,
+        dataset_revision=revision if is_local else result.dataset_revision,
     )
 
 
 def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
-    """Keep a copy of a file before the results for some of its subsets are replaced, and say so."""
-    replaced = find_free_name(file, "replaced")
-    with atomic_write(replaced) as part:
+    """Back up a file with a warning before results for some of its subsets are replaced."""
+    backup = find_free_name(file, "replaced")
+    with atomic_write(backup) as part:
         shutil.copyfile(file, part)
     logger.warning(
-        "%s: results for %s are replaced, which were computed on other data; the file before is "
+        "%s: results for %s were computed on other data and are replaced; the previous file is "
         "kept as %s",
         task_name,
         ", ".join(sorted(subsets)),
-        replaced,
+        backup,
     )
 
 
-def _subsets(saved: TaskResult) -> Iterable[Mapping[str, Any]]:
-    return chain.from_iterable(saved.scores.values())
+def _subsets(result: TaskResult) -> Iterable[Mapping[str, Any]]:
+    return chain.from_iterable(result.scores.values())

@@ -1,6 +1,4 @@
-"""Position-aware retrieval tasks: what all have in common, and tasks on any data in the PosIR
-layout.
-"""
+"""Base class of position-aware retrieval tasks, and tasks on local or Hub data."""
 
 from __future__ import annotations
 
@@ -73,38 +71,35 @@ POSIR_SCHEME = RelativePositions()
 
 @dataclass(eq=False)
 class BenchmarkTasks:
-    """The tasks of a benchmark, of which those that have data are evaluated; the others are named
-    in one warning.
-    """
+    """The tasks of a benchmark. Tasks without data are skipped with one warning."""
 
     name: str
     tasks: Sequence[PositionTask]
     is_warned: bool = False
 
     def check_data(self) -> None:
-        """Warn, once, of the tasks that have no data; raise DataError if none has."""
+        """Warn once about tasks without data. Raise DataError if no task has data."""
         missing = [task.metadata.name for task in self.tasks if not task.has_data()]
-        known = len(self.tasks)
-        listed = ", ".join(missing)
-        if len(missing) == known:
+        total = len(self.tasks)
+        names = ", ".join(missing)
+        if len(missing) == total:
             raise DataError(
-                f"benchmark {self.name}: no data of any of its tasks, {listed}. Check "
+                f"benchmark {self.name}: none of its tasks ({names}) has data. Check "
                 f"{DATA_VARIABLE}, or unset it to read from the Hub."
             )
         if missing and not self.is_warned:
             self.is_warned = True
-            counts = known - len(missing), known
             logger.warning(
-                "benchmark %s: %d of %d tasks are evaluated; no data of %s",
+                "benchmark %s: %d of %d tasks are evaluated; no data for %s",
                 self.name,
-                *counts,
-                listed,
+                total - len(missing),
+                total,
+                names,
             )
 
 
 class PositionTask(RetrievalTask):
-    """Retrieval with the span of each query's evidence in its relevant document, or several spans,
-    or several documents.
+    """Retrieval task with evidence spans: one or more for each query, in one or more documents.
 
     A subclass defines `metadata`, a `scheme` and `read_subset`.
     """
@@ -112,27 +107,28 @@ class PositionTask(RetrievalTask):
     scheme: ClassVar[PositionScheme]
     k_values = K_VALUES
     dataset: Mapping[str, Any]  # type: ignore[assignment]
-    #: The benchmark that the instance belongs to; without data it is then skipped, not an error.
+    #: The instance's benchmark, which skips tasks without data. Elsewhere, missing data is an
+    #: error.
     benchmark: BenchmarkTasks | None = None
 
     @staticmethod
     def from_folder(
         folder: str | Path, *, name: str, language: str, **options: Any
     ) -> PositionTask:
-        """Create a task on a local folder, for `mteb.evaluate`; in this process, mteb also finds it
-        by its name.
+        """Create a task from a local folder for `mteb.evaluate`, and register it with mteb in this
+        process.
 
         Args:
             folder: A folder in the PosIR layout, `<language>/<domain>/`, or the folder of one
                 language or domain in it.
-            name: Name of the task, as in results.
-            language: Code of the data's language, such as `eng-Latn`.
-            options: `scheme`, how evidence becomes a position (by default PosIR's), and fields of
-                mteb's `TaskMetadata`.
+            name: Name of the task in results.
+            language: Language code of the data, such as `eng-Latn`.
+            options: `scheme`, which assigns evidence to position bins (PosIR's by default), and
+                fields of mteb's `TaskMetadata`.
 
         Raises:
-            PosirError: The folder has no data in the language, the name is taken or not allowed, or
-                an option is wrong.
+            PosirError: The folder has no data in the language, the name is taken or invalid, or an
+                option is invalid.
         """
         hide_tracebacks()
         return register_task(build_folder_task(folder, name=name, language=language, **options))
@@ -141,14 +137,13 @@ class PositionTask(RetrievalTask):
     def from_hub(
         repo_id: str, *, name: str, language: str, revision: str = "main", **options: Any
     ) -> PositionTask:
-        """Create a task on a dataset repository on the Hub in the PosIR layout; otherwise like
-        `from_folder`.
+        """Create a task from a dataset on the Hub in the PosIR layout, like `from_folder`.
 
         Args:
-            repo_id: The dataset, `owner/name`; if `POSIR_DATA` is set, its folder in there is read
-                instead.
-            name: Name of the task, as in results.
-            language: Code of the data's language, such as `eng-Latn`.
+            repo_id: The dataset, `owner/name`. If `POSIR_DATA` is set, its subfolder of this name
+                is read instead.
+            name: Name of the task in results.
+            language: Language code of the data, such as `eng-Latn`.
             revision: Branch, tag or commit.
             options: As in `from_folder`.
 
@@ -165,8 +160,8 @@ class PositionTask(RetrievalTask):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle an instance of a class that was created at run time, which cannot be imported,
-        with what defines the class.
+        """Pickle an instance. A class that was created at run time, and cannot be imported, is
+        pickled with its attributes.
         """
         task = type(self)
         if getattr(sys.modules[task.__module__], task.__name__, None) is task:
@@ -182,34 +177,39 @@ class PositionTask(RetrievalTask):
             vars(self),
         )
 
+    def _set_revision(self, revision: str, **fields: Any) -> None:
+        """Set the revision of the data, and other fields, in the instance's metadata."""
+        dataset = {**self.metadata.dataset, "revision": revision}
+        self.metadata = self.metadata.model_copy(update={"dataset": dataset, **fields})
+
     @abstractmethod
     def read_subset(self, subset: str) -> PositionData:
-        """Read one subset; raise DataError if it cannot be read."""
+        """Read a subset. Raise DataError if it cannot be read."""
 
     def has_data(self) -> bool:
-        """Return whether the data has any subset of the task; raise DataError if it cannot be
-        reached.
+        """Return True if the data has a subset of the task.
+
+        Raises:
+            DataError: The data cannot be reached.
         """
         return True
 
     def explain_missing_data(self) -> str:
-        """Return why `has_data` is false, and what to do."""
+        """Return the error message for a task without data."""
         return f"{self.metadata.name}: no data; the task evaluates nothing."
 
     def missing_subsets(self) -> list[str]:
-        """Return the subsets that the complete task has and this instance lacks."""
+        """Return the subsets of the complete task that this instance lacks."""
         return []
 
     def locate_subset(self, subset: str) -> tuple[Repository, Sequence[str]] | None:  # noqa: ARG002
-        """Return where the files of a subset are, and their paths there; None if they are part of a
-        package.
+        """Return a subset's repository and the paths of its files, or None if a package contains
+        it.
         """
         return None
 
     def describe_data_reference(self, subset: str) -> dict[str, Any]:
-        """Return what the record of a run adds so that a command finds the data of a subset by the
-        task's name.
-        """
+        """Return the entries of a run record that later commands need to find the subset's data."""
         location = self.locate_subset(subset)
         if location is None or not isinstance(location[0], LocalRepository):
             return {}
@@ -217,14 +217,14 @@ class PositionTask(RetrievalTask):
         return {"variables": {DATA_VARIABLE: str(folder.absolute())}} if folder else {}
 
     def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:
-        """Return how the present data of a subset relates to that of a saved result.
+        """Compare a subset's current data with the data of a saved result.
 
-        Of two revisions on the Hub nothing is said here: mteb compares what was requested. Where
-        local data is involved and the revisions differ, the subset is read and its content decides.
+        Hub revisions count as the same here, since mteb compares them. If the revisions of local
+        data differ, the content of the subset is compared.
 
         Args:
             subset: Name of the subset.
-            run: What the result records of its run.
+            run: The run record of the result.
         """
         location = self.locate_subset(subset)
         revision = str(run.get(REVISION_KEY, ""))
@@ -236,11 +236,11 @@ class PositionTask(RetrievalTask):
                 return DataState.ABSENT
         elif not revision.startswith(LOCAL):
             return DataState.SAME
-        present = repository.revision(paths)
-        same = revision == present or (
-            DIGEST_KEY in run and run[DIGEST_KEY] == read_digest(type(self), subset, present)
+        current = repository.revision(paths)
+        is_same = revision == current or (
+            DIGEST_KEY in run and run[DIGEST_KEY] == read_digest(type(self), subset, current)
         )
-        return DataState.SAME if same else DataState.CHANGED
+        return DataState.SAME if is_same else DataState.CHANGED
 
     def load_data(
         self,
@@ -249,24 +249,27 @@ class PositionTask(RetrievalTask):
         timer: TimingStack | None = None,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Make the subsets available, read when evaluated; raise DataError if there are none, but
-        in a benchmark.
+        """Prepare the subsets, which are read once they are evaluated.
+
+        Raises:
+            DataError: There is no data, and the task is not part of a benchmark; or a split does
+                not exist.
         """
         # `mteb run` lets exceptions reach Python.
         hide_tracebacks()
         if not self.data_loaded:
-            if unknown := sorted({*self.eval_splits} - {*self.metadata.eval_splits}):
+            splits = sorted({*self.eval_splits} - {*self.metadata.eval_splits})
+            if splits:
                 raise DataError(
-                    f"{self.metadata.name}: no split {', '.join(unknown)}; position-aware tasks "
-                    f"have '{SPLIT}' alone."
+                    f"{self.metadata.name}: no split {', '.join(splits)}; position-aware tasks "
+                    f"only have '{SPLIT}'."
                 )
             if self.benchmark is not None:
                 self.benchmark.check_data()
             if not self.has_data():
                 if self.benchmark is None:
                     raise DataError(self.explain_missing_data())
-                # In place: mteb refers to this list object before the data is loaded, and then
-                # evaluates the subsets in it.
+                # mteb holds a reference to this list and evaluates the subsets in it.
                 self.hf_subsets.clear()
             self.dataset = LazySubsets(self.hf_subsets, self._read_with_warning)
             self.data_loaded = True
@@ -274,25 +277,24 @@ class PositionTask(RetrievalTask):
     def calculate_descriptive_statistics(
         self, overwrite_results: bool = False, num_proc: int | None = None
     ) -> dict[str, DescriptiveStatistics]:
-        """Return mteb's statistics of the texts: those of the package or an earlier call, else
-        calculated from the data.
+        """Return mteb's statistics of the texts, which are computed only once.
 
         Args:
-            overwrite_results: Whether to calculate them again.
-            num_proc: Processes to use, where mteb uses several.
+            overwrite_results: If true, compute them again.
+            num_proc: Number of processes, if mteb uses several.
 
         Raises:
-            DataError: The data cannot be read, or the task evaluates a part of its subsets only.
+            DataError: The data cannot be read, or the task has only some of its subsets.
         """
         hide_tracebacks()
         if overwrite_results or self.metadata.descriptive_stats is None:
-            # The revision of local data is known once it is loaded.
+            # Loading determines the revision of local data.
             self.load_data(num_proc)
             if absent := [
                 subset for subset in self.metadata.hf_subsets if subset not in self.dataset
             ]:
                 raise DataError(
-                    f"{self.metadata.name}: the statistics are of all subsets; this task lacks "
+                    f"{self.metadata.name}: statistics need all subsets; this task lacks "
                     f"{', '.join(absent)}. Create it without a filter, or complete the data."
                 )
         return super().calculate_descriptive_statistics(overwrite_results, num_proc)
@@ -319,7 +321,7 @@ class PositionTask(RetrievalTask):
         **kwargs: Any,  # noqa: ARG002
     ) -> ScoresDict:
         """Search, rank the relevant documents, and score the ranks."""
-        # The models and torch, which those who only list tasks do without.
+        # Imports torch, which listing tasks does not need.
         from posir_tasks.search.subset import search_subset
 
         context = EncodingContext(self.metadata, hf_split, hf_subset, encode_kwargs, num_proc)
@@ -346,13 +348,14 @@ class PositionTask(RetrievalTask):
         return scores
 
     def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
-        """Return what a result records of the references to a model, its settings and the data."""
+        """Return the references to model, settings and data that a result records."""
         from posir_tasks.models.command_reference import describe_reference
 
-        of_model = describe_reference(model.mteb_model_meta)
-        of_data = self.describe_data_reference(subset)
-        variables = {**of_model.get("variables", {}), **of_data.get("variables", {})}
-        return of_model | of_data | ({"variables": variables} if variables else {})
+        reference = describe_reference(model.mteb_model_meta)
+        data_reference = self.describe_data_reference(subset)
+        variables = reference.get("variables", {}) | data_reference.get("variables", {})
+        reference |= data_reference
+        return reference | ({"variables": variables} if variables else {})
 
     def task_specific_scores(
         self,
@@ -362,25 +365,23 @@ class PositionTask(RetrievalTask):
         hf_split: str,  # noqa: ARG002
         hf_subset: str,  # noqa: ARG002
     ) -> dict[str, Any]:
-        """Return the scores that plugins declare, such as PSI; a subclass may add its own to them.
+        """Return the scores that plugins declare, such as PSI. Subclasses may add scores.
 
         Args:
-            scores: Scores of each query by the names of pytrec_eval, such as `ndcg_cut_10`: what
-                the method was called with.
-            qrels: Relevant document of each query.
-            results: Score of each retrieved document, by query.
+            scores: Query scores by pytrec_eval's names, such as `ndcg_cut_10`: the object that the
+                method was called with.
+            qrels: Relevant documents of each query.
+            results: Scores of retrieved documents, by query.
             hf_split: The split.
             hf_subset: The subset.
 
         Raises:
-            PosirError: The `scores` are others than the method was called with: posir's are
-                computed from what they carry.
+            PosirError: `scores` is a copy, which lacks the data that posir's scores need.
         """
         if not isinstance(scores, QueryScores):
             raise PosirError(
-                f"{self.metadata.name}: task_specific_scores needs the `scores` that it is called "
-                "with, not a changed copy. "
-                "In a subclass, pass them on to super() as they are."
+                f"{self.metadata.name}: task_specific_scores needs the original `scores`, not a "
+                "copy. In a subclass, pass them to super() unchanged."
             )
         return scores.compute_declared()
 
@@ -391,12 +392,12 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
 
     def build_scorer(self) -> SubsetScorer:
-        """Return what scores search results on subsets of the task."""
+        """Return a scorer for search results on the task's subsets."""
 
-        def compute_specific(scores: QueryScores, searched: SearchedSubset) -> dict[str, Any]:
-            judged = searched.data["relevant_docs"], searched.results
+        def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
+            qrels = subset.data["relevant_docs"]
             return self.task_specific_scores(
-                scores, *judged, hf_split=SPLIT, hf_subset=searched.name
+                scores, qrels, subset.results, hf_split=SPLIT, hf_subset=subset.name
             )
 
         return SubsetScorer(
@@ -405,43 +406,38 @@ class PositionTask(RetrievalTask):
 
 
 class LayoutTask(PositionTask):
-    """A task on one set of data: in the PosIR layout, with one subset per domain, or in any format.
+    """A task on a single dataset, with one subset per domain in the PosIR layout.
 
-    The name of a subset ends with the revision of the data, `letters@1f0c8a52`: mteb considers a
-    result complete if it has every subset of the task, so a result for other data must have other
-    subsets.
+    Subset names end with the revision of the data (`letters@1f0c8a52`), since mteb considers a
+    result complete once it has all subset names of the task.
     """
 
-    #: The reader of each subset by its name.
+    #: Readers by subset name.
     readers: ClassVar[Mapping[str, Callable[[], PositionData]]]
-    #: Whether the class was created for an instance in this process, and so may be replaced.
+    #: If true, the class was created in this process and may be replaced.
     replaceable: ClassVar[bool] = False
-    #: What a command takes for the data: the path of a file or folder, or a dataset of the Hub;
-    #: empty if it takes none.
+    #: The data as an argument of commands: a path or a dataset on the Hub; empty if commands
+    #: cannot open it.
     reference: ClassVar[str] = ""
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one subset; raise DataError if it is missing or invalid."""
+        """Read a subset. Raise DataError if it is missing or invalid."""
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
     def describe_data_reference(self, subset: str) -> dict[str, Any]:  # noqa: ARG002
-        """Return what a command takes for the data: the task's name is known in this process
-        alone.
+        """Return the data as an argument of commands, since the task's name is only known in this
+        process.
         """
         return {"data": self.reference}
 
     def compare_data(self, subset: str, run: Mapping[str, Any]) -> DataState:  # noqa: ARG002
-        """Return how the present data of a subset relates to that of a saved result: the subset's
-        name carries its revision.
-        """
+        """Compare the revisions in the subset names of the current data and a saved result."""
         return DataState.SAME if subset in self.metadata.hf_subsets else DataState.CHANGED
 
 
 @cache
 def read_digest(task: type[PositionTask], subset: str, revision: str) -> dict[str, str] | None:  # noqa: ARG001
-    """Return the digests of the content of a subset in its present revision; None if it cannot be
-    read.
-    """
+    """Return the content digests of a subset's current revision, or None if it cannot be read."""
     try:
         data = task().read_subset(subset)
     except PosirError:
@@ -460,12 +456,11 @@ def build_task(
     reference: str = "",
     **fields: Any,
 ) -> type[LayoutTask]:
-    """Create the class of a task on one set of data, from the language codes and the reader of each
-    subset.
+    """Create a task class for a dataset from the language codes and the reader of each subset.
 
-    `reference` is what a command takes for the data, a path absolute; empty if it takes none.
+    `reference` is the data as an argument of commands, with an absolute path.
     """
-    codes = {name_version(subset, revision): spoken for subset, spoken in languages.items()}
+    codes = {name_version(subset, revision): names for subset, names in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)
     attributes: dict[str, Any] = {"metadata": metadata, "scheme": scheme, "reference": reference}
     attributes["readers"] = dict(zip(codes, readers, strict=True))
@@ -503,8 +498,8 @@ def _build_layout_task(
 def build_folder_task(
     folder: str | Path, *, name: str, language: str, **options: Any
 ) -> type[LayoutTask]:
-    """Create the class of a task on a folder in the PosIR layout; arguments and errors as in
-    `PositionTask.from_folder`.
+    """Create a task class for a folder in the PosIR layout. Arguments and errors are the same as
+    for `PositionTask.from_folder`.
     """
     return _build_layout_task(
         open_folder(Path(folder), language), name=name, language=language, **options
@@ -514,9 +509,7 @@ def build_folder_task(
 def restore_instance(
     name: str, bases: tuple[type, ...], attributes: dict[str, Any]
 ) -> PositionTask:
-    """Return an empty instance of a task class, for pickle; mteb then finds the task by its name in
-    this process, too.
-    """
+    """Create an empty instance of a task class for pickle, and register the class with mteb."""
     registry = TASKS_REGISTRY.resolve()
     metadata = attributes["metadata"]
     if metadata.name not in registry or registry[metadata.name].metadata != metadata:
@@ -526,15 +519,17 @@ def restore_instance(
 
 
 def register_task(task: type[LayoutTask]) -> LayoutTask:
-    """Let mteb find a task by its name in this process; return an instance. Raise PosirError if the
-    name is taken.
+    """Register a task class with mteb in this process and create an instance.
+
+    Raises:
+        PosirError: The name is taken.
     """
     registry = TASKS_REGISTRY.resolve()
     name = task.metadata.name
-    known = registry.get(name)
-    if known is not None and not getattr(known, "replaceable", False):
+    registered = registry.get(name)
+    if registered is not None and not getattr(registered, "replaceable", False):
         raise PosirError(
-            f"task name '{name}': taken by a task of {known.__module__}; choose another."
+            f"task name '{name}': taken by a task of {registered.__module__}. Choose another name."
         )
     task.replaceable = True
     registry[name] = task

@@ -1,4 +1,4 @@
-"""All position-aware tasks and benchmarks: built-in, of other languages, and of plugins.
+"""Position-aware tasks and benchmarks: built-in, in other languages, and of plugins.
 
 Importing this module does not import mteb.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -28,15 +29,15 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Of the names of tasks of the PosIR layout.
+#: Prefix of the names of tasks in the PosIR layout.
 PREFIX = "PosIR-"
-#: What data may be, for messages.
+#: Advice on the kinds of data.
 KINDS = (
     "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or "
     "folder, in the formats of "
     "`posir inspect --help` for texts and `posir import --help` for questions."
 )
-#: The plugin and the class of each task of a plugin, by the task's name.
+#: Plugin and class of each plugin task, by task name.
 PluginTasks: TypeAlias = "dict[str, tuple[str, type[PositionTask]]]"
 
 
@@ -63,9 +64,7 @@ def builtin_tasks() -> dict[str, type[PositionTask]]:
 
 
 def read_language(name: str) -> Language | None:
-    """Return the language in the name of a task of any language; None if the name is no such
-    name.
-    """
+    """Return the language in a task name, or None if the name does not match `PosIR-<Language>`."""
     if not name.startswith(PREFIX):
         return None
     from posir_tasks.data.declared import SUFFIX
@@ -76,8 +75,8 @@ def read_language(name: str) -> Language | None:
 
 
 def find_language_task(name: str) -> type[PosirTask] | None:
-    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, of any language; None if the
-    name is no such name.
+    """Return the task `PosIR-<Language>`, with `-English` or `-Nano`, or None for any other
+    name.
     """
     language = read_language(name)
     if language is None:
@@ -93,25 +92,22 @@ def find_language_task(name: str) -> type[PosirTask] | None:
 
 
 def find_task(name: str) -> type[PositionTask] | None:
-    """Return a task of posir by its name, of any language; None if there is none. Tasks of plugins
-    are not found.
-    """
+    """Return posir's task with a name, in any language, or None. Plugins are not searched."""
     return builtin_tasks().get(name) or find_language_task(name)
 
 
 def name_larger_task(name: str) -> str:
-    """Return the next larger task of such data and language: of PosIR-Mini PosIR-English-Nano;
-    empty if there is none.
+    """Return the next larger task, such as PosIR-English-Nano for PosIR-Mini, or an empty
+    string.
     """
+    if not name.startswith(PREFIX) and "-PosQ" not in name:
+        return ""
     stem, _, size = name.rpartition("-")
-    known = name.startswith(PREFIX) or "-PosQ" in name
-    if known:
-        return {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "")
-    return ""
+    return {"Mini": f"{stem}-English-Nano", "Nano": stem, "Tiny": stem}.get(size, "")
 
 
 def require_task(name: str) -> type[PositionTask]:
-    """Return a task of posir or a plugin by its name; raise PosirError if there is none."""
+    """Return the task of posir or a plugin with a name. Raise PosirError if it does not exist."""
     task = find_task(name) or plugin_tasks().get(name)
     if task is None:
         raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
@@ -119,11 +115,10 @@ def require_task(name: str) -> type[PositionTask]:
 
 
 def refuse_missing(data: str) -> None:
-    """Raise PosirError, with the nearest name, for what is no file, folder or task, and cannot be a
-    dataset on the Hub.
+    """Raise PosirError, with the most similar name, unless `data` is a file, folder or task, or may
+    be a dataset on the Hub.
 
-    Unless it is imported already, mteb, whose import takes seconds, is not: the text of its modules
-    has the names of its tasks.
+    mteb is not imported, which takes seconds: its source code has the names of its tasks.
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
@@ -131,15 +126,17 @@ def refuse_missing(data: str) -> None:
     if path.exists() or is_hub_name(data):
         return
     tasks = [] if "/" in data or path.suffix else [task.name for task in declare_tasks()]
-    if tasks and (data in tasks or read_language(data) or _is_of_mteb(data)):
+    if tasks and (data in tasks or read_language(data) or _is_mteb_task(data)):
         return
-    what = "file or folder" if not tasks else "file, folder or task"
-    near = suggest_name(path.name, [*(entry.name for entry in path.parent.glob("*")), *tasks])
-    stands = " It stands for a name of yours." if data.isupper() else ""
-    raise PosirError(f"{data}: no such {what}.{near}{stands}\n{KINDS}")
+    kinds = "file, folder or task" if tasks else "file or folder"
+    files = [entry.name for entry in path.parent.glob("*")]
+    advice = suggest_name(path.name, [*files, *tasks])
+    if data.isupper():
+        advice += " Replace this placeholder by a name of yours."
+    raise PosirError(f"{data}: no such {kinds}.{advice}\n{KINDS}")
 
 
-def _is_of_mteb(name: str) -> bool:
+def _is_mteb_task(name: str) -> bool:
     if "mteb" in sys.modules:
         return name in TASKS_REGISTRY.resolve()
     return any(
@@ -149,15 +146,15 @@ def _is_of_mteb(name: str) -> bool:
 
 
 def mention_task(name: str) -> str:
-    """Return a sentence if a file or folder hides the task of its name; else nothing."""
+    """Return a warning if a file or folder hides the task of the same name, else an empty
+    string.
+    """
     hides = any(task.name == name for task in declare_tasks())
     return " It hides the task of this name: rename it, or run in another folder." if hides else ""
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return the tasks of languages beyond the papers' in the data, if it can be reached, or of
-    plugins, by name.
-    """
+    """Return tasks in additional languages of the data or of plugins, by name."""
     return {
         declared.name: task
         for declared in declare_other_tasks()
@@ -166,39 +163,40 @@ def language_tasks() -> dict[str, type[PosirTask]]:
 
 
 def declare_other_tasks() -> list[DeclaredTask]:
-    """Return what is known of these tasks; those in the English corpus are of plugins, or of
-    domains that it has.
+    """Declare the tasks in additional languages. Tasks with the English corpus need a domain in it,
+    unless a plugin adds the language.
     """
     from posir_tasks.data.declared import declare_nano, declare_posir
     from posir_tasks.text.languages import PIVOT, name_languages
 
-    tasks, domains, (plugin_codes, _) = list["DeclaredTask"](), list_languages(), plugin_languages()
+    tasks: list[DeclaredTask] = []
+    domains = list_languages()
+    plugin_codes, _ = plugin_languages()
     english = domains.get(PIVOT.code, frozenset())
     for language in name_languages([*domains, *plugin_codes]):
-        is_crossed = language.code in plugin_codes or english & domains[language.code]
-        crossed = [declare_posir(language, PIVOT)] if is_crossed else []
-        tasks += [declare_posir(language, language), *crossed, declare_nano(language)]
+        tasks.append(declare_posir(language, language))
+        if language.code in plugin_codes or english & domains[language.code]:
+            tasks.append(declare_posir(language, PIVOT))
+        tasks.append(declare_nano(language))
     return tasks
 
 
 def declare_tasks() -> list[DeclaredTask]:
-    """Return what is known of all tasks: built-in, of other languages, and of plugins; mteb is
-    imported for plugins alone.
-    """
+    """Declare all tasks: built-in, in other languages, and of plugins. Only plugins need mteb."""
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
     for task in plugin_tasks().values():
-        dataset = task.metadata.dataset
-        spoken = task.metadata.eval_langs
-        tasks.append(DeclaredTask(task.metadata.name, dataset["path"], dataset["revision"], spoken))
+        metadata = task.metadata
+        dataset = metadata.dataset
+        tasks.append(
+            DeclaredTask(metadata.name, dataset["path"], dataset["revision"], metadata.eval_langs)
+        )
     return tasks
 
 
 def list_languages() -> dict[str, frozenset[str]]:
-    """Return the domains in the data by the code of their language; none if the data cannot be
-    reached.
-    """
+    """Return the domains in the data by language code, or nothing if the data cannot be reached."""
     from posir_tasks.data.declared import REPO_ID, REVISION
     from posir_tasks.data.repository import HubRepository, open_repository
 
@@ -223,18 +221,17 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 @cache
 def plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the codes of languages that plugins name, and why one was refused or a hook failed;
-    warn once per process.
-    """
+    """Return the language codes that plugins add, and the problems, which are logged once."""
     from posir_tasks.text.languages import check_code
 
     codes = []
     problems = []
     for plugin, caller in loaded_plugins().callers("posir_languages"):
         try:
-            for code in [code for answer in caller() for code in answer]:
-                check_code(code)
-                codes.append(code)
+            for answer in caller():
+                for code in answer:
+                    check_code(code)
+                    codes.append(code)
         except Exception as error:
             problems.append(f"plugin '{plugin}': posir_languages: {summarize_error(error)}")
             logger.warning("posir %s", problems[-1])
@@ -243,9 +240,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 @cache
 def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the usable task classes of plugins by name, and warn about each refused one, once per
-    process.
-    """
+    """Return the plugins' valid task classes by name. Invalid ones are logged once."""
     tasks, problems = checked_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
@@ -254,25 +249,28 @@ def plugin_tasks() -> dict[str, type[PositionTask]]:
 
 @cache
 def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
-    """Collect the tasks of the installed plugins, and why tasks were refused, once per process."""
+    """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
     if not list(loaded_plugins().callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
 
-    of_mteb = [
+    classes = [
         task
         for task in vars(mteb_tasks).values()
         if isinstance(task, type) and issubclass(task, AbsTask)
     ]
-    taken = {task.metadata.name: task.__module__ for task in (*of_mteb, *builtin_task_classes())}
-    return collect_tasks(loaded_plugins(), taken)
+    classes += builtin_task_classes()
+    owners = {task.metadata.name: task.__module__ for task in classes}
+    return collect_tasks(loaded_plugins(), owners)
 
 
-def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks, list[str]]:
-    """Return plugin and class of each task by name, the first of a name not `taken`, and a message
-    for each refused one.
+def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks, list[str]]:
+    """Return the plugins' valid tasks by name, and a message for each invalid one.
+
+    `owners` has the modules of existing tasks, whose names are taken.
     """
+    owners = dict(owners)
     tasks: PluginTasks = {}
     problems = []
     for plugin, caller in plugins.callers("posir_task_classes"):
@@ -287,17 +285,17 @@ def collect_tasks(plugins: Plugins, taken: dict[str, str]) -> tuple[PluginTasks,
             )
             continue
         for task in classes:
-            problem = _find_problem(
-                task, taken | {name: f"plugin '{owner}'" for name, (owner, _) in tasks.items()}
-            )
+            problem = _find_problem(task, owners)
             if problem:
                 problems.append(f"plugin '{plugin}': {problem}")
             else:
-                tasks[task.metadata.name] = plugin, task
+                name = task.metadata.name
+                tasks[name] = (plugin, task)
+                owners[name] = f"plugin '{plugin}'"
     return tasks, problems
 
 
-def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
+def _find_problem(task: Any, owners: Mapping[str, str]) -> str | None:
     from mteb.abstasks.task_metadata import TaskMetadata
 
     from posir_tasks.data.task_metadata import check_name_and_languages
@@ -307,24 +305,19 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
     if not (isinstance(task, type) and issubclass(task, PositionTask)):
         return f"{task!r} is not a task class; a task is a subclass of posir_tasks.PositionTask"
     where = f"task {task.__module__}.{task.__qualname__}"
+    missing = []
+    if not isinstance(getattr(task, "metadata", None), TaskMetadata):
+        missing.append("`metadata`, a TaskMetadata of mteb")
     scheme = getattr(task, "scheme", None)
-    is_scheme = not isinstance(scheme, type) and all(
-        hasattr(scheme, part) for part in ("axes", "length_buckets", "cells")
-    )
-    missing = [
-        *(
-            []
-            if isinstance(getattr(task, "metadata", None), TaskMetadata)
-            else ["`metadata`, a TaskMetadata of mteb"]
-        ),
-        *([] if is_scheme else ["`scheme`, an object such as RelativePositions()"]),
-        *(f"`{name}`" for name in sorted(task.__abstractmethods__)),
-    ]
+    attributes = ("axes", "length_buckets", "cells")
+    if isinstance(scheme, type) or not all(hasattr(scheme, name) for name in attributes):
+        missing.append("`scheme`, an object such as RelativePositions()")
+    missing += [f"`{name}`" for name in sorted(task.__abstractmethods__)]
     if missing:
         return f"{where} lacks {', '.join(missing)}"
     name = task.metadata.name
-    if name in taken:
-        return f"{where}: the name '{name}' is taken by {taken[name]}; choose another"
+    if name in owners:
+        return f"{where}: the name '{name}' is taken by {owners[name]}; choose another"
     if list(task.metadata.eval_splits) != [SPLIT]:
         return (
             f"{where}: its metadata has eval_splits={task.metadata.eval_splits}; position-aware "
@@ -339,8 +332,8 @@ def _find_problem(task: Any, taken: dict[str, str]) -> str | None:
 
 
 def build_benchmarks() -> list[Benchmark]:
-    """Return the benchmarks of registered tasks, which are skipped, with one warning, if the data
-    lacks them.
+    """Build mteb's benchmarks from the built-in tasks. Tasks without data are skipped with one
+    warning.
     """
     from mteb.benchmarks.benchmark import Benchmark
     from mteb.get_tasks import get_tasks

@@ -1,4 +1,4 @@
-"""Samples of PosIR of which a run takes minutes: one task per language, with the subsets of the
+"""Nano tasks: samples of PosIR that run in minutes, one per language, with the subsets of the
 complete task.
 """
 
@@ -23,24 +23,28 @@ logger = logging.getLogger(__name__)
 
 
 class NanoTask(PosirTask):
-    """A sample of the questions of one language of PosIR, searched among their documents and those
-    hard to tell from them.
+    """A sample of PosIR's questions in one language, with their documents and hard negatives as
+    corpus.
     """
 
     def has_list(self, domain: str) -> bool:
-        """Return whether there is a list of the sample of a domain, of the present data or not."""
+        """Return True if a list of the domain's sample exists, even if it is for other data."""
         return any(file.is_file() for file in nano.find_lists(self.metadata.name, domain))
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
-        """Read the sample of one domain, selected first if there is no list; raise DataError if
-        that is of other data.
+        """Read the sample of a domain. If it has no list yet, it is selected first.
+
+        Raises:
+            DataError: The list is for other data.
         """
         name = self.metadata.name
         data = super().read_subset(subset, repository)
         sample = nano.read_sample(name, subset, data, self._share(subset))
         if sample is None:
             logger.warning(
-                "%s, %s: the sample is selected from the full corpus first, once", name, subset
+                "%s, %s: selecting the sample from the full corpus, which is done once",
+                name,
+                subset,
             )
             sample = self.select_sample(subset, data)
         return sample.apply(data)
@@ -49,28 +53,29 @@ class NanoTask(PosirTask):
         return nano.share_questions(subset, self._present(self._repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
-        """Select the sample of a domain from its complete data, and write its list; raise
-        PosirError if that fails.
+        """Select the sample of a domain from its complete data, and write its list.
+
+        Raises:
+            PosirError: The search for hard negatives fails.
         """
         # Imports torch.
         from posir_tasks.search.first_stage import load_first_stage
 
-        share, (single, _) = self._share(subset), data.divide_places()
-        chosen = single.select(nano.choose_questions(single.evidence, share))
-        texts = (data.corpus, chosen.queries)
-        positives = chosen.evidence.positives()
-        top_k = DISTRACTORS + 1
+        share = self._share(subset)
+        single, _ = data.divide_places()
+        questions = single.select(nano.choose_questions(single.evidence, share))
         request = SearchRequest(
-            *texts,
-            positives,
-            None,
-            top_k,
-            EncodingContext(self.metadata, SPLIT, subset),
-            TimingStack(),
+            corpus=data.corpus,
+            queries=questions.queries,
+            positives=questions.evidence.positives(),
+            top_ranked=None,
+            top_k=DISTRACTORS + 1,
+            context=EncodingContext(self.metadata, SPLIT, subset),
+            timer=TimingStack(),
         )
         with track(f"Selecting the sample of {subset}"):
             candidates, _ = load_first_stage(request)
-            sample = nano.DomainSample.from_candidates(data, chosen.evidence, candidates, share)
+            sample = nano.DomainSample.from_candidates(data, questions.evidence, candidates, share)
         file = nano.find_lists(self.metadata.name, subset)[0]
         write_text(file, sample.model_dump_json(indent=0))
         return sample
@@ -78,7 +83,7 @@ class NanoTask(PosirTask):
 
 @cache
 def build_nano_task(language: Language) -> type[NanoTask]:
-    """Create the class of the sample of one language."""
+    """Create the Nano task of a language."""
     full = build_posir_task(language, language)
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "

@@ -1,5 +1,5 @@
-"""PosIR: one task per language, and one per language against the English corpus; one mteb subset
-per domain.
+"""PosIR tasks: one per language, and one per language with the English corpus; each domain is a
+subset.
 """
 
 import logging
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class PosirTask(PositionTask):
-    """One language of PosIR, its queries searched in its own corpus or in the English one."""
+    """PosIR in one language, with the corpus of that language or the English corpus."""
 
     scheme = RelativePositions()
     repo_id = REPO_ID
@@ -39,22 +39,18 @@ class PosirTask(PositionTask):
     corpus_language: ClassVar[Language]
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        default = type(self).metadata
         folder = data_folder()
-        domains = default.hf_subsets
+        domains = self.metadata.hf_subsets
         if folder is None:
-            changes: dict[str, Any] = {
-                "dataset": {"path": REPO_ID, "revision": requested_revision(REPO_ID, REVISION)}
-            }
+            revision = requested_revision(REPO_ID, REVISION)
         else:
-            # The digest in the revision of local data takes time, so it is added when the data is
-            # loaded.
+            # The digest of local data takes time and is only computed when the data is loaded.
+            revision = LOCAL
             domains = self._present(LocalRepository(folder / folder_name(REPO_ID))) or domains
-            changes = {"dataset": {"path": REPO_ID, "revision": LOCAL}}
-        languages = next(iter(default.hf_subsets_to_langscripts.values()))
-        # What is named and not in the data is an error when the data is loaded.
-        changes["eval_langs"] = dict.fromkeys(select_domains(domains) or domains, languages)
-        self.metadata = default.model_copy(update=changes)
+        # Selected domains that the data lacks are reported when the data is loaded.
+        domains = select_domains(domains) or domains
+        languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
+        self._set_revision(revision, eval_langs=dict.fromkeys(domains, languages))
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -63,25 +59,23 @@ class PosirTask(PositionTask):
 
     def _present(self, repository: Repository) -> list[str]:
         corpora = list_domains(repository, self.corpus_language.code)
-        present = [
-            domain for domain in list_domains(repository, self.language.code) if domain in corpora
-        ]
+        domains = list_domains(repository, self.language.code)
+        order = {domain: index for index, domain in enumerate(DOMAINS)}
         return sorted(
-            present,
-            key=lambda domain: (
-                DOMAINS.index(domain) if domain in DOMAINS else len(DOMAINS),
-                domain,
-            ),
+            (domain for domain in domains if domain in corpora),
+            key=lambda domain: (order.get(domain, len(order)), domain),
         )
 
     def has_data(self) -> bool:
-        """Return whether the data has any domain in the task's languages; raise DataError if it
-        cannot be reached.
+        """Return True if the data has a domain in the task's languages.
+
+        Raises:
+            DataError: The data cannot be reached.
         """
         return bool(self._present(self._repository()))
 
     def explain_missing_data(self) -> str:
-        """Return which files were looked for, and where."""
+        """Return the expected files and their location."""
         code = self.language.code
         return (
             f"{self._repository().location}: no {self.language.name} data; expected "
@@ -91,48 +85,47 @@ class PosirTask(PositionTask):
         )
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that are not in the data or were filtered out; none if only
-        custom ones are evaluated.
+        """Return the domains of PosIR that are missing or filtered out; empty for purely custom
+        data.
         """
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the domains in the data available, PosIR's and others; raise DataError if there is
-        none in this language.
+        """Prepare the domains in the data, including custom domains.
+
+        Raises:
+            DataError: The data has no domain in this language.
         """
         hide_tracebacks()
         if self.data_loaded:
             return
         repository = self._repository()
-        if present := self._present(repository):
-            check_selected(present, repository.location)
-            present = select_domains(present)
+        available = self._present(repository)
+        if available:
+            check_selected(available, repository.location)
+            domains = select_domains(available)
             if isinstance(repository, LocalRepository):
-                revision = repository.revision(self._files(repository, present))
-                self.metadata = self.metadata.model_copy(
-                    update={"dataset": {"path": REPO_ID, "revision": revision}}
-                )
-            self._follow_listing(repository, present)
+                self._set_revision(repository.revision(self._files(repository, domains)))
+            self._adopt_domains(repository, domains)
         super().load_data(num_proc, **kwargs)
 
-    def _follow_listing(self, repository: Repository, present: list[str]) -> None:
-        if unexpected := [domain for domain in present if domain not in self.metadata.hf_subsets]:
-            listed = ", ".join(unexpected)
+    def _adopt_domains(self, repository: Repository, domains: list[str]) -> None:
+        """Evaluate the domains in the data; warn about custom and missing domains."""
+        languages = self.metadata.hf_subsets_to_langscripts
+        custom = [domain for domain in domains if domain not in languages]
+        if custom:
             logger.warning(
                 "%s has domains unknown to posir: %s; they are evaluated too",
                 repository.location,
-                listed,
+                ", ".join(custom),
             )
-            languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
-            known = self.metadata.hf_subsets_to_langscripts | dict.fromkeys(unexpected, languages)
-            self.metadata = self.metadata.model_copy(update={"eval_langs": known})
-        # In place: mteb refers to this list object before the data is loaded, and then evaluates
-        # the subsets in it.
-        self.hf_subsets[:] = [
-            domain for domain in self.hf_subsets if domain in present
-        ] + unexpected
-        if absent := self.missing_subsets():
+            languages = languages | dict.fromkeys(custom, next(iter(languages.values())))
+            self.metadata = self.metadata.model_copy(update={"eval_langs": languages})
+        # mteb holds a reference to this list and evaluates the subsets in it.
+        self.hf_subsets[:] = [domain for domain in self.hf_subsets if domain in domains] + custom
+        absent = self.missing_subsets()
+        if absent:
             logger.warning(
                 "%s, %s: %d of PosIR's %d domains are not evaluated, so the result is marked as "
                 "partial: %s",
@@ -144,16 +137,18 @@ class PosirTask(PositionTask):
             )
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:
-        """Return where the files of a domain are, and their paths there."""
+        """Return the repository and the files of a domain."""
         repository = self._repository()
         return repository, self._files(repository, [subset])
 
     def _files(self, repository: Repository, domains: Iterable[str]) -> list[str]:
-        codes = self.language.code, self.corpus_language.code
-        return list_present_files(repository, [SubsetKey(*codes, domain) for domain in domains])
+        keys = [
+            SubsetKey(self.language.code, self.corpus_language.code, domain) for domain in domains
+        ]
+        return list_present_files(repository, keys)
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
-        """Read one domain; raise DataError if it is missing or invalid."""
+        """Read a domain. Raise DataError if it is missing or invalid."""
         return read_domain(
             repository or self._repository(), self.language.code, self.corpus_language.code, subset
         )
@@ -161,16 +156,16 @@ class PosirTask(PositionTask):
 
 @cache
 def build_posir_task(language: Language, corpus_language: Language) -> type[PosirTask]:
-    """Create the task class of one language, or of one language against the corpus of another."""
-    if language == corpus_language:
-        parts = [language.name]
-    else:
-        parts = [language.name, corpus_language.name]
-    where = "" if len(parts) == 1 else f", searched in the {corpus_language.name} corpus"
+    """Create the task class of a language, optionally with the corpus of another language."""
+    names = [language.name]
+    in_corpus = ""
+    if language != corpus_language:
+        names.append(corpus_language.name)
+        in_corpus = f", searched in the {corpus_language.name} corpus"
     metadata = build_metadata(
         **declare_posir(language, corpus_language).fields(),
         description=(
-            f"Position-aware retrieval, {language.name} queries{where}: every query has one "
+            f"Position-aware retrieval, {language.name} queries{in_corpus}: every query has one "
             "relevant document and the exact span of its evidence there. nDCG@10 by position and "
             "length, and the Position Sensitivity Index."
         ),
@@ -178,8 +173,7 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
         annotations_creators="LM-generated",
-        # The paper has no Chinese-English pair: its Chinese, like its English, comes from the
-        # crawled corpora themselves.
+        # PosIR's Chinese, like its English, is from crawled corpora, so they are not a pair.
         sample_creation="found"
         if language.name in ("English", "Chinese")
         else "machine-translated",
@@ -190,9 +184,9 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         "language": language,
         "corpus_language": corpus_language,
         "__module__": __name__,
+        "__doc__": f"PosIR, {' queries against documents in '.join(names)}.",
     }
-    documented = attributes | {"__doc__": f"PosIR, {' queries against documents in '.join(parts)}."}
-    return type("PosIR" + "".join(parts).replace("-", ""), (PosirTask,), documented)
+    return type("PosIR" + "".join(names).replace("-", ""), (PosirTask,), attributes)
 
 
 MONOLINGUAL = {language: build_posir_task(language, language) for language in LANGUAGES}
@@ -202,7 +196,7 @@ CROSS_LINGUAL = {
 
 
 class PosIRMini(PositionTask):
-    """A small English set that ships inside the package."""
+    """A small English dataset in the package."""
 
     scheme = RelativePositions()
     metadata = MINI_METADATA

@@ -38,7 +38,7 @@ from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
-#: Fields of the metadata that both datasets share.
+#: Metadata that both datasets share.
 SHARED_FIELDS: dict[str, Any] = {
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],
@@ -49,7 +49,7 @@ SHARED_FIELDS: dict[str, Any] = {
 
 
 class PosqTask(PositionTask):
-    """A PosQ dataset: a single subset, read from one repository."""
+    """A PosQ dataset with a single subset."""
 
     repo_id: ClassVar[str]
     revision: ClassVar[str] = FINEWEB.revision
@@ -60,9 +60,7 @@ class PosqTask(PositionTask):
             revision = requested_revision(self.repo_id, self.revision)
         else:
             revision = LOCAL
-        self.metadata = type(self).metadata.model_copy(
-            update={"dataset": {"path": self.repo_id, "revision": revision}}
-        )
+        self._set_revision(revision)
         super().__init__(*args, **kwargs)
 
     @staticmethod
@@ -73,40 +71,36 @@ class PosqTask(PositionTask):
     @staticmethod
     @abstractmethod
     def read_from(repository: Repository) -> PositionData:
-        """Read the dataset from a repository; raise DataError if it cannot be read."""
+        """Read the dataset from a repository. Raise DataError if it cannot be read."""
 
     def has_data(self) -> bool:
-        """Return whether the data is on the Hub, or in the local folder."""
+        """Return True if the data is on the Hub or in the local folder."""
         repository, files = self.locate_subset("")
         return not isinstance(repository, LocalRepository) or bool(files)
 
     def explain_missing_data(self) -> str:
-        """Return where the data was looked for."""
+        """Return the location and the expected dataset."""
         return (
-            f"{self.locate_subset('')[0].location}: no file of {self.metadata.name}; expected "
-            "those of the dataset "
-            f"{self.repo_id} on the Hub. Download them, or unset {DATA_VARIABLE}."
+            f"{self.locate_subset('')[0].location}: no files of {self.metadata.name}; expected the "
+            f"dataset {self.repo_id} of the Hub. Download it, or unset {DATA_VARIABLE}."
         )
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the data available, and record the revision of a local folder."""
+        """Prepare the data, and set the revision of a local folder."""
         repository, files = self.locate_subset("")
         if isinstance(repository, LocalRepository):
-            dataset = {"path": self.repo_id, "revision": repository.revision(files)}
-            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
+            self._set_revision(repository.revision(files))
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[Repository, list[str]]:  # noqa: ARG002
-        """Return where the files of the dataset are, and the paths there of those in a local
-        folder.
-        """
+        """Return the repository, and its files if it is a local folder."""
         repository = open_repository(self.repo_id, self.revision)
-        return repository, self.list_files(repository) if isinstance(
-            repository, LocalRepository
-        ) else []
+        if isinstance(repository, LocalRepository):
+            return repository, self.list_files(repository)
+        return repository, []
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:  # noqa: ARG002
-        """Read the dataset; raise DataError if it cannot be read."""
+        """Read the dataset. Raise DataError if it cannot be read."""
         return self.read_from(repository or open_repository(self.repo_id, self.revision))
 
 
@@ -181,8 +175,8 @@ class FineWebPosQTiny(FineWebPosQ):
 
 
 class FineWebPosQRaw(FineWebPosQ):
-    """The first release of FineWeb-PosQ, of the paper's first version, in which a question may have
-    two labels.
+    """The first release of FineWeb-PosQ (first version of the paper), where questions may have two
+    labels.
     """
 
     repo_id = FINEWEB_RAW.repository

@@ -1,8 +1,8 @@
-"""Tasks on published questions about whole documents: TyDi QA, MIRACL, RepLiQA and Natural
-Questions.
+"""Tasks on published datasets of questions about whole documents: TyDi QA, MIRACL, RepLiQA and
+Natural Questions.
 
-Their data is not on the Hub in the PosIR layout: a task reads the folder of its name below
-`POSIR_DATA`, which `posir import` wrote from the published files.
+The data is not on the Hub in the PosIR layout. `posir import` converts the published files to a
+folder with the task's name below `POSIR_DATA`.
 """
 
 from collections.abc import Mapping
@@ -26,25 +26,20 @@ from posir_tasks.values.schemes import RelativePositions
 
 
 class PublishedTask(PositionTask):
-    """Published data that `posir import` wrote, a subset for each language or part."""
+    """Imported published data, with a subset for each language or part."""
 
     scheme = RelativePositions()
     keys: ClassVar[Mapping[str, SubsetKey]]
     """Language and domain of each subset."""
     source: ClassVar[str]
-    """The place of the files, their size and license, and the command that makes the data, for
-    messages.
-    """
+    """Location, size and license of the files, and the import command, for messages."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        default = type(self).metadata
         if data_folder() is not None:
-            # The digest in the revision of local data takes time, so it is added when the data is
-            # loaded.
-            spoken = default.hf_subsets_to_langscripts
-            present = {subset: spoken[subset] for subset in self._present()} or spoken
-            dataset = {**default.dataset, "revision": LOCAL}
-            self.metadata = default.model_copy(update={"dataset": dataset, "eval_langs": present})
+            # The digest of local data takes time and is only computed when the data is loaded.
+            languages = self.metadata.hf_subsets_to_langscripts
+            languages = {subset: languages[subset] for subset in self._present()} or languages
+            self._set_revision(LOCAL, eval_langs=languages)
         super().__init__(*args, **kwargs)
 
     def _repository(self) -> LocalRepository:
@@ -62,58 +57,61 @@ class PublishedTask(PositionTask):
         ]
 
     def has_data(self) -> bool:
-        """Return whether `POSIR_DATA` has any subset."""
+        """Return True if `POSIR_DATA` has a subset."""
         return data_folder() is not None and bool(self._present())
 
     def explain_missing_data(self) -> str:
-        """Return where the data was looked for, and how it is made."""
+        """Return the expected location, and the command that imports the data."""
         name = type(self).metadata.name
         if data_folder():
-            where = f"{self._repository().location}: no data"
+            problem = f"{self._repository().location}: no data"
         else:
-            where = f"{DATA_VARIABLE} is not set"
-        return f"{name}: {where}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
+            problem = f"{DATA_VARIABLE} is not set"
+        return f"{name}: {problem}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
 
     def missing_subsets(self) -> list[str]:
-        """Return the subsets that were not imported or are filtered out."""
+        """Return the subsets that are not imported or are filtered out."""
         return [subset for subset in self.keys if subset not in self.hf_subsets]
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
-        """Make the imported subsets available, with the digest of their files as the revision."""
+        """Prepare the imported subsets, with the digest of their files as the revision."""
         if not self.data_loaded and self.has_data():
             present = self._present()
             files = list_present_files(
                 self._repository(), [self.keys[subset] for subset in present]
             )
-            dataset = {**self.metadata.dataset, "revision": self._repository().revision(files)}
-            self.metadata = self.metadata.model_copy(update={"dataset": dataset})
-            # In place: mteb refers to this list object before the data is loaded, and then
-            # evaluates the subsets in it.
+            self._set_revision(self._repository().revision(files))
+            # mteb holds a reference to this list and evaluates the subsets in it.
             self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:
-        """Return the folder, and the paths there of a subset's files."""
+        """Return the folder and the files of a subset."""
         return self._repository(), list_present_files(self._repository(), [self.keys[subset]])
 
     def read_subset(self, subset: str) -> PositionData:
-        """Read one subset; raise DataError if it is missing or invalid."""
+        """Read a subset. Raise DataError if it is missing or invalid."""
         key = self.keys[subset]
         return read_domain(self._repository(), key.language, key.corpus_language, key.domain)
 
 
 def _build_task(
-    declared: DeclaredTask, files: str, given: str, domain: str | None = None, **fields: Any
+    declared: DeclaredTask, files: str, arguments: str, domain: str | None = None, **fields: Any
 ) -> type[PublishedTask]:
-    """Create the task on a published dataset; `files` says where they are and how large, `given`
-    what is imported.
+    """Create the task on a published dataset.
 
-    The `domain` is that of all subsets, or else the name of each.
+    Args:
+        declared: Name, repository and languages.
+        files: Location and size of the published files.
+        arguments: First arguments of `posir import`.
+        domain: Domain of all subsets; by default, the name of each subset.
+        fields: Further metadata.
     """
     name = declared.name
-    spoken = dict(declared.languages)  # type: ignore[arg-type]
+    languages = dict(declared.languages)  # type: ignore[arg-type]
     keys = {
-        subset: SubsetKey(codes[0], codes[0], domain or subset) for subset, codes in spoken.items()
+        subset: SubsetKey(codes[0], codes[0], domain or subset)
+        for subset, codes in languages.items()
     }
     key = next(iter(keys.values()))
     metadata = build_metadata(
@@ -123,7 +121,8 @@ def _build_task(
         **fields,
     )
     command = (
-        f"posir import {given} --language {key.language} --domain {key.domain} --output data/{name}"
+        f"posir import {arguments} --language {key.language} --domain {key.domain} "
+        f"--output data/{name}"
     )
     source = (
         f"{files} ({metadata.license}): download it and run `{command}`, for each of "

@@ -1,6 +1,6 @@
-"""mteb's retrieval task and its dataset, in the forms that posir's tasks give them and mteb reads.
+"""Base class of posir's retrieval tasks, and readers of mteb's retrieval tasks.
 
-What is private in mteb has a public name here.
+Private names of mteb get public names here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
-    """Return a retrieval task of mteb by its name; None if there is none."""
+    """Return mteb's retrieval task with a name, or None."""
     import mteb
 
     try:
@@ -39,8 +39,10 @@ def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
 
 
 def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
-    """Return what mteb loads of a subset: of a split, by default the first that it evaluates; raise
-    DataError without.
+    """Return mteb's data of a subset and a split, by default the first evaluated split.
+
+    Raises:
+        DataError: The split does not exist, or the data cannot be loaded or has no texts.
     """
     name = split or task.metadata.eval_splits[0]
     if name not in task.metadata.eval_splits:
@@ -49,54 +51,55 @@ def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> Split
         )
     try:
         task.load_data()
-        # Some tasks load the form of mteb 1, which mteb converts before it evaluates them.
+        # Some tasks load the format of mteb 1, which mteb also converts.
         task.convert_v1_dataset_format_to_v2(num_proc=None)
     except Exception as error:
         raise DataError(
             f"{task.metadata.name}: its data cannot be loaded ({summarize_error(error)})."
         ) from error
-    loaded: SplitData = dict(task.dataset[subset][name])
-    for part, nouns in (("queries", "queries"), ("corpus", "documents")):
-        if "text" not in loaded[part].column_names:
+    split_data: SplitData = dict(task.dataset[subset][name])
+    for key, nouns in (("queries", "queries"), ("corpus", "documents")):
+        if "text" not in split_data[key].column_names:
             raise DataError(
                 f"{task.metadata.name}: its {nouns} are not texts, which posir needs. Score it "
                 "with mteb."
             )
-    return loaded
+    return split_data
 
 
 def read_task_judgments(task: AbsTaskRetrieval, subset: str, split: str | None) -> Judgments:
-    """Return the judgments of a subset of a task of mteb, of the queries that mteb scores; raise
-    DataError without them.
+    """Return the qrels of a subset for the queries that mteb scores.
+
+    Raises:
+        DataError: The data cannot be loaded, or a grade is invalid.
     """
-    loaded = _load_split(task, subset, split)
-    texts = dict(
-        zip(loaded["queries"]["id"], map(_join_turns, loaded["queries"]["text"]), strict=True)
-    )
-    scored = dict[str, dict[str, float]]()
+    split_data = _load_split(task, subset, split)
+    queries = split_data["queries"]
+    texts = dict(zip(queries["id"], map(_join_turns, queries["text"]), strict=True))
+    grades = dict[str, dict[str, float]]()
     left_out = list[str]()
-    for query, documents in loaded["relevant_docs"].items():
+    for query, documents in split_data["relevant_docs"].items():
         if not documents or query not in texts:
             left_out.append(query)
             continue
         try:
-            scored[query] = {name: read_grade(grade) for name, grade in documents.items()}
+            grades[query] = {name: read_grade(grade) for name, grade in documents.items()}
         except ValueError as error:
             raise DataError(f"{task.metadata.name}: a grade of query {query} {error}.") from error
     candidates = {
-        query: frozenset(names) for query, names in (loaded.get("top_ranked") or {}).items()
+        query: frozenset(names) for query, names in (split_data.get("top_ranked") or {}).items()
     }
-    asked = {query: texts[query] for query in scored}
-    return Judgments(asked, scored, left_out=tuple(sorted(left_out)), candidates=candidates)
+    query_texts = {query: texts[query] for query in grades}
+    return Judgments(query_texts, grades, left_out=tuple(sorted(left_out)), candidates=candidates)
 
 
 def _join_turns(text: object) -> str:
-    """Return the text of a query; the turns of a conversation as JSON."""
+    """Return the text of a query, or the turns of a conversation as JSON."""
     return text if isinstance(text, str) else json.dumps(text)
 
 
 def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRules:
-    """Return how a task of mteb is scored on a split, by default the first that it evaluates."""
+    """Return the scoring rules of a task on a split, by default the first evaluated split."""
     return ScoringRules(
         split=split or task.metadata.eval_splits[0],
         ignore_identical_ids=task.ignore_identical_ids,
@@ -107,31 +110,31 @@ def read_scoring_rules(task: AbsTaskRetrieval, split: str | None) -> ScoringRule
 
 
 def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> Iterator[Item]:
-    """Yield the documents of a subset of a task of mteb, each as mteb gives it to models."""
+    """Yield the documents of a subset, each with its title, like mteb."""
     for row in _load_split(task, subset, split)["corpus"]:
         text = f"{row.get('title') or ''} {row['text'] or ''}".strip()
         yield Passage(task.metadata.name, row["id"], text, id=row["id"])
 
 
-#: Key in a prediction file of the name and revision of the model that made it.
+#: Key of the model's name and revision in a prediction file.
 FIRST_STAGE_KEY = "mteb_model_meta"
 
 
 class RetrievalTask(AbsTaskRetrieval):
-    """A retrieval task of mteb that evaluates its subsets itself."""
+    """An mteb retrieval task with its own evaluation of subsets."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.top_k = max(self.k_values)
-        """Documents to retrieve, or to rerank, for each query."""
+        """Number of documents to retrieve or rerank per query."""
         self.first_stage_model: dict[str, str] | None = None
-        """Name and revision of the model whose predictions are reranked, None without
+        """Name and revision of the model whose predictions are reranked; set by
         `convert_to_reranking`.
         """
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
-        """Return the scores of a model on one subset, from what mteb passes to its own method."""
+        """Return the scores of a model on a subset, from the arguments of mteb's method."""
 
     def save_predictions(
         self,
@@ -141,7 +144,7 @@ class RetrievalTask(AbsTaskRetrieval):
         hf_split: str,
         hf_subset: str,
     ) -> None:
-        """Add a subset's results to the prediction file in a folder, as mteb's tasks write it."""
+        """Add a subset's results to the prediction file in a folder, in mteb's format."""
         file = folder / self.prediction_file_name
         meta = model.mteb_model_meta
         predictions: dict[str, Any] = {
@@ -153,8 +156,8 @@ class RetrievalTask(AbsTaskRetrieval):
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents in a prediction file, or in the one of this task in a folder, as
-        mteb's tasks do.
+        """Rerank the documents of a prediction file, or of this task's file in a folder, like
+        mteb.
         """
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
@@ -166,8 +169,8 @@ class RetrievalTask(AbsTaskRetrieval):
     def evaluate(
         self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
     ) -> Mapping[str, ScoresDict]:
-        """Evaluate as mteb's tasks do; raise PosirError if mteb would compute its own scores
-        instead.
+        """Evaluate like mteb's tasks. Raise PosirError if this version of mteb would bypass posir's
+        scores.
         """
         EVALUATE_SUBSET.resolve()
         return super().evaluate(*args, prediction_folder=prediction_folder, **kwargs)
@@ -177,10 +180,10 @@ class RetrievalTask(AbsTaskRetrieval):
 
 
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
-    """Data by subset and split; a subset is read on access, and only the last one stays in memory.
+    """Data by subset and split. Subsets are read on access, and only the last one stays in memory.
 
-    The 31 domains of one language are some 8 GB of text, and mteb evaluates them one after the
-    other. Candidates that `convert_to_reranking` adds to a subset are kept for all subsets.
+    The 31 domains of a language have about 8 GB of text, and mteb evaluates them one at a time. The
+    candidates that `convert_to_reranking` adds are kept for all subsets.
     """
 
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
@@ -202,7 +205,7 @@ class LazySubsets(Mapping[str, dict[str, SplitData]]):
             if self._current is not None:
                 last, splits = self._current
                 self._top_ranked[last] = splits[SPLIT]["top_ranked"]
-                # Out of memory before the next one is read.
+                # Free the memory before the next subset is read.
                 del splits
                 self._current = None
             split = divide_split(self._read(subset), self._top_ranked.get(subset))

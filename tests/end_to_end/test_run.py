@@ -175,12 +175,12 @@ def test_a_benchmark_runs_what_is_there_and_names_the_rest_once(
         "PosIR-German",
     }
     printed = ran.stderr + ran.stdout
-    assert printed.count("2 of 10 tasks are evaluated; no data of PosIR-Chinese") == 1
-    assert printed.count("no data of") == 1
+    assert printed.count("2 of 10 tasks are evaluated; no data for PosIR-Chinese") == 1
+    assert printed.count("no data for") == 1
     (data / "empty").mkdir()
     refused = run(command, "run", "-b", "PosIR", "-m", BM25, POSIR_DATA=str(data / "empty"))
     assert refused.returncode == 1
-    assert "benchmark PosIR: no data of any of its tasks" in refused.stderr
+    assert "benchmark PosIR: none of its tasks (PosIR-" in refused.stderr
     assert "Traceback" not in refused.stderr
 
 

@@ -74,6 +74,13 @@ def test_importing_posir_imports_nothing_slow():
     assert not HEAVY & set(done.stdout.split())
 
 
+def test_touching_every_name_imports_no_framework():
+    code = "import sys, posir; [getattr(posir, name) for name in dir(posir)]; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    frameworks = {"torch", "transformers", "sentence_transformers", "mteb"}
+    assert not frameworks & set(done.stdout.split())
+
+
 def test_names_are_public_and_documented():
     stated = re.findall(r"from (\S+) import (\w+) as", inspect.getsource(posir))
     assert dir(posir) == sorted(posir.__all__) == sorted(name for _, name in stated)

@@ -36,7 +36,7 @@ from transformers.utils.logging import disable_progress_bar
 
 from posir_tasks.models.loaded_model import find_pooling
 from posir_tasks.models.protocols import Protocol
-from posir_tasks.models.registry import HEAD_FILE, SUFFIX
+from posir_tasks.models.registry import HEAD_FILE, HEAD_SUFFIX
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -154,7 +154,7 @@ def with_tiny_weights(meta: ModelMeta, protocol: Protocol) -> Iterator[ModelMeta
         write_tiny_model(Path(folder), protocol, name)
         if name == HEAD:
             # That of a registered model is loaded by its name.
-            loader = mteb.get_model_meta(folder + SUFFIX, fetch_from_hf=False).loader
+            loader = mteb.get_model_meta(folder + HEAD_SUFFIX, fetch_from_hf=False).loader
 
         @wraps(loader)
         def load(_: str, revision: str | None = None, **options: Any) -> Any:

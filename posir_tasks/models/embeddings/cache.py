@@ -1,12 +1,11 @@
-"""Cached embeddings: a folder of immutable files with unique names.
+"""Cached embeddings in a folder of immutable files with unique names.
 
-Any number of processes, on any number of machines that share the folder, therefore read and write
-without waiting for each other, and a killed process leaves no half-written file. A damaged
-embedding counts as missing.
+Processes on several machines can share the folder without locks, and a killed process leaves no
+incomplete file. Corrupt embeddings count as missing.
 
-mteb's `CachedEmbeddingWrapper` does not fit: it has one folder per task, so tasks share nothing;
-its keys contain neither model nor revision nor prompt; it changes files in place, for a single
-process; and it does not detect damage.
+mteb's `CachedEmbeddingWrapper` has one folder per task, so tasks do not share embeddings; its keys
+contain neither model nor revision nor prompt; it changes files in place, for a single process; and
+it does not detect corruption.
 """
 
 from __future__ import annotations
@@ -33,23 +32,23 @@ from posir_tasks.base.files import atomic_write, remove_stale_parts
 if TYPE_CHECKING:
     from mteb.types import Array
 
-#: Types that NumPy or Arrow cannot store, and integer types of the same width.
+#: Integer types of the same width for types that NumPy or Arrow cannot store.
 STORED_AS = {"bfloat16": "int16", "bool": "uint8"}
 
 
 @dataclass(frozen=True)
 class EmbeddingFormat:
-    """Library, number type and dimensions of a model's embeddings."""
+    """Library, data type and dimensions of embeddings."""
 
     library: str
     """`numpy` or `torch`."""
     dtype: str
-    """A name that NumPy and PyTorch share, such as `float32`; or `bfloat16`."""
+    """Data type of NumPy and PyTorch, such as `float32`, or `bfloat16`."""
     dimensions: int
 
     @classmethod
     def detect(cls, embeddings: object, texts: int) -> EmbeddingFormat | None:
-        """Return the format of embeddings, or None unless they are one dense row of numbers per
+        """Return the format of embeddings, or None unless they are a dense matrix with a row per
         text.
         """
         if isinstance(embeddings, torch.Tensor) and embeddings.layout == torch.strided:
@@ -60,55 +59,55 @@ class EmbeddingFormat:
             dtype = embeddings.dtype.name
         else:
             return None
-        numeric = dtype in STORED_AS or (
+        is_numeric = dtype in STORED_AS or (
             dtype.startswith(("float", "int", "uint")) and hasattr(np, dtype)
         )
-        if not numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
+        if not is_numeric or embeddings.ndim != 2 or embeddings.shape[0] != texts:
             return None
         return cls(library, dtype, embeddings.shape[1])
 
     @property
     def checksum(self) -> int:
-        """CRC-32 of the format as files store it, names of the fields included."""
+        """CRC-32 of the format's JSON."""
         return zlib.crc32(json.dumps(asdict(self)).encode())
 
     @property
     def stored_dtype(self) -> np.dtype[Any]:
-        """The NumPy type of the rows in memory and on disk."""
+        """NumPy type of the rows in memory and on disk."""
         return np.dtype(STORED_AS.get(self.dtype, self.dtype))
 
     def to_rows(self, embeddings: Array) -> NDArray[Any]:
-        """Return embeddings of this format as rows of `stored_dtype`, without a copy if contiguous
-        and on the CPU.
+        """Convert embeddings to rows of `stored_dtype`, without a copy if they are contiguous and
+        on the CPU.
         """
         if isinstance(embeddings, torch.Tensor):
-            stored = getattr(torch, self.stored_dtype.name)
-            return embeddings.detach().cpu().contiguous().view(stored).numpy()
+            dtype = getattr(torch, self.stored_dtype.name)
+            return embeddings.detach().cpu().contiguous().view(dtype).numpy()
         return np.ascontiguousarray(embeddings).view(self.stored_dtype)
 
     def restore(self, rows: NDArray[Any]) -> Array:
-        """Return rows of `stored_dtype` as the model returned them, on the CPU."""
+        """Convert rows of `stored_dtype` to the model's format, on the CPU."""
         if self.library == "numpy":
             return rows.view(self.dtype)
         return torch.from_numpy(rows).view(getattr(torch, self.dtype))
 
 
-#: 128-bit keys that identify texts; shape (n, 2).
+#: 128-bit keys of texts, shape (n, 2).
 Keys = NDArray[np.uint64]
 
-#: Schema version of the files. A reader refuses newer ones.
+#: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
 #: Key of the Arrow metadata that holds schema version and embedding format.
 METADATA_KEY = b"posir"
 
 
 class DamageError(Exception):
-    """A file is not what was written."""
+    """A file is corrupt."""
 
 
 @dataclass(frozen=True)
 class FileContents:
-    """The embeddings of n texts in a file; the arrays are views of the memory map."""
+    """The embeddings of n texts in a file, as views of a memory map."""
 
     format: EmbeddingFormat
     keys: Keys
@@ -120,8 +119,8 @@ class FileContents:
 def compute_checksums(
     embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
 ) -> NDArray[np.uint32]:
-    """Return the CRC-32 of each embedding with its key and format; keys of shape (n, 2), rows of
-    shape (n, dimensions).
+    """Return the CRC-32 of each embedding with its key and format, for keys of shape (n, 2) and
+    rows of shape (n, dimensions).
     """
     start = embedding_format.checksum
     pairs = zip(keys, rows, strict=True)
@@ -133,9 +132,7 @@ def compute_checksums(
 def write_embeddings(
     file: Path, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]
 ) -> None:
-    """Write keys of shape (n, 2) and contiguous rows of shape (n, dimensions), of `stored_dtype`,
-    to a file.
-    """
+    """Write keys, shape (n, 2), and contiguous rows of `stored_dtype`, shape (n, dimensions)."""
     columns = {
         "key": pa.FixedSizeBinaryArray.from_buffers(
             pa.binary(16), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))]
@@ -156,18 +153,21 @@ def write_embeddings(
 
 
 def read_embeddings(file: Path) -> FileContents:
-    """Memory-map a file of embeddings, without verifying their checksums.
+    """Memory-map a file of embeddings without verifying their checksums.
 
-    Raise DamageError if it is not what was written, PosirError for a newer schema,
-    FileNotFoundError or PermissionError.
+    Raises:
+        DamageError: The file is corrupt.
+        PosirError: The file has a newer schema.
+        FileNotFoundError: The file does not exist.
+        PermissionError: The file cannot be read.
     """
     try:
         batch = pa.ipc.open_file(pa.memory_map(str(file))).get_batch(0)
         batch.validate()
         header = json.loads(batch.schema.metadata[METADATA_KEY])
         check_schema(header["schema"], SCHEMA, f"{file}: this file of embeddings")
-        stored = header["format"]
-        embedding_format = EmbeddingFormat(**stored)
+        fields = header["format"]
+        embedding_format = EmbeddingFormat(**fields)
         if embedding_format.checksum != header["checksum"]:
             raise DamageError("the checksum of the embedding format does not match")
         numbers = batch.column("embedding").values.to_numpy()
@@ -191,45 +191,45 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".arrow"
 DAMAGED_SUFFIX = ".damaged"
-#: Embeddings read and verified at a time.
+#: Embeddings that are read and verified at a time.
 READ_BATCH_SIZE = 4_096
 
 
-#: The first half of an embedding's key, the number of its file, and its row there.
+#: First half of an embedding's key, number of its file, and row in the file.
 INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
 
 
 class Lookup(NamedTuple):
-    """Cached embeddings of n texts: rows of shape (n, dimensions), uninitialized for missing ones;
-    indices of those.
-    """
+    """Cached embeddings of n texts."""
 
     rows: NDArray[Any]
+    """Shape (n, dimensions), uninitialized for missing embeddings."""
     missing: Integers
+    """Indices of missing embeddings."""
 
 
 class EmbeddingCache:
-    """A folder of embeddings by text, for one model with one prompt and one set of settings."""
+    """A folder of embeddings for one embedding key."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
-        """Format of its embeddings; None while it is empty."""
+        """Format of the embeddings; None for an empty cache."""
         self._files: dict[str, int] = {}
         """Number of each file in the index."""
         self._numbers = count()
         self._index = np.empty(0, INDEX_ENTRY)
-        """All embeddings, sorted by the first half of their keys. The checksum confirms the full
-        key.
+        """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
+        the full key.
         """
         self._halves = self._index["half"]
         self._new_entries: list[NDArray[Any]] = []
-        """Entries that are not sorted into the index yet."""
+        """Entries that are not in the index yet."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings of texts by keys of shape (n, 2), including those added by
-        other processes.
+        """Return the cached embeddings for keys, shape (n, 2), including those of other
+        processes.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._files else self._open(file.name)
@@ -241,28 +241,28 @@ class EmbeddingCache:
             return Lookup(np.empty((len(keys), 0)), missing)
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
         has_damage = True
-        # Another file may have the embeddings that one has lost.
+        # Another file may have the embeddings that a corrupt file has lost.
         while has_damage:
             selected, entries = self._find_entries(keys, missing)
             intact = np.zeros(len(selected), np.bool_)
             for name, number in [*self._files.items()]:
-                part = np.flatnonzero(entries["file"] == number)
-                if part.size:
-                    file_rows = entries["row"][part]
-                    intact[part] = self._read_rows(name, keys, selected[part], file_rows, rows)
+                matches = np.flatnonzero(entries["file"] == number)
+                if matches.size:
+                    sources = entries["row"][matches]
+                    intact[matches] = self._read_rows(name, keys, selected[matches], sources, rows)
             missing = np.setdiff1d(missing, selected[intact], assume_unique=True)
             has_damage = not intact.all()
         return Lookup(rows, missing)
 
     def _find_entries(self, keys: Keys, missing: Integers) -> tuple[Integers, NDArray[Any]]:
-        """Return the `missing` rows that are in the index, and their entries."""
+        """Return the missing rows with an entry in the index, and their entries."""
         self._sort_index()
         if not self._halves.size:
             return missing[:0], self._index
         halves = keys[missing, 0]
         indices = np.searchsorted(self._halves, halves).clip(max=len(self._halves) - 1)
-        is_known = self._halves[indices] == halves
-        return missing[is_known], self._index[indices[is_known]]
+        is_match = self._halves[indices] == halves
+        return missing[is_match], self._index[indices[is_match]]
 
     def _sort_index(self) -> None:
         if self._new_entries:
@@ -272,19 +272,19 @@ class EmbeddingCache:
             self._halves = np.ascontiguousarray(self._index["half"])
 
     def add(self, keys: Keys, embeddings: Array) -> None:
-        """Write the finite ones of n dense embeddings, shape (n, dimensions), to a new file, by
-        keys of shape (n, 2).
+        """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
+        file.
         """
         embedding_format = EmbeddingFormat.detect(embeddings, len(keys))
         assert embedding_format is not None
         self._require_format(embedding_format)
         rows = embedding_format.to_rows(embeddings)
         sums = torch.as_tensor(embedding_format.restore(rows)).sum(dim=1, dtype=torch.float32)
-        finite = sums.isfinite().numpy()
-        if finite.all():
+        is_finite = sums.isfinite().numpy()
+        if is_finite.all():
             self._write(embedding_format, keys, rows)
-        elif finite.any():
-            self._write(embedding_format, keys[finite], rows[finite])
+        elif is_finite.any():
+            self._write(embedding_format, keys[is_finite], rows[is_finite])
 
     def _write(self, embedding_format: EmbeddingFormat, keys: Keys, rows: NDArray[Any]) -> None:
         """Write embeddings to a new file."""
@@ -310,15 +310,17 @@ class EmbeddingCache:
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
-        sizes = [f"{one.dimensions} dimensions in {one.dtype}" for one in (self.format, other)]
+        sizes = [
+            f"{entry.dimensions} dimensions in {entry.dtype}" for entry in (self.format, other)
+        ]
         if sizes[0] != sizes[1]:
             raise PosirError(
-                f"{self.folder}: contains embeddings with {' and with '.join(sizes)}: two "
-                "different models under one name and revision. Delete the folder."
+                f"{self.folder}: contains embeddings with {' and with '.join(sizes)}, from two "
+                "different models with the same name and revision. Delete the folder."
             )
 
     def _open(self, name: str) -> FileContents | None:
-        """Open a file; return None if it has disappeared or cannot be read at all."""
+        """Open a file, or return None if it has disappeared or is corrupt."""
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
@@ -328,38 +330,38 @@ class EmbeddingCache:
         return None
 
     def _read_rows(
-        self, name: str, keys: Keys, selected: Integers, places: Integers, rows: NDArray[Any]
+        self, name: str, keys: Keys, targets: Integers, sources: Integers, rows: NDArray[Any]
     ) -> Booleans:
-        """Fill the `selected` rows from the places in one file; return which of them are intact."""
-        intact = np.zeros(len(selected), np.bool_)
+        """Copy the source rows of a file to the target rows. Return a mask of intact rows."""
+        intact = np.zeros(len(targets), np.bool_)
         contents = self._open(name)
         if contents is None:
             return intact
-        for start in range(0, len(selected), READ_BATCH_SIZE):
-            part = slice(start, start + READ_BATCH_SIZE)
-            rows[selected[part]] = contents.rows[places[part]]
-            computed = compute_checksums(
-                contents.format, keys[selected[part]], rows[selected[part]]
+        for start in range(0, len(targets), READ_BATCH_SIZE):
+            batch = slice(start, start + READ_BATCH_SIZE)
+            rows[targets[batch]] = contents.rows[sources[batch]]
+            checksums = compute_checksums(
+                contents.format, keys[targets[batch]], rows[targets[batch]]
             )
-            intact[part] = computed == contents.checksums[places[part]]
+            intact[batch] = checksums == contents.checksums[sources[batch]]
         if not intact.all():
-            # The intact embeddings are copied into a new file.
-            computed = compute_checksums(contents.format, contents.keys, contents.rows)
-            whole = computed == contents.checksums
-            if whole.any():
-                self._write(contents.format, contents.keys[whole], contents.rows[whole])
-            self._quarantine(name, f"{whole.sum()} of its {len(whole)} embeddings are intact")
+            # Save the intact embeddings in a new file.
+            checksums = compute_checksums(contents.format, contents.keys, contents.rows)
+            valid = checksums == contents.checksums
+            if valid.any():
+                self._write(contents.format, contents.keys[valid], contents.rows[valid])
+            self._quarantine(name, f"{valid.sum()} of its {len(valid)} embeddings are intact")
         return intact
 
     def _quarantine(self, name: str, problem: str) -> None:
-        """Rename a damaged file, and warn."""
+        """Rename a corrupt file with a warning."""
         logger.warning(
-            "%s is damaged: %s; it is renamed to *%s, and what is lost is encoded again",
+            "%s is corrupt: %s; it is renamed to *%s, and lost embeddings are encoded again",
             self.folder / name,
             problem,
             DAMAGED_SUFFIX,
         )
         self._forget(name)
-        # Another process may have done so, or another user may own it.
+        # Another process may already have renamed it, or another user may own it.
         with suppress(OSError):
             (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))

@@ -1,4 +1,4 @@
-"""An encoder that caches its embeddings in a folder, for every later task, run and process."""
+"""An encoder that caches embeddings in a folder across tasks, runs and processes."""
 
 from __future__ import annotations
 
@@ -33,12 +33,11 @@ from posir_tasks.models.references import MISSING_REVISIONS
 if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
 
-#: Attributes of a model that say where it runs and in which mode, which `encode` sets.
+#: Attributes that `encode` sets, and that do not affect embeddings.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
-#: Arguments of `encode` that change an embedding by no more than rounding, or that only its prompt
-#: depends on.
+#: Arguments of `encode` that only affect rounding, or only the prompt.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
-#: Settings of a tokenizer that change what it returns.
+#: Tokenizer settings that affect its output.
 TOKENIZER_SETTINGS = (
     "model_max_length",
     "padding_side",
@@ -52,25 +51,25 @@ MEMORY_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 @dataclass(frozen=True)
 class EmbeddingKey:
-    """Everything but the text; equal keys mean equal embeddings, up to rounding."""
+    """Everything that an embedding depends on, except the text. Equal keys mean equal embeddings,
+    up to rounding.
+    """
 
     model: str | None
     revision: str | None
     code: str
-    """The class that encodes."""
+    """Qualified name of the encoder class."""
     weights: Mapping[str, str]
-    """Digests of the model's PyTorch modules by name; empty if they are not accessible, as behind
-    an API.
+    """Digests of the PyTorch modules by name; empty without accessible weights, such as behind an
+    API.
     """
     settings: str
     """Digest of the settings of the model and its modules."""
     prompt_type: str | None
     task_context: str | None
-    """The prompt; or, unless `shared`, a digest of everything passed to the model about the
-    task.
-    """
+    """The prompt, or, unless `shared`, a digest of the task's metadata, split and subset."""
     shared: bool
-    """Whether the model sees only the prompt of a task, so that tasks share its embeddings."""
+    """True if the model only uses a task's prompt, so that tasks share embeddings."""
     arguments: Mapping[str, Any]
 
     def digest(self) -> str:
@@ -84,12 +83,11 @@ def build_embedding_key(
     arguments: Mapping[str, Any],
     prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Build the key of a call of `encode` with these arguments, the task's included; None for an
-    unidentified model.
+    """Build the key of a call of `encode`, or None if the model cannot be identified.
 
-    That is a model without a revision whose weights are not accessible, or one that changes the
-    output of another encoder, as mteb's `CompressionWrapper` does: an embedding may then depend on
-    the other texts.
+    A model cannot be identified if it has neither a revision nor accessible weights, or if it wraps
+    another encoder (such as mteb's `CompressionWrapper`): an embedding may then depend on the other
+    texts.
     """
     meta = model.mteb_model_meta
     attributes = getattr(model, "__dict__", {})
@@ -97,20 +95,25 @@ def build_embedding_key(
     wraps_encoder = any(isinstance(value, EncoderProtocol) for value in attributes.values())
     if wraps_encoder or (not weights and revision in MISSING_REVISIONS):
         return None
-    metadata, *part = (arguments[name] for name in TASK_ARGUMENTS)
+    metadata, *subset = (arguments[name] for name in TASK_ARGUMENTS)
     prompt = find_prompt(model, metadata, prompt_type)
-    task_context = prompt.text if prompt else digest_json([metadata.model_dump(mode="json"), *part])
-    loading: dict[str, Any] = {}
+    if prompt:
+        task_context = prompt.text
+    else:
+        task_context = digest_json([metadata.model_dump(mode="json"), *subset])
+    loader_settings: dict[str, Any] = {}
     if meta:
         experiment = meta.experiment_kwargs or {}
-        loading = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
+        loader_settings = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
     modules = [module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
         code=_qualified_name(type(model)),
         weights=weights,
-        settings=digest_json([_public_settings(loading), _public_settings(attributes), modules]),
+        settings=digest_json(
+            [_public_settings(loader_settings), _public_settings(attributes), modules]
+        ),
         prompt_type=prompt_type.value if prompt_type else None,
         task_context=task_context,
         shared=prompt is not None,
@@ -123,7 +126,7 @@ def build_embedding_key(
 
 
 def module_settings(module: nn.Module) -> dict[str, Any]:
-    """Return the settings of a PyTorch module that affect its output besides its weights."""
+    """Return the settings of a PyTorch module that affect its output, without weights."""
     tokenizer = getattr(module, "tokenizer", None)
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
     return {
@@ -148,8 +151,8 @@ def _public_settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def describe_value(value: Any) -> Any:
-    """Return a value as JSON; functions and other objects are represented by the name of the
-    function or class.
+    """Convert a value to JSON. Functions and other objects become the name of the function or
+    class.
     """
     if value is None or isinstance(value, str | int | float):
         return value
@@ -167,15 +170,13 @@ def _qualified_name(function_or_class: Any) -> str:
 
 
 def find_modules(model: EncoderProtocol) -> dict[str, nn.Module]:
-    """Return a model's PyTorch modules by attribute name, and the model itself as `self` if it is
-    one.
-    """
+    """Return a model's PyTorch modules by attribute name. The model itself is `self`."""
     attributes = {"self": model, **getattr(model, "__dict__", {})}
     return {name: value for name, value in attributes.items() if isinstance(value, nn.Module)}
 
 
 def digest_weights(model: EncoderProtocol) -> dict[str, str]:
-    """Digest a model's PyTorch modules by name, except modules with inaccessible weights."""
+    """Return digests of a model's PyTorch modules with accessible weights, by name."""
     digests: dict[str, str] = {}
     for name, module in find_modules(model).items():
         digest = digest_module(module)
@@ -185,8 +186,8 @@ def digest_weights(model: EncoderProtocol) -> dict[str, str]:
 
 
 def digest_module(module: nn.Module) -> str | None:
-    """Return 32 hexadecimal digits that identify a module's weights; None if they are not in this
-    process's memory.
+    """Return 32 hexadecimal digits that identify a module's weights, or None if they are not in
+    memory.
     """
     state = module.state_dict()
     tensors = {name: value for name, value in state.items() if isinstance(value, Tensor)}
@@ -194,9 +195,9 @@ def digest_module(module: nn.Module) -> str | None:
         return None
 
     def digest(tensor: Tensor) -> str:
-        hashed = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
-        hashed.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
-        return hashed.hexdigest()
+        checksum = hashlib.sha256(f"{tensor.dtype} {list(tensor.shape)}".encode())
+        checksum.update(tensor.detach().cpu().contiguous().reshape(-1).view(uint8).numpy().data)
+        return checksum.hexdigest()
 
     with ThreadPoolExecutor() as pool:
         return digest_json([list(tensors), list(pool.map(digest, tensors.values()))])
@@ -204,18 +205,16 @@ def digest_module(module: nn.Module) -> str | None:
 
 logger = logging.getLogger(__name__)
 
-#: Environment variable with the folder of the cache; unset, nothing is cached.
+#: Environment variable with the folder of the cache. If unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
 #: Texts hashed at a time.
 HASH_BATCH_SIZE = 1_000
 
 
 def with_cache(model: MTEBModels) -> MTEBModels:
-    """Return an encoder with a cache of its embeddings if `POSIR_EMBEDDINGS` is set, and any other
-    model as it is.
+    """Wrap an encoder with a cache if `POSIR_EMBEDDINGS` is set.
 
-    An encoder with a true attribute `caches_itself` is returned as it is: it caches those of
-    another encoder, from which it computes its own.
+    Other models, and encoders with a true attribute `caches_itself`, are returned unchanged.
     """
     folder = os.environ.get(EMBEDDINGS_VARIABLE)
     if not folder or getattr(model, "caches_itself", False):
@@ -233,20 +232,19 @@ class WrappedEncoder:
         self.mteb_model_meta = base.mteb_model_meta
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Compare embeddings with the similarity of the other encoder."""
+        """Return the base encoder's similarities, shape (n, m)."""
         return self.base.similarity(embeddings1, embeddings2)
 
     def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> Array:
-        """Compare pairs of embeddings with the similarity of the other encoder."""
+        """Return the base encoder's similarities of pairs, shape (n,)."""
         return self.base.similarity_pairwise(embeddings1, embeddings2)
 
 
 class CachedEncoder(WrappedEncoder):
     """An mteb encoder that encodes each text once per embedding key.
 
-    It returns what the model returns, moved to the CPU. If all texts are distinct and none is
-    cached, the model gets the same input as without a cache. Sparse embeddings and multi-vector
-    embeddings are passed through.
+    Embeddings are moved to the CPU. If all texts are distinct and none is cached, the model's input
+    is the same as without a cache. Sparse and multi-vector embeddings are not cached.
     """
 
     def __init__(self, model: EncoderProtocol, folder: Path) -> None:
@@ -261,12 +259,9 @@ class CachedEncoder(WrappedEncoder):
         prompt_type: PromptType | None = None,
         **arguments: Any,
     ) -> Array:
-        """Return the embeddings of the texts, from the cache where possible; others are encoded and
-        then cached.
-        """
+        """Return the embeddings of the texts; texts that are not cached are encoded and added."""
         if self._weights is None:
-            # Once per wrapper, which lives for one subset: the model may be trained between
-            # subsets.
+            # Once per wrapper, that is per subset: the model may be trained in between.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
 
@@ -276,14 +271,14 @@ class CachedEncoder(WrappedEncoder):
         key = build_embedding_key(self.base, self._weights, arguments, prompt_type)
         if key is None:
             _warn_once(
-                f"Embeddings of {name} are not cached: the model cannot be identified, as it has "
-                "neither a revision nor accessible weights, or wraps another encoder."
+                f"Embeddings of {name} are not cached: the model has neither a revision nor "
+                "accessible weights, or wraps another encoder."
             )
             return encode(inputs)
         if not key.shared:
             _warn_once(
-                f"Embeddings of {name} are cached separately for each task: {key.code} may use "
-                "anything in a task."
+                f"Embeddings of {name} are cached separately for each task: {key.code} may depend "
+                "on the task."
             )
         dataset = cast("Dataset", inputs.dataset)
         columns = ["text"] if key.shared else sorted({*dataset.column_names} - {"id"})
@@ -302,25 +297,25 @@ class CachedEncoder(WrappedEncoder):
                     collate_fn=inputs.collate_fn,
                     num_workers=inputs.num_workers,
                 )
-            encoded = encode(loader)
-            embedding_format = EmbeddingFormat.detect(encoded, missing.size)
+            embeddings = encode(loader)
+            embedding_format = EmbeddingFormat.detect(embeddings, missing.size)
             if embedding_format is None:
                 _warn_once(
                     f"Embeddings of {key.model} are not cached: the model does not return one "
                     "dense vector per text."
                 )
-                return encoded if is_complete else encode(inputs)
-            cache.add(keys[missing], encoded)
-            encoded_rows = embedding_format.to_rows(encoded)
+                return embeddings if is_complete else encode(inputs)
+            cache.add(keys[missing], embeddings)
+            new_rows = embedding_format.to_rows(embeddings)
             if missing.size == len(keys):
-                rows = encoded_rows
+                rows = new_rows
             else:
-                rows[missing] = encoded_rows
+                rows[missing] = new_rows
         assert embedding_format is not None
         return embedding_format.restore(rows if len(rows) == inverse.size else rows[inverse])
 
     def _open_cache(self, key: EmbeddingKey) -> EmbeddingCache:
-        """Open the cache of a key, which a file in its folder describes."""
+        """Open the cache of a key, and write `about.json` into its folder."""
         name = re.sub(r"[^\w.-]+", "__", key.model or "model").strip("_")
         folder = self.folder / name / key.digest()
         about = folder / "about.json"
@@ -336,17 +331,15 @@ def _warn_once(message: str) -> None:
 
 @functools.cache
 def _cache_in(folder: Path) -> EmbeddingCache:
-    """Return this process's only `EmbeddingCache` of a folder, so that all tasks share its
-    index.
-    """
+    """Return the process's `EmbeddingCache` of a folder, whose index all tasks share."""
     return EmbeddingCache(folder)
 
 
 def find_distinct_texts(
     dataset: Dataset, columns: Sequence[str]
 ) -> tuple[Keys, Integers, Integers]:
-    """Return the keys of a dataset's distinct texts by columns, (distinct, 2), their first rows,
-    and the text of each row.
+    """Return keys of a dataset's distinct texts, shape (distinct, 2), their first rows, and each
+    row's index into the keys.
     """
     indices: dict[bytes, int] = {}
     inverse: list[int] = []

@@ -1,4 +1,4 @@
-"""The task at hand: what mteb passes to a model with the texts that it encodes."""
+"""Task context: the arguments that mteb passes to a model with its texts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 
-#: The arguments by which mteb tells models the task.
+#: Arguments of `encode` that describe the task.
 TASK_ARGUMENTS = ("task_metadata", "hf_split", "hf_subset")
 
 
 @dataclass(frozen=True)
 class EncodingContext:
-    """A task, which may determine a model's prompts, and options of encoding."""
+    """A task, which may determine a model's prompts, with options for encoding."""
 
     task_metadata: TaskMetadata
     hf_split: str
@@ -41,33 +41,28 @@ class EncodingContext:
 
     @classmethod
     def from_arguments(cls, **arguments: Any) -> EncodingContext:
-        """Return the context of arguments that mteb passes to models, of which others are
-        ignored.
-        """
-        return cls(
-            **{part.name: arguments[part.name] for part in fields(cls) if part.name in arguments}
-        )
+        """Create the context from mteb's arguments; others are ignored."""
+        names = [field.name for field in fields(cls) if field.name in arguments]
+        return cls(**{name: arguments[name] for name in names})
 
     @property
     def task_arguments(self) -> dict[str, Any]:
-        """The task as mteb passes it to models."""
+        """The task as arguments of `encode`."""
         return {name: getattr(self, name) for name in TASK_ARGUMENTS}
 
     @property
     def search_arguments(self) -> dict[str, Any]:
-        """The task and the options of encoding as mteb passes them to models that search."""
+        """The task and the options as arguments of a search model."""
         options = {"encode_kwargs": self.encode_kwargs, "num_proc": self.num_proc}
         return self.task_arguments | options
 
     @property
     def corpus_language(self) -> str:
-        """Code of the documents' language, such as `eng-Latn`."""
+        """Language code of the documents, such as `eng-Latn`."""
         return self.task_metadata.hf_subsets_to_langscripts[self.hf_subset][-1]
 
     def load(self, texts: Dataset, prompt_type: PromptType) -> DataLoader[BatchedInput]:
-        """Return the batches of texts that mteb gives to models: of a document, its title and
-        text.
-        """
+        """Return mteb's batches of texts. Documents include their titles."""
         is_corpus = prompt_type is PromptType.document
         loader: DataLoader[BatchedInput] = CREATE_DATALOADER.resolve()(
             join_titles(texts) if is_corpus else texts,
@@ -79,13 +74,11 @@ class EncodingContext:
         return loader
 
     def read_texts(self, texts: Dataset, prompt_type: PromptType) -> list[str]:
-        """Return the texts that mteb gives to models."""
+        """Return the texts that mteb passes to models."""
         return [text for batch in self.load(texts, prompt_type) for text in batch["text"]]
 
     def encode(self, model: EncoderProtocol, texts: Dataset, prompt_type: PromptType) -> Array:
-        """Return the embeddings of the column `text` as mteb's own search computes them, shape (n,
-        dimensions).
-        """
+        """Encode the column `text` like mteb's search, shape (n, dimensions)."""
         return model.encode(
             self.load(texts, prompt_type),
             prompt_type=prompt_type,
@@ -95,8 +88,8 @@ class EncodingContext:
 
 
 def build_context(language: str) -> EncodingContext:
-    """Build the context of texts without a task: models with instructions see a retrieval task,
-    which no model has a prompt of its own for.
+    """Build a context for texts without a task. Models see a retrieval task without a specific
+    prompt.
     """
     metadata = build_metadata(
         "posir-texts", dataset="posir/texts", revision="1", languages=[language]
@@ -105,21 +98,21 @@ def build_context(language: str) -> EncodingContext:
 
 
 def join_titles(corpus: Dataset) -> Dataset:
-    """Join each document's title and text to the text that models read, as mteb does row by row,
-    which takes longer than a search in cached embeddings.
+    """Join titles and texts like mteb, but in columns. Row by row, this takes longer than a
+    search in cached embeddings.
     """
     table: pa.Table = corpus.with_format("arrow")[:]
     bodies = table["text"]
     texts = bodies
     if "title" in table.column_names:
         titles = pc.fill_null(table["title"].cast(bodies.type), "")
-        joined = pc.binary_join_element_wise(titles, bodies, " ")
-        texts = pc.if_else(pc.equal(titles, ""), bodies, joined)
-    stripped = pc.utf8_trim(texts, characters=WHITESPACE)
-    columns = table.set_column(table.column_names.index("text"), "text", stripped)
+        titled_texts = pc.binary_join_element_wise(titles, bodies, " ")
+        texts = pc.if_else(pc.equal(titles, ""), bodies, titled_texts)
+    trimmed_texts = pc.utf8_trim(texts, characters=WHITESPACE)
+    columns = table.set_column(table.column_names.index("text"), "text", trimmed_texts)
     return Dataset(columns.append_column("body", bodies))
 
 
 def build_texts(texts: Sequence[str]) -> Dataset:
-    """Return texts as mteb's queries or documents, with their row as `id`."""
+    """Convert texts to mteb's format of queries and documents; the `id` is the row."""
     return Dataset.from_dict({"id": list(map(str, range(len(texts)))), "text": list(texts)})

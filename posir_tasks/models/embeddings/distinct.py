@@ -1,6 +1,4 @@
-"""Embeddings of distinct texts in the form that a model returns them: dense, sparse, or of several
-vectors each.
-"""
+"""Dense, sparse or multi-vector embeddings of distinct texts."""
 
 from __future__ import annotations
 
@@ -14,13 +12,11 @@ import torch
 
 @dataclass(frozen=True)
 class DistinctEmbeddings:
-    """Embeddings of distinct texts as a model returns them: dense, sparse, or of several vectors
-    each.
-    """
+    """Dense, sparse or multi-vector embeddings of distinct texts."""
 
     rows: Mapping[str, int]
     embeddings: Any
-    """Embeddings in the form that the model's similarity takes, one row per distinct text."""
+    """One row per distinct text, in the format of the model's similarity."""
 
     @classmethod
     def encode(cls, texts: Iterable[str], encode: Callable[[list[str]], Any]) -> DistinctEmbeddings:
@@ -33,7 +29,7 @@ class DistinctEmbeddings:
     def select(self, texts: Iterable[str]) -> Any:
         """Return the embeddings of texts, one row each."""
         rows = [self.rows[text] for text in texts]
-        if isinstance(self.embeddings, torch.Tensor):  # sparse ones have no other way
+        if isinstance(self.embeddings, torch.Tensor):  # sparse tensors have no other indexing
             return self.embeddings.index_select(
                 0, torch.tensor(rows, device=self.embeddings.device)
             )

@@ -1,6 +1,4 @@
-"""One pass over the texts of several probes: each distinct text is encoded once, through the
-embedding cache if it is set.
-"""
+"""Encoders of texts, and embeddings of distinct texts."""
 
 from __future__ import annotations
 
@@ -31,43 +29,40 @@ Vectors: TypeAlias = NDArray[np.float32]
 
 
 class Encoder(Protocol):
-    """Embeds texts. Anything with this signature can be probed."""
+    """Embeds texts."""
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, at least one, as queries or documents; shape (n,
-        dimensions), of any length.
-        """
+        """Embed n >= 1 texts as queries or documents, shape (n, dimensions), not normalized."""
 
 
 @dataclass(frozen=True)
 class EmbeddingMemory:
-    """Embeddings of a model that are needed again, so that each text is encoded once."""
+    """Memory for embeddings that are needed again."""
 
     texts: frozenset[str] | None = None
-    """The texts to remember; None for all."""
-    _known: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
+    """Texts to remember; None for all."""
+    _vectors: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
 
     @property
     def known_texts(self) -> list[str]:
-        """The texts whose embeddings are remembered, those that are both question and document
-        twice.
-        """
-        return [text for _, text in self._known]
+        """Texts with remembered embeddings. A text that is query and document occurs twice."""
+        return [text for _, text in self._vectors]
 
     def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions); those that are not known are
-        encoded.
+        """Return the embeddings of n texts, shape (n, dimensions); encode those that are not
+        remembered.
         """
-        missing = [text for text in dict.fromkeys(texts) if (prompt_type, text) not in self._known]
-        encoded = dict(zip(missing, encode(missing, prompt_type) if missing else [], strict=True))
-        for text in missing if self.texts is None else self.texts.intersection(missing):
-            self._known[prompt_type, text] = encoded[text]
-        return np.stack(
-            [encoded[text] if text in encoded else self._known[prompt_type, text] for text in texts]
-        )
+        vectors: dict[str, Any] = {text: self._vectors.get((prompt_type, text)) for text in texts}
+        missing = [text for text, vector in vectors.items() if vector is None]
+        if missing:
+            vectors.update(zip(missing, encode(missing, prompt_type), strict=True))
+        for text in missing:
+            if self.texts is None or text in self.texts:
+                self._vectors[prompt_type, text] = vectors[text]
+        return np.stack([vectors[text] for text in texts])
 
 
-#: The task that a model is given where there is none.
+#: Task context for models outside of a task.
 DEFAULT_CONTEXT = EncodingContext(MINI_METADATA, SPLIT, "default")
 
 
@@ -82,14 +77,12 @@ class ModelEncoder:
     @cached_property
     def _cached_model(self) -> EncoderProtocol:
         disable_progress_bars()
-        cached = with_cache(self.model)
-        assert isinstance(cached, EncoderProtocol)
-        return cached
+        model = with_cache(self.model)
+        assert isinstance(model, EncoderProtocol)
+        return model
 
     def __call__(self, texts: Sequence[str], prompt_type: PromptType) -> Vectors:
-        """Return the embeddings of n texts, shape (n, dimensions); PosirError if they are no dense
-        vectors.
-        """
+        """Embed n texts, shape (n, dimensions). Raise PosirError if the vectors are not dense."""
         if self.memory is None:
             return self._encode(texts, prompt_type)
         return self.memory.complete(texts, prompt_type, self._encode)
@@ -104,15 +97,13 @@ class ModelEncoder:
 
 
 def not_dense(name: object) -> PosirError:
-    """Return the error for a model that has no embeddings to compare."""
+    """Return the error for a model without dense embeddings."""
     return PosirError(f"{name}: not a dense encoder. Give a model with one vector per text.")
 
 
 def load_encoder(name: str, revision: str | None = None, *, batch_size: int = 32) -> ModelEncoder:
-    """Load any model by its reference, to encode `batch_size` texts at a time; raise PosirError if
-    it is no dense encoder.
-    """
-    # The bar of transformers is shown even if the output is piped.
+    """Load a model by its reference. Raise PosirError if it is not a dense encoder."""
+    # transformers shows progress bars even if the output is piped.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(name, revision)
     meta = find_model(reference)
@@ -139,11 +130,11 @@ class Embeddings:
     ) -> Vectors:
         """Return the embeddings of n texts, shape (n, dimensions)."""
         side = self.documents if prompt_type is PromptType.document else self.queries
-        selected: Vectors = side.select(texts)
-        return selected
+        vectors: Vectors = side.select(texts)
+        return vectors
 
     def normalize(self) -> Embeddings:
-        """Return the embeddings scaled to unit length; a zero vector stays zero."""
+        """Scale embeddings to unit length. Zero vectors stay zero."""
         return Embeddings(
             *(
                 replace(side, embeddings=unit_vectors(side.embeddings))
@@ -155,20 +146,17 @@ class Embeddings:
 def encode_distinct(
     encoder: Encoder, documents: Iterable[str], queries: Iterable[str] = ()
 ) -> Embeddings:
-    """Encode each distinct text once, documents and queries separately; where there are none, there
-    are 0 rows.
-    """
-    encoded = [
+    """Encode each distinct text once as document or query. A side without texts has 0 rows."""
+    sides = [
         DistinctEmbeddings.encode(documents, lambda texts: encoder(texts, PromptType.document)),
         DistinctEmbeddings.encode(queries, lambda texts: encoder(texts, PromptType.query)),
     ]
-    known = next((side for side in encoded if side.rows), NO_EMBEDDINGS)
-    return Embeddings(
-        *(side if side.rows else replace(side, embeddings=known.embeddings[:0]) for side in encoded)
-    )
+    nonempty = next((side for side in sides if side.rows), NO_EMBEDDINGS)
+    no_rows = nonempty.embeddings[:0]
+    return Embeddings(*(side if side.rows else replace(side, embeddings=no_rows) for side in sides))
 
 
 def unit_vectors(vectors: NDArray[np.floating[Any]]) -> Vectors:
-    """Return vectors, shape (n, dimensions), scaled to unit length; a zero vector stays zero."""
+    """Scale vectors, shape (n, dimensions), to unit length. Zero vectors stay zero."""
     lengths = np.linalg.norm(vectors, axis=-1, keepdims=True)
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)

@@ -421,6 +421,6 @@ def test_a_model_that_fails_for_every_text_is_one_message(tmp_path):
     file.write_text(json.dumps(settings))
     with pytest.raises(
         PosirError,
-        match=r"local/tiny: the model cannot encode even a short text \(\w+: .*\)\. Its files are",
+        match=r"local/tiny: the model cannot encode even a short text \(\w+: .*\)\. Its files may",
     ):
         posir.window(folder)

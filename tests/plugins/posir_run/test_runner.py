@@ -121,7 +121,7 @@ def test_results_of_another_data_revision_are_missing(workload, tmp_path):
         file.write_text(re.sub('"local-[0-9a-f]*"', f'"{revision}"', file.read_text()))
         if revision.startswith("local"):
             assert len(find_missing_jobs(workload, cache)) == len(DOMAINS)
-    with pytest.raises(PosirError, match="results of the Hub's data"):
+    with pytest.raises(PosirError, match="results on the Hub's data"):
         find_missing_jobs(workload, cache)
 
 

@@ -29,13 +29,12 @@ from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 from posir_train.evaluation import (
     CRITERION,
     ESTIMATES,
-    Measurement,
     PositionCurveCallback,
     PositionEvaluator,
     compute_scores,
-    measure,
 )
 from posir_train.examples import TrainingDocument, list_tasks, write_dataset
+from posir_train.measurement import Measurement, measure
 from posir_train.report import (
     check_forgetting,
     compare_measurements,

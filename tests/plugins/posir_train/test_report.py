@@ -12,7 +12,7 @@ from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions, assign_thirds
 from posir_tasks.values.scores import ResultValues
-from posir_train.evaluation import Measurement
+from posir_train.measurement import Measurement
 from posir_train.preparation import find_base
 from posir_train.report import (
     CARD_FILE,

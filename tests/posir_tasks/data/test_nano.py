@@ -131,7 +131,7 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
         mteb.get_model("mteb/baseline-bm25s"), task, cache=None, show_progress_bar=False
     )
     run = result.task_results[0].scores["test"][0]["position_run"]
-    assert "selected from the full corpus first" in caplog.text
+    assert "selecting the sample from the full corpus" in caplog.text
     full, sample = find_task("PosIR-English")().read_subset("sports"), task.read_subset("sports")
     assert (len(sample.queries), planned.queries, planned.counted) == (48, 48, False)
     # As mteb itself searches the full corpus.

@@ -138,7 +138,7 @@ def test_a_request_without_a_choice_is_discarded_alone(server, tmp_path):
     replies = ask(connect(tmp_path, server, in_flight=1))
     assert set(replies) == {"yes", "no", "the server refused the request"}
     server.rates |= {"no choices": 1.0}
-    with pytest.raises(PosirError, match="not one of an OpenAI-compatible chat API"):
+    with pytest.raises(PosirError, match="not have the format of an OpenAI-compatible chat API"):
         ask(connect(tmp_path, server, temperature=0.1))
 
 
@@ -295,7 +295,7 @@ def test_answers_and_scores_survive_reopening(tmp_path):
 
 def test_a_file_that_is_no_log_or_newer_is_refused(tmp_path):
     (tmp_path / "text").write_text("not a database " * 100)
-    with pytest.raises(PosirError, match="damaged"):
+    with pytest.raises(PosirError, match="corrupt"):
         CallLog(tmp_path / "text")
     with sqlite3.connect(tmp_path / "newer") as database:
         database.execute("PRAGMA user_version=99")

@@ -48,7 +48,7 @@ def test_documents_without_a_word_score_0_with_a_warning(documents, caplog):
             )
         assert np.array_equal(hits.scores, np.zeros((2, 2)))
         assert [sorted(row) for row in hits.documents.tolist()] == [[0, 1]] * 2
-        assert "subset 'default': BM25 finds no word in any document" in caplog.text
+        assert "subset 'default': BM25 finds no words in any document" in caplog.text
 
 
 def test_an_error_of_an_index_that_has_words_is_not_hidden(monkeypatch):

@@ -20,9 +20,15 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.models import connection
 from posir_tasks.models.embeddings.cached_encoder import build_embedding_key
 from posir_tasks.models.endpoint_client import KINDS, EmbeddingClient
-from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT
-from posir_tasks.models.references import ModelReference, find_endpoint, portable_name
-from posir_tasks.models.registry import find_model
+from posir_tasks.models.endpoint_models import MAX_IN_FLIGHT, EndpointEncoder
+from posir_tasks.models.prefixes import find_family
+from posir_tasks.models.references import (
+    ModelReference,
+    RequestFields,
+    find_endpoint,
+    portable_name,
+)
+from posir_tasks.models.registry import find_model, resolve_endpoint
 from posir_tasks.models.run_settings import with_settings
 from tests.support.embedding_server import DIMENSIONS, Failure, embed, serve, serve_embeddings
 from tests.support.encode import TASK, encode
@@ -372,6 +378,25 @@ SENT = {
     "voyage": ({}, {}),
     "jina": ({}, {}),
 }
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "marks"),
+    [
+        ("openai", RequestFields(), False),
+        ("cohere", RequestFields(), True),
+        ("openai", RequestFields({"input_type": "query"}, {"input_type": "document"}), True),
+        ("openai", RequestFields({"prompt_name": "query"}), True),
+        ("openai", RequestFields(passage={"truncate": True}), False),
+    ],
+)
+def test_a_prompt_is_not_advised_to_servers_that_are_told_the_side(kind, fields, marks):
+    with serve_embeddings(kind=kind, model="e5-base-v2") as server:
+        endpoint = find_endpoint(f"{server.model}@{kind}+{server.url}")
+        encoder = EndpointEncoder(endpoint, fields=fields)
+        encoder.mteb_model_meta = resolve_endpoint(str(endpoint), {})
+        assert encoder.marks_queries == marks
+        assert (find_family(encoder) is None) == marks
 
 
 @pytest.mark.parametrize("kind", SENT)

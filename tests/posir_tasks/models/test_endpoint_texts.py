@@ -243,7 +243,7 @@ def test_texts_are_sent_alone_if_vectors_depend_on_the_batch(least, caplog):
             assert np.array_equal(encode(model, SHORT * 2), expected(SHORT * 2))
             encode(model, SHORT, PromptType.query)
         (warning,) = caplog.messages
-        assert "depends on the texts that it is sent with" in warning
+        assert "depends on the other texts of its batch" in warning
         assert model.search_record["cosine_within_batch"] < 0.999
 
 
@@ -255,7 +255,7 @@ def test_rounding_and_noise_are_no_dependence_on_the_batch(caplog):
         server.noise = 0.5
         model = load(server)
         encode(model, SHORT)
-        assert "another vector in each answer" in caplog.text
+        assert "different vector in each answer" in caplog.text
         assert max(map(len, server.batches)) == 30
 
 

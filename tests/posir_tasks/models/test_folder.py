@@ -164,9 +164,7 @@ def test_a_damaged_or_changing_folder_is_refused(folder):
         meta.load_model(device="cpu")
     # transformers makes up a tokenizer to which every text is unknown.
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(
-        PosirError, match=r"my-model: the tokenizer has no token but the 5 special ones"
-    ):
+    with pytest.raises(PosirError, match=r"my-model: the tokenizer only has the 5 special tokens"):
         mteb.get_model("./my-model")
     (folder / "model.safetensors").write_bytes(b"damaged")
     with pytest.raises(PosirError, match=r"my-model: the model cannot be loaded \(SafetensorError"):
@@ -532,5 +530,5 @@ def test_an_object_that_cannot_encode_is_named(module):
         find(f"{module}:missing")
     with pytest.raises(PosirError, match=r"a vector for each of 2 texts"):
         load_encoder(f"{module}:flat")(["a", "b"], PromptType.document)
-    with pytest.raises(PosirError, match="no model 'no_such_module:it'"):
+    with pytest.raises(PosirError, match="No module named 'no_such_module'"):
         find("no_such_module:it")

@@ -21,7 +21,7 @@ from posir_tasks.models.hub import is_downloaded
 from posir_tasks.models.references import Endpoint, ModelReference, legible_name, portable_name
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
-    PLAIN,
+    MODEL_NAME,
     ModelRegistry,
     find_model,
     load_model,
@@ -132,7 +132,7 @@ def test_a_bare_name_refers_to_the_only_model_that_has_it():
 def test_a_misspelled_name_is_refused_without_mteb(monkeypatch):
     from mteb.models.model_implementations import MODEL_REGISTRY
 
-    assert {name for name in MODEL_REGISTRY if PLAIN.fullmatch(name)} <= {*read_declarations()}
+    assert {name for name in MODEL_REGISTRY if MODEL_NAME.fullmatch(name)} <= {*read_declarations()}
     monkeypatch.delitem(sys.modules, "mteb")
     for known in (
         BM25,

@@ -31,7 +31,7 @@ from transformers import (
 
 import posir
 from posir_tasks.base.errors import PosirError
-from posir_tasks.models.measured_windows import keep_measured
+from posir_tasks.models.measured_windows import store_measured
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.rerankers import build_scorer
@@ -165,11 +165,11 @@ def test_a_measurement_comes_before_metadata(tmp_path, monkeypatch):
     meta = model.mteb_model_meta.model_copy(update={"max_tokens": 8192})
     model.mteb_model_meta = meta
     assert find_read_part(model) == ReadPart.first(8192, KnownBy.CLAIMED)
-    keep_measured(meta.name, meta.revision, ReadPart.first(300, KnownBy.MEASURED))
+    store_measured(meta.name, meta.revision, ReadPart.first(300, KnownBy.MEASURED))
     assert find_read_part(model) == ReadPart.first(300, KnownBy.MEASURED)
     model.mteb_model_meta = meta.model_copy(update={"revision": "2"})
     assert find_read_part(model).known_by is KnownBy.CLAIMED
-    keep_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
+    store_measured(meta.name, None, ReadPart.first(9, KnownBy.MEASURED))
     assert len(list((tmp_path / "windows").iterdir())) == 1, (
         "without a revision, the weights may be others tomorrow"
     )
@@ -210,7 +210,7 @@ def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
     monkeypatch.setenv("POSIR_CACHE", str(tmp_path))
     model = RecordingEncoder()
     meta = model.mteb_model_meta
-    keep_measured(meta.name, meta.revision, ReadPart.at_least(1000))
+    store_measured(meta.name, meta.revision, ReadPart.at_least(1000))
     assert find_read_part(model) == ReadPart.at_least(1000)
     for claimed, part in (
         (800, ReadPart.at_least(1000)),
@@ -226,7 +226,7 @@ def test_a_lower_bound_replaces_only_smaller_claims(tmp_path, monkeypatch):
         (ReadPart.at_least(512), ReadPart.first(4096, KnownBy.MEASURED)),
         (ReadPart.at_least(5000), ReadPart.at_least(5000)),
     ):
-        keep_measured(meta.name, meta.revision, measured)
+        store_measured(meta.name, meta.revision, measured)
         assert find_read_part(model) == kept
 
 

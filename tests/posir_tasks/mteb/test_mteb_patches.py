@@ -100,7 +100,7 @@ def fail(*_, **__):
         (run_settings, "prepare_run_settings"),
         (run_settings, "apply_run_settings"),
         (mteb_patches, "ensure_padding"),
-        (mteb_patches, "say_repository_code"),
+        (mteb_patches, "warn_repository_code"),
     ],
 )
 def test_a_patch_that_does_not_fit_leaves_loading_to_mteb(
@@ -194,12 +194,12 @@ def test_a_resolver_that_does_not_fit_leaves_the_others(problems, monkeypatch):
 def test_a_model_that_ran_code_of_its_repository_is_named(caplog, monkeypatch):
     meta = SimpleNamespace(name="org/model", revision="5f1b", loader=print)
     before = mteb_patches.find_repository_code()
-    mteb_patches.say_repository_code(meta, before)
+    mteb_patches.warn_repository_code(meta, before)
     assert not caplog.messages
     monkeypatch.setitem(
         sys.modules, "transformers_modules.org.model.modeling", ModuleType("modeling")
     )
-    mteb_patches.say_repository_code(meta, before)
+    mteb_patches.warn_repository_code(meta, before)
     (line,) = caplog.messages
     assert "org/model" in line
     assert "5f1b" in line

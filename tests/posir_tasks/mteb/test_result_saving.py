@@ -74,7 +74,7 @@ class Process:
     def __init__(self, cache: ResultCache):
         self.cache = cache
         # A file system's clock may be some milliseconds behind.
-        self.saver = ResultSaver(started=time.time() - 0.05)
+        self.saver = ResultSaver(start_time=time.time() - 0.05)
 
     def save(self, result: TaskResult, **settings) -> None:
         self.saver.make_safe(unwrap(ResultCache.save_to_cache))(
@@ -141,7 +141,7 @@ def test_results_of_other_data_are_replaced(cache, process, other, caplog):
     process.save(result_of(["sports"]))
     assert set(scores_in(cache)) == {"sports"}
     assert (
-        "results for game are replaced, which were computed on other data; the file before is "
+        "results for game were computed on other data and are replaced; the previous file is "
         "kept as" in caplog.text
     )
     assert set(subsets_in(kept(cache)["replaced"])) == {"game"}
@@ -306,7 +306,7 @@ def test_a_replaced_result_is_kept_beside_and_never_overwritten(cache, data, cap
     assert subsets_in(kept(cache)["replaced"]) == {"sports": 0.0, "game": 0.0}
     assert subsets_in(kept(cache)["replaced-2"]) == {"sports": 0.1, "game": 0.0}
     assert len(kept(cache)) == 2
-    assert f"the file before is kept as {kept(cache)['replaced-2']}" in caplog.text
+    assert f"the previous file is kept as {kept(cache)['replaced-2']}" in caplog.text
     assert [file.name for file in result_files(cache.cache_path)] == [f"{TASK}.json"]
 
 
@@ -318,7 +318,7 @@ def test_the_hubs_results_are_never_replaced_by_local_ones(cache, data):
         data.choose(name, **{domain: "b"})
         with pytest.raises(
             PosirError,
-            match=r"PosIR-English\.json: holds results of the Hub's data.*--output-folder",
+            match=r"PosIR-English\.json: has results on the Hub's data.*--output-folder",
         ):
             cache.load_task_result(TASK, MODEL)
         with pytest.raises(

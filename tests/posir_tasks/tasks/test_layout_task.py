@@ -147,7 +147,7 @@ def test_a_task_is_registered_until_another_has_its_name(folder):
     [
         (
             {"name": "PosIR-Mini"},
-            "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.posir; choose another",
+            "task name 'PosIR-Mini': taken by a task of posir_tasks.tasks.posir. Choose another",
         ),
         ({"name": "NFCorpus"}, "task name 'NFCorpus': taken by a task of mteb.tasks"),
         ({"name": "my/letters"}, "the name 'my/letters' is not allowed; use A-Z, a-z, 0-9"),

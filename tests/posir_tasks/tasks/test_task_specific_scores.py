@@ -73,5 +73,5 @@ def test_without_the_method_mtebs_scores_and_values_remain(scores):
 
 
 def test_changed_scores_are_refused():
-    with pytest.raises(PosirError, match="pass them on to super"):
+    with pytest.raises(PosirError, match="pass them to super"):
         evaluate(WithCopiedScores(), raise_error=True)

@@ -122,5 +122,5 @@ def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypa
         mteb.evaluate(
             model, task, cache=cache, overwrite_strategy="always", show_progress_bar=False
         )
-    assert "NFCorpus: what is read of the corpus is not stored" in caplog.text
+    assert "NFCorpus: the tokens read in the corpus cannot be counted" in caplog.text
     assert (json.loads(result.read_text())["scores"], file.exists()) == (before, False)

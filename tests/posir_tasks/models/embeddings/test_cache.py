@@ -119,7 +119,7 @@ def test_only_the_damaged_embedding_of_a_file_is_missing(
     cache = EmbeddingCache(tmp_path)
     assert cache.look_up(keys[:2]).missing.size == 0
     assert cache.look_up(keys).missing.tolist() == [2]
-    assert "is damaged: 4 of its 5 embeddings are intact" in caplog.text
+    assert "is corrupt: 4 of its 5 embeddings are intact" in caplog.text
     assert all((tmp_path / f"{name}.damaged").exists() for name in (file.name, "cut.arrow"))
     assert not (tmp_path / "cut.arrow").exists()
     cache.add(keys[2:3], rows[2:3])

@@ -112,7 +112,7 @@ class SparseEncoder(RecordingEncoder):
 @pytest.mark.parametrize(
     ("model", "reason"),
     [
-        (RecordingEncoder("a/b", revision=None), "the model cannot be identified"),
+        (RecordingEncoder("a/b", revision=None), "the model has neither a revision nor"),
         (SparseEncoder("a/b"), "the model does not"),
     ],
     ids=["no revision", "sparse"],
