@@ -98,7 +98,10 @@ class PairedDifferences:
     @cached_property
     def half_widths(self) -> Floats:
         """Half the width of the interval of each difference, shape (k, k)."""
-        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
+        # Few numbers of degrees of freedom differ, and a quantile takes long.
+        freedom, inverse = np.unique(self.freedom, return_inverse=True)
+        quantiles = stdtrit(freedom, 1 - ALPHA / self.comparisons / 2)
+        widths: Floats = quantiles[inverse].reshape(self.errors.shape) * self.errors
         return widths
 
     def read_change(self, row: int, column: int) -> tuple[Estimate | None, ChangeState | None]:

@@ -14,6 +14,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import (
     BaseModel,
     Field,
@@ -39,20 +40,14 @@ from posir_report.summary import (
     VERDICT_COLUMNS,
     ReportRow,
     TaskSummary,
-    build_bin_rows,
     build_length_row,
     build_rows,
     summarize,
 )
 from posir_report.tables import describe_places, truncation_notes
 from posir_significance.advice import build_commands
-from posir_significance.cells import (
-    ProfileCell,
-    build_cells,
-    build_curve_cells,
-    is_sparse,
-    pool_curve_cells,
-)
+from posir_significance.analysis import analyze, estimate_bins
+from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages.board import (
@@ -61,6 +56,7 @@ from posir_significance.messages.board import (
     describe_several_places,
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
+from posir_significance.observations import Observations
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import drop_organization
@@ -270,6 +266,22 @@ class BoardRow(ReportRow):
         state = self.states[0] if len(self.states) == 1 else None
         return {**super().verdict_columns(), "state": state}
 
+    @cached_property
+    def cells(self) -> dict[str, Any]:
+        """The columns of `row_columns`; numbers are rounded. Several views show the same row."""
+        cells: dict[str, Any] = {}
+        for column in board_columns():
+            cells |= flatten(page_key(column), self.scores.get(column.key))
+        cells |= self.verdict_columns() | flatten("score", self.score)
+        cells |= {"states": list(self.states), "state_label": self.state_label}
+        cells |= {"parts": [], "code": ""}
+        if self.findings is not None:
+            # nDCG@10 and the position effect are columns of their own.
+            cells["parts"] = list(iterate_answer(self.findings, self.task))[2:]
+            cells["code"] = "\n".join(build_commands(self.findings, self.reference))
+        rounded: dict[str, Any] = round_floats(cells)
+        return rounded
+
     @property
     def score(self) -> Estimate | None:
         """nDCG@10, the mean over queries; of a published row in a length bucket that over
@@ -428,11 +440,9 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     strips = [row.strip for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
-    cells = build_cells(summary.values)
-    panels = [_select_cells(cells, title) for title in lengths]
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-        panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))
+    groups = [group.observations for group in analyze(summary.values).groups]
     places = describe_places(summary)
     notes = [describe_several_places(places)] if places else []
     notes += truncation_notes([summary.model], [summary])
@@ -449,8 +459,8 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": panels,
-        "curves": merge_panels(summary),
+        "panels": [_describe_bins(group) for group in groups],
+        "curves": [_describe_merged_bins(group, axes) for group in groups],
         "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
@@ -470,31 +480,24 @@ def read_date(seconds: object) -> str | None:
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _cell_columns(cells: Sequence[Mapping[str, Any]]) -> Columns:
-    return {name: [cell.get(name) for cell in cells] for name in CELL}
+def _describe_bins(observations: Observations) -> Columns:
+    """Return the `CELL` columns of the position bins."""
+    counts = np.bincount(observations.position, minlength=observations.bins).tolist()
+    columns: Columns = {name: [] for name in CELL}
+    for queries, mean in zip(counts, estimate_bins(observations), strict=True):
+        low, high = (mean and mean.interval) or (None, None)
+        cell = (queries, mean.value if mean else None, low, high)
+        for column, value in zip(columns.values(), cell, strict=True):
+            column.append(value)
+    return columns
 
 
-def _select_cells(cells: Iterable[ProfileCell], length: str) -> Columns:
-    return _cell_columns([cell.columns() for cell in cells if cell.length == length])
-
-
-def merge_panels(summary: TaskSummary) -> list[Columns | None]:
-    """Return the columns of five merged bins for each panel with a sparse bin, merged as in the
-    report; None for the others.
-    """
-    axes = summary.profile.axes
-    counts = summary.profile.counts.sum(axis=2)
-    cells = build_curve_cells(summary.values)
-    panels: list[Columns | None] = []
-    for title, queries in zip(axes.length_titles, counts, strict=True):
-        is_merged = queries.any() and is_sparse(axes, queries)
-        panels.append(_select_cells(cells, title) if is_merged else None)
-    if len(panels) > 1:
-        pooled = None
-        if is_sparse(axes, counts.sum(axis=0)):
-            pooled = _select_cells(pool_curve_cells([summary.values])[0], ALL_LENGTHS)
-        panels.insert(0, pooled)
-    return panels
+def _describe_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
+    """Return the columns of five merged bins if a bin is sparse, as in the report."""
+    counts = np.bincount(observations.position, minlength=observations.bins)
+    if not counts.any() or not is_sparse(axes, counts):
+        return None
+    return _describe_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
 
 
 def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
@@ -503,25 +506,12 @@ def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
     Next to the declared scores are the verdict and what the table is drawn and ranked by, `score`
     with its interval among it.
     """
-    cells = [_cells(row) if row else {} for row in scored]
+    cells = [row.cells if row else {} for row in scored]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
     return {
-        name: round_floats([row.get(name) for row in cells])
+        name: [row.get(name) for row in cells]
         for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))
     }
-
-
-def _cells(row: BoardRow) -> dict[str, Any]:
-    cells: dict[str, Any] = {}
-    for column in board_columns():
-        cells |= flatten(page_key(column), row.scores.get(column.key))
-    cells |= row.verdict_columns() | flatten("score", row.score)
-    cells |= {"states": list(row.states), "state_label": row.state_label, "parts": [], "code": ""}
-    if row.findings is not None:
-        # nDCG@10 and the position effect are columns of their own.
-        cells["parts"] = list(iterate_answer(row.findings, row.task))[2:]
-        cells["code"] = "\n".join(build_commands(row.findings, row.reference))
-    return cells
 
 
 def page_key(column: ScoreInfo) -> str:

@@ -5,7 +5,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
@@ -96,13 +96,16 @@ def render_site(
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
         site[name] = _static(name)
-    data = dict(build_data(ordered, groups, views))
-    for name, value in data.items():
+    file = f"views/{opened.id}"
+    # Data that `index.html` has, too; all of it would take much memory.
+    data = {}
+    for name, value in build_data(ordered, groups, views):
         site[f"data/{name}.js"] = data_file(name, value)
+        if name in ("board", file):
+            data[name] = value
     site["scores.csv.gz"] = scores_csv(ordered)
     site["positions.csv.gz"] = positions_csv(ordered)
     site[PREVIEW] = draw_preview(opened)
-    file = f"views/{opened.id}"
     # In execution order, with the view that the page opens with.
     scripts = ["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]]
     view = data[file]
@@ -261,7 +264,7 @@ def bundle_table_library() -> str:
     """Return a script that defines `DataTable` (DataTables and jQuery, MIT license); raise
     PosirError if it cannot.
     """
-    text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
+    text = distribution("itables").locate_file("itables/html/dt_bundle.js").read_text("utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
     if exports is None or "default" not in names:
