@@ -122,11 +122,6 @@ class ReportContent:
         """The rows of all lengths by task, best nDCG@10 first."""
         return list_overall([*self.total_rows, *self.place_rows])
 
-    @cached_property
-    def strips(self) -> list[Strip]:
-        """The picture of each model and task over all lengths."""
-        return build_strips(self.overall)
-
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
         """Return the sources of a task's documents, and the share of them that the model was
         trained on; None if that is unknown.
@@ -174,7 +169,9 @@ class ReportContent:
                 rows, self.summaries, self.columns if self.keys else ()
             )
             yield from to_paragraphs(tables.place_notes(self.summaries))
-            yield DisplaySection(strips=Deferred(lambda: self.strips), only=Medium.PAGE)
+            yield DisplaySection(
+                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+            )
             yield DisplaySection(tables=Deferred(self._latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
@@ -214,7 +211,8 @@ class ReportContent:
     def notes(self) -> Iterator[str]:
         """Yield how to read the numbers."""
         if self.subset_results:
-            brief = f"{explain_sketches(self.strips)}\n{BRIEF}" if self.strips else BRIEF
+            strips = [row.strip for row in self.overall if row.strip]
+            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
             yield NOTE if self.keys or self.full else brief
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE

@@ -45,7 +45,7 @@ def identify(tmp_path, name, revision):
         ("honest/one+chunks(-1)", COMMIT, "no variant"),
         ("honest/one=x", COMMIT, "neither"),
         ("honest/one", OTHER, "not in the revision"),
-        ("honest/one", "main", "no commit"),
+        ("honest/one", "main", "not a commit"),
         ("made/up", COMMIT, "neither"),
         ("mteb/baseline-bm25s", OTHER, "not on the Hub"),
         ("MTEB/Baseline-BM25s", OTHER, "spelled mteb/baseline-bm25s"),

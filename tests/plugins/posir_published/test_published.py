@@ -526,7 +526,7 @@ def test_mmteb_shows_computed_and_printed_coefficients():
     ("options", "message"),
     [
         (["-t", "PosIR-Hindi"], "'PosIR-Hindi'. Tasks with published results: PosIR, "),
-        (["--lengths", "--bins"], "omit lengths"),
+        (["--lengths", "--bins"], "Omit lengths"),
         (["--mmteb", "-t", "PosIR"], "without task"),
         (["--training", "--bins"], "without other options"),
     ],
