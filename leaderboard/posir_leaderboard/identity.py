@@ -99,8 +99,8 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
             f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
             "and is not on the Hub"
         )
-    described = {key: getattr(meta, key, None) for key in FIELDS}
-    return Identity(meta=to_jsonable_python(described, fallback=str))
+    description = {key: getattr(meta, key, None) for key in FIELDS}
+    return Identity(meta=to_jsonable_python(description, fallback=str))
 
 
 def _find_variant_problem(name: str, base: str) -> str:
@@ -111,13 +111,13 @@ def _find_variant_problem(name: str, base: str) -> str:
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
         try:
-            described = resolver(name, {base: meta})
+            variant = resolver(name, {base: meta})
         except PosirError as error:
             return f"is not a variant of {base}: {sanitize(summarize_error(error), 300)}"
-        if described is not None:
-            if described.name == name:
+        if variant is not None:
+            if variant.name == name:
                 return ""
-            return f"is spelled {described.name}; submit the results under that name"
+            return f"is spelled {variant.name}; submit the results under that name"
     return f"is a variant of {base} that no installed package provides"
 
 

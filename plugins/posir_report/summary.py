@@ -449,11 +449,11 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
         value = row.psi_as_published
         if row.length == ALL and row.task in TWO_DATASETS and value is not None:
             psi[row.model, row.revision][row.task] = value
-    marked = []
+    marked_rows = []
     for row in rows:
         mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)
-        marked.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
-    return marked
+        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
+    return marked_rows
 
 
 #: Averaged tasks of PosIR by the published name of the average.

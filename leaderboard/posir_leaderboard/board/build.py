@@ -166,7 +166,7 @@ def _describe_submitted(
     whose nDCG@10 the maintainers' own run confirms, up to `TOLERANCE`.
     """
     runs = {(record.model.id, record.task, record.data): record for record in reproduced}
-    described = []
+    described_records = []
     for record in records:
         name, revision = record.model.key
         model = read_board_model(name, revision, identities[name, revision].meta)
@@ -177,8 +177,8 @@ def _describe_submitted(
             if score and confirmation and abs(score.value - confirmation.value) <= TOLERANCE:
                 standing = REPRODUCED
         model = replace(model, paper=record.model.paper)
-        described.append(replace(record, model=model, standing=standing))
-    return described
+        described_records.append(replace(record, model=model, standing=standing))
+    return described_records
 
 
 def score_results(
@@ -205,16 +205,16 @@ def score_results(
             except ValidationError:
                 continue  # damaged
     uncached = [file for file in files if outcomes[file] is None]
-    scored = zip(progress(uncached, "Scoring"), _score_files(uncached, submitted), strict=True)
+    new_outcomes = _score_files(uncached, submitted)
     newly_scored = 0
-    for file, outcome in scored:
+    for file, outcome in zip(progress(uncached, "Scoring"), new_outcomes, strict=True):
         outcomes[file] = outcome
         path = paths[file]
         if isinstance(outcome, BoardRecord):
             newly_scored += 1
             if path:
-                with atomic_write(path) as part:
-                    part.write_bytes(JSON.dump_json(outcome))
+                with atomic_write(path) as temporary:
+                    temporary.write_bytes(JSON.dump_json(outcome))
     records = {
         file: outcome for file, outcome in outcomes.items() if isinstance(outcome, BoardRecord)
     }

@@ -30,7 +30,7 @@ from posir_published.rows import (
     read_posq_systems,
 )
 from posir_report.published import row_from_published
-from posir_tasks.base.errors import PosirError
+from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, wilson_interval
@@ -77,16 +77,16 @@ def published_records() -> list[BoardRecord]:
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
         for name, group in groupby(published_rows(task), key=lambda row: row.model):
-            described = registered.get(name.casefold(), {})
+            description = registered.get(name.casefold(), {})
             if kind := kinds.get(name):
-                described = described | {"model_type": [ARCHITECTURES.get(kind, kind)]}
+                description = description | {"model_type": [ARCHITECTURES.get(kind, kind)]}
             # The papers' spelling varies in case.
-            full_name = str(described.get("name", name))
-            model = read_board_model(full_name.split("/")[-1], "", described, published=True)
+            full_name = str(description.get("name", name))
+            model = read_board_model(full_name.split("/")[-1], "", description, published=True)
             rows = list(group)
             by_length = [bins.get((name, row.length), []) for row in rows]
-            scored = tuple(map(_build_row, rows, by_length))
-            records.append(BoardRecord(model, task, scored, _build_detail(rows, by_length)))
+            board_rows = tuple(map(_build_row, rows, by_length))
+            records.append(BoardRecord(model, task, board_rows, _build_detail(rows, by_length)))
     return records
 
 
@@ -175,9 +175,10 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
         try:
             statistics = StatisticsFile.model_validate(read_json(file))
         except (GateError, ValidationError) as error:
-            hint = "Give the output of `posir stats TASK --format json`."
+            problem = error.problem if isinstance(error, GateError) else summarize_error(error)
             raise PosirError(
-                f"{file} is not the statistics of a task ({type(error).__name__}). {hint}"
+                f"Cannot read the statistics of a task from {file}: {problem}. Give the output of "
+                "`posir stats TASK --format json`."
             ) from error
         if statistics.dataset not in published_tasks():
             raise PosirError(

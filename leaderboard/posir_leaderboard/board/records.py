@@ -421,9 +421,12 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
         notes += list_differences([(entry.task, entry.model)])
     subsets = None
     if len(entry.subsets) > 1:
-        scored = [build_length_row(summarize([subset])[0], 0) for subset in entry.subsets]
+        subset_rows = [
+            BoardRow.from_report(build_length_row(summarize([subset])[0], 0))
+            for subset in entry.subsets
+        ]
         names = [subset.subset for subset in entry.subsets]
-        subsets = {"name": names, **row_columns(list(map(BoardRow.from_report, scored)))}
+        subsets = {"name": names, **row_columns(subset_rows)}
     return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": lengths,
@@ -492,13 +495,13 @@ RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
     """Write every declared score of every model, task and length as gzipped CSV."""
-    taken = (*RUN, *UNDECLARED)
+    other_columns = (*RUN, *UNDECLARED)
     declared = [name for column in known_columns() for name in column_names(column, column.key)]
-    names = (*prefix_scores(dict.fromkeys(declared), taken), *UNDECLARED)
+    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *UNDECLARED)
     lines = []
     for record in records:
         for row in record.rows:
-            cells = prefix_scores(row.score_columns(), taken) | row.verdict_columns()
+            cells = prefix_scores(row.score_columns(), other_columns) | row.verdict_columns()
             lines.append((*_run(record, row.length), *map(cells.get, names)))
     return _compress((*RUN, *names), lines)
 
@@ -526,8 +529,8 @@ def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 @cache
 def board_columns() -> tuple[ScoreInfo, ...]:
     """Return the scores on the page: `NAMED_SCORES` and the default columns of tables."""
-    known = known_columns()
-    return tuple(column for column in known if column.column or column.key in NAMED_SCORES)
+    columns = known_columns()
+    return tuple(column for column in columns if column.column or column.key in NAMED_SCORES)
 
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:

@@ -400,11 +400,11 @@ def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip 
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
-    parts: list[Estimate | None] = []
+    estimates: list[Estimate | None] = []
     for mean, low, high in zip(*map(panel.get, CURVE), strict=True):
         interval = None if low is None else (low, high)
-        parts.append(None if mean is None else Estimate(mean, interval))
-    return Strip(record.model.short_name, tuple(words), tuple(parts))
+        estimates.append(None if mean is None else Estimate(mean, interval))
+    return Strip(record.model.short_name, tuple(words), tuple(estimates))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:

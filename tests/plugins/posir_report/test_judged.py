@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import posir
-from posir_report.judged import PLAIN_NOTE, describe_parts, summarize_judged
+from posir_report.judged import PLAIN_NOTE, describe_subsets, summarize_judged
 from posir_tasks.base.errors import PosirError
 from posir_tasks.results import JudgedResult
 from posir_tasks.values.judgments import METRICS, UNIT, JudgedScores
@@ -146,16 +146,16 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
     values = {"de": [1.0, 0.5, 0.0], "en": [0.25]}
     results = [judge(model, subset, listed) for model in "ab" for subset, listed in values.items()]
     pooled = summarize_judged(results)
-    assert [(summary.model, summary.part, summary.subsets) for summary in pooled] == [
+    assert [(summary.model, summary.subset, summary.subsets) for summary in pooled] == [
         ("a", "", ("de", "en")),
         ("b", "", ("de", "en")),
     ]
     # The mean over all queries, by hand.
     assert pooled[0].estimates["ndcg_at_10"].value == pytest.approx(1.75 / 4)
-    assert list(describe_parts(pooled)) == []
+    assert list(describe_subsets(pooled)) == []
 
     apart = summarize_judged([*results, judge("c", "de", values["de"])])
-    assert [(summary.model, summary.part) for summary in apart] == [
+    assert [(summary.model, summary.subset) for summary in apart] == [
         ("a", "de"),
         ("a", "en"),
         ("b", "de"),
@@ -163,12 +163,12 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
         ("c", "de"),
     ]
     means = {
-        summary.part: summary.estimates["ndcg_at_10"].value
+        summary.subset: summary.estimates["ndcg_at_10"].value
         for summary in apart
         if summary.model == "a"
     }
     assert means == pytest.approx({"de": 0.5, "en": 0.25})
-    (note,) = describe_parts(apart)
+    (note,) = describe_subsets(apart)
     assert "All of them have 1 of 2: de." in note
 
 

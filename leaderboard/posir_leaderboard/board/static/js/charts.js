@@ -1,10 +1,10 @@
 "use strict";
-// Charts by Vega, loaded with the first chart. Specifications come from the site's data.
+// Charts by Vega, which is loaded with the first chart. Specifications come from the site's data.
 
 {
   const { byId, el, known } = board;
   const MAX_MARKED = 40;
-  // As many as the height of the chart has lines for; and both in pixels.
+  // Lines that fit into the height of the chart; both in pixels.
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
@@ -39,7 +39,7 @@
     return { config, colors: { halo: color("paper"), ink, faint } };
   }
 
-  /** Return the colors of the light or the dark theme; reading them takes long. */
+  /** Return the colors of the light or the dark theme, cached since reading them is slow. */
   function theme() {
     const chosen = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     if (!themes.has(chosen)) themes.set(chosen, readTheme());
@@ -53,7 +53,7 @@
     signals: signals.map((one) => (one.name in values ? { ...one, value: values[one.name] } : one)),
   });
 
-  /** Free the charts that have left the page. */
+  /** Free the charts that are no longer in the page. */
   function forget() {
     for (const [place, { finalize }] of drawn) {
       if (place.isConnected) continue;
@@ -63,10 +63,10 @@
   }
 
   /**
-   * Draw a chart in an element of the page. A chart that is there already gets the new rows.
+   * Draw a chart in an element, or update the rows of its chart.
    *
    * @param {Element} place
-   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart With `entries`, values of its other signals.
+   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart `entries` are the values of further signals.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
   board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
@@ -89,7 +89,7 @@
       ast: true,
       actions: false,
       defaultStyle: false,
-      // Errors only: a chart warns about its data before it has any.
+      // Errors only, since a chart without data warns.
       logLevel: 1,
       renderer: "svg",
       tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: board.tooltip },
@@ -100,7 +100,7 @@
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
-  /** Offer a drawn chart as a picture, on the color of the page. */
+  /** Offer a chart as a picture with the background of the page. */
   async function savePicture(place, caption, type) {
     const view = drawn.get(place)?.view;
     if (!view) return;
@@ -111,7 +111,7 @@
     view.background(null);
   }
 
-  /** Return an element for a chart, in a figure with a caption; a chart that is drawn already keeps its `place`. */
+  /** Return a figure with a caption and an element for a chart, by default the element `place` of an earlier chart. */
   board.figure = (caption, { place = el("div", { class: "chart", role: "img" }), below = null } = {}) => {
     place.setAttribute("aria-label", caption);
     const save = (type) =>
@@ -120,11 +120,11 @@
     return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
   };
 
-  /** Show the position effect, of published rows start minus end, against nDCG@10 of the rows that pass the filters. */
+  /** Show the position effect, or start minus end of published rows, against nDCG@10 of the filtered rows. */
   board.showScatter = (rows, state) => {
     const comparable = rows.filter(board.isComparable);
     const scored = comparable.filter((row) => board.passes(row, state) && known(row.score));
-    // They are different quantities: published rows are drawn where no other has an effect.
+    // These are different quantities, so published rows appear only if no row has a position effect.
     const tested = scored.filter((row) => known(row.effect));
     const passing = tested.length ? tested : scored.filter((row) => known(row.difference));
     const name = tested.length ? "position_effect" : "start_minus_end";
@@ -163,14 +163,14 @@
     );
   };
 
-  /** Name the selected points and those with the highest scores, each beside its point, or as near to it as there is room. */
+  /** Label the selected points and the points with the highest scores, as near as there is room. */
   function namePoints(points, { low, high, bottom, top, width }, selected) {
     const first = (one) => Number(selected.includes(one.id));
     const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
     const across = (score) => ((score - low) / (high - low)) * width;
     const down = (effect) => ((top - effect) / (top - bottom)) * HEIGHT;
     const at = (one) => [across(one.score), down(one.effect)];
-    // Names keep clear of points, of their intervals, and of the line at 0.
+    // Labels avoid points, intervals and the line at 0.
     const taken = [[0, width, down(0) - 1, down(0) + 1]];
     for (const one of points) {
       const [x, y] = at(one);
@@ -180,7 +180,7 @@
     }
     const free = ([left, right, upper, lower]) =>
       left >= 0 && right <= width && upper >= -LINE / 2 && lower <= HEIGHT + LINE / 2 && !taken.some((box) => left < box[1] && box[0] < right && upper < box[3] && box[2] < lower);
-    // On the same line, right or left of the point, then on ever more distant ones.
+    // First right or left of the point, then on increasingly distant lines.
     const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
     for (const one of named) {
       const [x, y] = at(one);
@@ -198,10 +198,10 @@
 
   const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-  /** Return start minus end as the papers or the authors' code give it; null if unknown. */
+  /** Return start minus end of the observed data, or null. */
   board.differenceOf = (row) => row.start_minus_end ?? row.start_to_end_unweighted ?? null;
 
-  /** Return the largest start minus end in either direction whose interval leaves out 0 or is unknown, as text and elements. */
+  /** Describe the largest start minus end in either direction whose interval excludes 0 or is unknown. */
   board.describeEnds = (rows) => {
     const clear = rows.filter((one) => known(one.difference) && (!known(one.start_minus_end_low) || one.start_minus_end_low > 0 || one.start_minus_end_high < 0));
     const largest = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
@@ -213,13 +213,13 @@
   const TITLES = { position_effect: "Position effect against nDCG@10", start_minus_end: "Start minus end against nDCG@10" };
   const scatterFigure = () => board.figure(TITLES.position_effect, { below: el("p", { class: "faint explanation" }) }).element;
 
-  /** What is on the axis that goes up. */
+  /** The quantity of the vertical axis. */
   const MEANINGS = {
     position_effect: "Up and down: the same evidence in the first third of its document minus in the last, truncation included.",
     start_minus_end: "Up and down: evidence in the first third of documents minus evidence in the last. These are different questions, so it is a description, not a bias.",
   };
 
-  /** Explain what the points have, and how many of all models have one. */
+  /** Explain the points, with their number and that of all models. */
   function explanation(points, all, name) {
     const some = (has) => points.some(has);
     const sizes = new Set(points.map((one) => one.area));

@@ -1,5 +1,5 @@
 "use strict";
-// Chart sections of models: by position, domain and language. Their charts are drawn once the section is in the page.
+// Chart sections of models: by position, domain and language. A chart is drawn when its section is in the page.
 
 {
   const { el, section } = board;
@@ -16,10 +16,10 @@
     return select;
   }
 
-  /** Return the columns of a curve: with merged bins, where one of the twenty has few queries. */
+  /** Return the columns of a curve, with merged bins if one of twenty has few queries. */
   const curveOf = (detail, panel) => detail.curves[panel] ?? detail.panels[panel];
 
-  /** Return the names of a number of bins, each of which may join several. */
+  /** Return the names of merged bins. */
   function binNames(positions, bins) {
     const size = positions.length / bins;
     return Array.from({ length: bins }, (_, at) => positions.slice(at * size, (at + 1) * size)).map((joined) =>
@@ -27,7 +27,7 @@
     );
   }
 
-  /** Return the cells of a panel as rows for a chart. */
+  /** Return the cells of a panel as rows of a chart. */
   function cells(model, detail, panel) {
     const columns = curveOf(detail, panel);
     const bins = columns.queries.length;
@@ -44,13 +44,13 @@
     }));
   }
 
-  /** Return one large chart of the curves of the models on a task or an average, at one length; in the `place` of an earlier one, if any. */
+  /** Return a chart of the models' curves at one length; it reuses the element `place` of an earlier chart, if any. */
   board.positions = (models, choice, length, figures, place) => {
     const known = models.filter((model) => board.detailOf(model, choice)?.panels?.some(Boolean));
     const heading = `${board.titleOf(choice)}: by position of the evidence`;
     if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results. Choose another length, language or model."));
     const details = known.map((model) => board.detailOf(model, choice));
-    // Published curves exist by length alone, and not of every length.
+    // Published curves exist only for some single lengths.
     const asked = details.filter((detail) => detail.panels[detail.rows.length.indexOf(length)]);
     const panelOf = (detail) => (asked.length ? detail.rows.length.indexOf(length) : detail.panels.findLastIndex(Boolean));
     const drawn = known.filter((model, at) => details[at].panels[panelOf(details[at])]);
@@ -89,7 +89,7 @@
     );
   };
 
-  /** Return the picture of a model that truncates evidence, hatched where it does; null of another one. */
+  /** Return the picture of a model that truncates evidence, else null. */
   function partRead(model, detail, length) {
     const at = detail.rows.length.indexOf(length);
     const share = detail.rows.unread_share?.[at];
@@ -99,7 +99,7 @@
     return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[at] }), axis);
   }
 
-  /** Name each line at its end, where names would overlap below each other. */
+  /** Label each line at its end; labels that would overlap are stacked. */
   function nameEnds(rows) {
     const last = rows.filter((row, at) => row.place !== rows[at + 1]?.place && board.known(row.ndcg_at_10));
     last.sort((one, other) => other.ndcg_at_10 - one.ndcg_at_10);
@@ -111,7 +111,7 @@
     }
   }
 
-  /** Offer the numbers of a chart as a file. */
+  /** Offer the numbers of a chart as a download. */
   function download(rows, choice) {
     const save = () => board.save(board.toCsv(POSITION_COLUMNS, rows), "text/csv", board.fileName(choice.name, "positions", ".csv"));
     return el("button", { type: "button", class: "quiet", onclick: save }, "Positions as CSV");
@@ -119,7 +119,7 @@
 
   const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"];
 
-  /** Return the ends of a scale that contains the given columns of rows, in steps of 5 points. */
+  /** Return the ends of a scale for the given columns of rows, in steps of 5 points. */
   function ends(rows, ...names) {
     const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.known);
     if (!values.length) return { low: 0, high: 1 };
@@ -202,11 +202,11 @@
     );
   };
 
-  /** Return the strokes of a row without a result. */
+  /** Return the hatching of a row without a result. */
   const hatching = (model) =>
     Array.from({ length: STROKES }, (_, at) => ({ model: model.label, missing: true, middle: (at + 0.5) / STROKES }));
 
-  /** Return the panel of all lengths together, or that of the longest documents if only single lengths are known. */
+  /** Return the panel of all lengths, or of the longest documents if there is none. */
   const panelFor = (detail) => (detail.panels[0] ? 0 : detail.panels.length - 1);
 
   function relative(model, task) {
@@ -214,7 +214,7 @@
     return Boolean(detail?.relative && detail.panels[panelFor(detail)]);
   }
 
-  /** Return a heat map for each model: tasks of a group down, positions across; on a scale from 0 to 100. */
+  /** Return a heat map for each model: tasks of a group as rows, positions as columns, on a scale from 0 to 100. */
   board.heatMaps = (models, tasks, group, figures) => {
     const heat = models.map((model) =>
       tasks

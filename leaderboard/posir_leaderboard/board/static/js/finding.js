@@ -1,22 +1,22 @@
 "use strict";
-// The heading: what the rows that pass the filters show; and the legend, of what the rows have.
+// The heading with the finding on the filtered rows, and the legend of the table.
 
 {
   const { el, byId, known } = board;
   const short = (row) => board.name(board.short(row.label));
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-  /** Return the rows that are not worse than the best, then the others; by descending score. */
+  /** Split rows, by descending score, into those not worse than the best and all others. */
   board.standing = (rows) => {
     const sorted = rows.filter((row) => known(row.score)).sort((one, other) => other.score - one.score);
     const [best, ...others] = sorted;
     return { best: best ?? null, ties: others.filter((row) => board.tied(best, row)), behind: others.filter((row) => !board.tied(best, row)) };
   };
 
-  /** Return the name of the first row, and of a second one or how many others there are. */
+  /** Name the first row, and a second row or the number of further rows. */
   board.namesOf = ([first, ...others]) => [short(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : short(others[0])] : [])];
 
-  /** Return the finding of the rows that pass filters, and below it its lead, as text and elements. */
+  /** Return the heading on the filtered rows and the lead below it, as texts and elements. */
   function finding(rows, state, where) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.standing(passing);
@@ -39,7 +39,7 @@
     ];
   }
 
-  /** Say in the heading what the rows show, below it by how much, and what is measured. */
+  /** Show the heading, the lead below it, and the measure. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
@@ -60,7 +60,7 @@
     return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, intervals, source, single].join("")}.${sample}`, pictures);
   };
 
-  /** Say below a table without published results where they are. */
+  /** Point to the published results below a table without any. */
   board.showElsewhere = (rows, { group, elsewhere }) => {
     const place = byId("elsewhere");
     place.hidden = !elsewhere || elsewhere === group || rows.some((row) => row.published);
@@ -69,7 +69,7 @@
     place.replaceChildren(`${plural(most, "published model")}, on other data: see `, el("a", { href: board.hash({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
   };
 
-  /** Leave out of the legend what no row has. */
+  /** Hide the entries of the legend that no row has. */
   board.showKey = (rows) => {
     const has = (name) => rows.some((row) => known(row[name]) && row[name] !== false);
     for (const entry of document.querySelectorAll("[data-has]")) entry.hidden = !has(entry.dataset.has);

@@ -1,12 +1,12 @@
 "use strict";
-// One model, or up to four compared.
+// The tab of one model, or of up to four compared models.
 
 {
   const { el, byId, section } = board;
   const OPENED_WITH = 3;
   let drawn = null;
 
-  /** Return the models with these ids that exist, as objects, each with its index among them and among all. */
+  /** Return the existing models with these ids, each with its index among them and among all models. */
   function modelsOf(index, ids) {
     const found = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
     return found.map((id, place) => {
@@ -18,7 +18,7 @@
 
   const selectedOf = (index, state) => modelsOf(index, board.models(state));
 
-  /** Return the ids of the first row by nDCG@10, those with known positions first, and of those that differ most, to open the tab with. */
+  /** Return the ids of models to open the tab with: the best model, preferably with known positions, and the models that differ most from it. */
   function firstOf(rows, state) {
     const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
     const order = (one, other) => Boolean(other.strip) - Boolean(one.strip) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
@@ -34,7 +34,7 @@
     return el("li", { class: "chip" }, board.swatch(model), board.name(model.label), remove);
   }
 
-  /** Show which models are selected, on every tab. */
+  /** Show the selected models on every tab. */
   board.showTray = (index, state) => {
     const models = selectedOf(index, state);
     const tray = byId("tray");
@@ -50,7 +50,7 @@
     tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), el("span", { class: "count" }, `${models.length} chosen`), open, clear);
   };
 
-  /** Show the selected models. If only the length changes, only what depends on it is drawn anew. */
+  /** Show the selected models. If only the length changes, redraw only the sections that depend on it. */
   board.showModels = async (index, state, { group, choice, length }, rows) => {
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
@@ -90,11 +90,11 @@
     drawn = { ...drawn, length: context.length, lengthwise: fresh, first: figures[0] };
   }
 
-  // Not every browser has idle callbacks, and one that is busy may wait with them for long.
+  // Some browsers have no idle callbacks, and busy ones delay them.
   const idle = () => new Promise((resolve) => (window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 100 }) : setTimeout(resolve, 50)));
   let drawing = false;
 
-  /** Draw the charts further down one by one while the browser is idle, so that the page answers in between. */
+  /** Draw the lower charts one by one while the browser is idle, so that the page stays responsive. */
   async function drawLater() {
     if (drawing) return;
     drawing = true;

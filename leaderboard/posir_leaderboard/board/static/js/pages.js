@@ -1,18 +1,18 @@
 "use strict";
-// Buttons for the pages of the table. Those of DataTables measure themselves, which lays the whole page out once more.
+// Buttons for the pages of the table. The buttons of DataTables measure themselves, which costs another layout of the page.
 
 {
   const { el } = board;
   const AROUND = 2;
 
-  /** Return the pages that are offered: the first, the last, and those around the current one; null where some are left out. */
+  /** Return the first page, the last page and the pages around the current one; null for a gap. */
   function offered(page, pages) {
     const all = Array.from({ length: pages }, (_, at) => at);
     const near = all.filter((at) => at === 0 || at === pages - 1 || Math.abs(at - page) <= AROUND);
     return near.flatMap((at, place) => (place && at > near[place - 1] + 1 ? [null, at] : [at]));
   }
 
-  /** Offer the pages of a table in an element; `open` is called with the chosen one. The focused button keeps the focus. */
+  /** Show buttons for pages in an element; `open` is called with the chosen page. The focused button keeps the focus. */
   board.offerPages = (place, { page, pages }, open) => {
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.name : null;
     const button = (name, text, at) =>

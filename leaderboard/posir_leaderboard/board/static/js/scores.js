@@ -1,5 +1,5 @@
 "use strict";
-// Metadata and scores of models, a list or a table for each.
+// Metadata and scores of models.
 
 {
   const { el } = board;
@@ -14,7 +14,7 @@
 
   const nameOf = (model) => [board.swatch(model), board.name(model.label)];
 
-  /** Return a table for each model, next to each other where there is room, of the columns that any row fills. */
+  /** Return a table for each model, side by side if there is room, without empty columns. */
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
     const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
@@ -69,7 +69,7 @@
     return board.section(models.length > 1 ? "About the models" : models[0].label, el("div", { class: "figures" }, ...models.map(facts)));
   };
 
-  /** Return what a model's file has of a view, a task or an average. */
+  /** Return the part of a model's file on a view. */
   const detailOf = (model, view) => (view.average ? model.averages : model.tasks).get(view.name);
   board.detailOf = detailOf;
 
@@ -88,7 +88,7 @@
 
   const lengthName = (length) => (length === "all" ? "All" : length);
 
-  /** What the tables of models say of a row: title, value, and interval if it is known. */
+  /** Columns of the tables of models: title, value, and interval if known. */
   const COLUMNS = [
     ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
     ["Position effect", (row) => board.points(row.position_effect), (row) => board.intervalText(row, "position_effect")],
@@ -97,7 +97,7 @@
     ["Start minus end", (row) => (row.published ? board.points(row.difference) : board.DASH), (row) => board.intervalText(row, "start_minus_end")],
   ];
 
-  /** Return a model's row of a view at a length, for a sentence on its start and end. */
+  /** Return a model's row of a view at a length. */
   board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), name: model.name });
 
   /** Return scores by length. */
@@ -129,7 +129,7 @@
     );
   };
 
-  /** Return differences of nDCG@10 to the first model on the same queries, with the state that follows from the interval. */
+  /** Return differences in nDCG@10 to the first model on the same queries, with their states. */
   board.differences = (models, paired, choice) => {
     if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;

@@ -1,5 +1,5 @@
 "use strict";
-// The table of models: DataTables sorts, filters and pages it in the browser.
+// The table of models, which DataTables sorts, filters and pages.
 
 {
   const { el, byId } = board;
@@ -9,7 +9,7 @@
   let shown = null;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
-  // Results that are not comparable come last in either sort order, and missing values last among their like.
+  // Unranked results come last in both sort orders; missing values come last among the ranked and among the unranked.
   const last = (direction) => ([later, a], [other, b]) => {
     if (later !== other) return later - other;
     if (a === b) return 0;
@@ -20,13 +20,13 @@
   DataTable.type("missing-last", { order: { asc: last(1), desc: last(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
-  /** What the cells of a row say that a narrow page shows as a card, without a head. */
+  /** Labels of cells on a narrow page, where each row is a card without a head. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
-  /** Keys of the scores that have another name as a column. */
+  /** Keys of scores whose columns have other names. */
   const KEYS = { score: "ndcg_at_10", effect: "position_effect", psi: "psi_as_published" };
 
-  /** Return a column with a function from a row to its cell, and one to its sort value. */
+  /** Return a column with functions from a row to its cell and its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
       name,
@@ -34,7 +34,7 @@
       ariaTitle: title || board.title(KEYS[name] ?? name),
       className,
       type: "missing-last",
-      // The search does not use the text of cells.
+      // The search ignores the text of cells.
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
@@ -43,17 +43,17 @@
     };
   }
 
-  // DataTables interprets strings as markup, but not elements.
+  // DataTables would interpret strings as markup.
   const asElement = (content) => (typeof content === "string" ? el("span", {}, content) : content);
 
   const fixed = (name, title, cell, fills = null) => ({ ...column(name, title, () => null, cell), orderable: false, fills });
 
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
-  /** Scores that have a place of their own in the table, or in a row's details. */
+  /** Scores in a column of the table or in the details of a row. */
   const PLACED = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
 
-  /** Return a column for each other declared score, such as those of other packages; one that no row fills is hidden. */
+  /** Return a column for each further score, such as those of other packages; empty columns are hidden. */
   const otherColumns = () =>
     board
       .declared()
@@ -85,12 +85,12 @@
     { ...column("parameters", "Size", (row) => row.parameters, (row) => board.short(row.parameters)), fills: (row) => row.parameters },
     { ...column("window", "Window", (row) => row.window, (row) => board.count(row.window)), fills: (row) => row.window },
   ];
-  /** Columns that are shown while the table is sorted by them. */
+  /** Columns that are visible only while the table is sorted by them. */
   const ON_DEMAND = ["change", "psi", "kind", "parameters", "window"];
   let columns = [];
   const place = (name) => columns.findIndex((one) => one.name === name);
 
-  /** Return whether a row fills a column. */
+  /** Return true if a row has a value in a column. */
   const isFilled = ({ fills, declared }) =>
     !(fills || declared) || shown.rows.some((row) => board.known(fills ? fills(row) : row[declared]) && (fills ? fills(row) : row[declared]) !== board.DASH);
 
@@ -138,7 +138,7 @@
   const withEnds = (one) => [board.percent(one.score), board.scoreInterval(one)].filter(Boolean).join(" ");
   const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
 
-  /** Return in a sentence how published scores change from the shortest to the longest documents. */
+  /** Describe the change of published scores from the shortest to the longest documents. */
   function describeLengths(lengths) {
     const scored = Object.entries(lengths).filter(([name, one]) => name !== "all" && board.known(one.score)).map(([, one]) => one);
     if (scored.length < 2) return "";
@@ -148,7 +148,7 @@
     return `From the shortest documents to the longest, nDCG@10 ${last.score < first.score ? "falls" : "rises"} from ${board.percent(first.score)} to ${board.percent(last.score)}${ends}.`;
   }
 
-  /** Return what is shown below an expanded row: the answer, what is observed, and each length with its interval, rank and queries. */
+  /** Return the details of an expanded row: answer, observed scores, and each length with interval, rank and queries. */
   function detailsOf(row, lengths) {
     const answer = row.parts ?? [];
     const facts = [
@@ -172,7 +172,7 @@
         : [board.title("position_effect"), (one) => one.position_effect, (one) => [board.points(one.position_effect), " ", ends(board.intervalText(one, "position_effect"))]],
       [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
     ].filter(([, value]) => every.filter((one) => board.known(value(one))).length >= Math.min(2, every.length));
-    // What the row itself has where it is wide: a column, or the table.
+    // A wide row has these in columns.
     const repeats = ([title]) => title === board.title("ndcg_at_10") && !every.some(board.scoreInterval);
     const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
     const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
@@ -189,7 +189,7 @@
     return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right));
   }
 
-  /** Return commands as code, with a button that copies them. */
+  /** Return commands as code with a button to copy them. */
   function commands(code) {
     const copy = ({ target }) => navigator.clipboard.writeText(code).then(() => (target.textContent = "Copied"));
     return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, ...code.split(/((?:^|(?<=\s))-\S+ \S+|\s+)/).map((word) => (word.trim() ? el("span", {}, word) : word))), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
@@ -209,7 +209,7 @@
     return scored(board.percent(row.score), board.scoreInterval(row), mark);
   }
 
-  /** Return how far a row is behind the best, in points, and whether it is worse at all. */
+  /** Return the distance of a row to the best in points, and whether it is significant. */
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
     if (!shown.best || !board.known(row.behind)) return board.DASH;
@@ -248,7 +248,7 @@
   const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
   const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
 
-  /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
+  /** Build the rows of a view at a length from the columns of that length. */
   board.rowsOf = (index, view, { where, headline, lead, ...columns }, length) => {
     const rows = view.models.map((model, at) => {
       const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[at]]));
@@ -275,13 +275,13 @@
 
   board.behind = (row, best) => row.score - best.score;
 
-  /** Return the row with the highest nDCG@10; null if none has one. */
+  /** Return the row with the highest nDCG@10, or null. */
   board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
 
-  /** Return the change from one row to another in words; null if they are not on the same queries. */
+  /** Return the change from one row to another in words, or null if they have different queries. */
   board.changeOf = (from, row) => board.changes[row.changes?.[from.at]] ?? null;
 
-  /** Return whether a row is not worse than one with a higher score: by the change, by their intervals, or if it reads the same. */
+  /** Return true if a row is not worse than a row with a higher score, by their change, by their intervals, or as printed. */
   board.tied = (better, row) => {
     const change = row.changes?.[better.at] ?? "-";
     if (change !== "-") return change !== "w";
@@ -292,7 +292,7 @@
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, state, { length }) => {
     const key = drawKey(state);
-    // Drawn only if needed: a redrawn row loses the keyboard focus.
+    // Redraw only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
       updateRows();
       return;
@@ -314,7 +314,7 @@
         columns.forEach((one, at) => table.column(at).visible(isFilled(one), false));
       }
       byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect) || board.known(row.difference)));
-      // Only then: a table that scrolls by itself has no sticky head.
+      // Only with further columns: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
     }
@@ -325,10 +325,10 @@
     return openFirst();
   };
 
-  /** The most models of which the first that truncates evidence is opened. */
+  /** With more models, no row is expanded at first. */
   const FEW = 5;
 
-  /** Open the first row that truncates evidence, where there is room for its answer. */
+  /** Expand the first row that truncates evidence, if there is room. */
   async function openFirst() {
     const first = board.tableRows().find(board.isTruncated);
     if (!first || shown.rows.length > FEW || shown.opened === first) return;
@@ -337,7 +337,7 @@
     if (!table.row(node).child.isShown()) await toggle(node.querySelector(".expand"));
   }
 
-  /** Return the rows that pass the filters, of all pages, in the table's order. */
+  /** Return the filtered rows of all pages in the table's order. */
   board.tableRows = () => (table ? table.rows({ search: "applied", order: "applied" }).data().toArray() : []);
 
   const drawKey = (state) =>
@@ -352,7 +352,7 @@
 
   function createTable(rows, state) {
     const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10, by position and length"));
-    // Outside the page, where every width that DataTables measures would trigger a layout.
+    // Outside of the page: within, every width that DataTables measures would trigger a layout.
     const detached = el("div", {}, element);
     columns = buildColumns();
     table = new DataTable(element, {
@@ -365,7 +365,7 @@
       layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null },
       language: { emptyTable: "No results yet.", zeroRecords: "No model passes these filters." },
       createdRow: (node, row) => rowOf.set(node, row),
-      // Set before the rows are in the page, so that there is only one layout.
+      // Set before the rows enter the page, so that there is only one layout.
       rowCallback: (node, row) => {
         node.querySelector("td.rank").textContent = rankOf(row);
       },
@@ -379,7 +379,7 @@
     offerUnranked();
   }
 
-  /** Return the range of ranks of a row; its place by the score where no row has a range. */
+  /** Return the range of ranks of a row, or its position by score if no row has a range. */
   function rankOf(row) {
     if (shown.hasRanges) return board.range(row.rank);
     const placed = (one) => board.isComparable(one) && board.known(one.score);
@@ -388,7 +388,7 @@
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
 
-  /** Offer to hide the results that are not comparable, which stand below the others. */
+  /** Offer to hide the unranked results at the end. */
   function offerUnranked() {
     const state = board.state();
     const unranked = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
@@ -401,7 +401,7 @@
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
-  /** Tooltips of the heads that are no scores. */
+  /** Tooltips of heads without a score. */
   const HEADS = {
     rank: "A range of ranks; without intervals the place by nDCG@10.",
     behind: "Points of nDCG@10 behind the best, of unrounded values.",
@@ -415,7 +415,7 @@
     header.title = board.describe(key);
   }
 
-  /** Head the scores by their declarations. */
+  /** Set the heads of scores from their declarations. */
   function labelScores() {
     columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
     for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
@@ -424,7 +424,7 @@
     table.column(place("verdict")).header().title = `${board.describe("state")} ${board.UNTESTED}`;
   }
 
-  /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
+  /** Set the head of the ranked score; qualifiers go below the title. */
   function labelLength() {
     const { length } = shown;
     const key = board.scoreKey(length, shown.rows.every((row) => row.published));
@@ -442,7 +442,7 @@
     (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
-  /** Head the length cells by their tokens. */
+  /** Set the heads of lengths to their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
       const header = table.column(place(name)).header();
@@ -466,7 +466,7 @@
     updateRows();
   }
 
-  // Updates without drawing: selected models, links, and the number of models.
+  // Update selected models, links and the number of models without drawing.
   function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
     const offered = board.state().unranked === "hidden" ? shown.rows.filter(board.isComparable).length : recordsTotal;
