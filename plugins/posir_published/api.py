@@ -149,20 +149,13 @@ def published(
         >>> [round(row.rho, 2) for row in posir.published(mmteb=True).rows]
         [0.62, 0.73, 0.71, 0.44, 0.39]
     """
-    if check is not None:
-        if task or lengths or bins or mmteb or training:
-            raise PosirError("--check cannot be combined with other options. Give it alone.")
+    exclusive: dict[str, object] = {"check": check, "training": training, "mmteb": mmteb}
+    options = exclusive | {"bins": bins, "lengths": lengths, "task": task}
+    names = [name for name, value in options.items() if value]
+    if names[:2] == ["bins", "lengths"] or (len(names) > 1 and names[0] in exclusive):
+        raise PosirError(f"{names[0]} cannot be combined with {names[1]}. Give one of them.")
+    if check:
         return _tabulate_check(check)
-    if training and (task or lengths or bins or mmteb):
-        raise PosirError(
-            "training shows trained models, whose data are not tasks. Omit the other options."
-        )
-    if mmteb and (task or lengths or bins):
-        raise PosirError(
-            "mmteb shows PosIR's average over tasks at every length. Omit task, lengths and bins."
-        )
-    if lengths and bins:
-        raise PosirError("bins already shows PosIR by length. Omit lengths.")
     if training:
         return _tabulate_training()
     if mmteb:

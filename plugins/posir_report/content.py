@@ -60,7 +60,7 @@ from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import Strip, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
-from posir_tasks.values.scores import ALL, BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
+from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
 #: Model, revision and task.
 Run: TypeAlias = tuple[str, str, str]
@@ -249,18 +249,12 @@ def build_answer_sections(
     one model. With many results, counts of states replace answers and lengths.
 
     Args:
-        rows: Rows of all lengths, and optionally of length buckets.
+        rows: Rows; only rows of all lengths are shown.
         summaries: The summaries behind the rows, for lengths and figures.
         chosen: Further columns of the tables.
     """
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
-    lengths = _group_lengths(rows)
-    by_run = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
-
-    def tabulate(run: Run, *, has_sketch: bool) -> tuple[Table, ...]:
-        length_rows = lengths[run] or (build_rows(by_run[run])[1:] if run in by_run else [])
-        return _tabulate_lengths(length_rows, chosen, has_sketch=has_sketch)
-
+    by_run = {_identify(summary): summary for summary in summaries}
     is_many = len(overall) > MAX_SENTENCES
     if is_many:
         yield from to_paragraphs(describe_findings(rows))
@@ -292,29 +286,20 @@ def build_answer_sections(
         for run, row in group.items():
             if not is_many:
                 yield _show_answer(f"{names[run]:{width}}  {row.sketch}", row)
-                if len(group) == 1 or not by_task:
-                    name = names[run] if len(group) > 1 else ""
-                    by_length = tabulate(run, has_sketch=True)
-                    yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
-            if run in by_run:
-                deferred = Deferred(partial(tabulate, run, has_sketch=False))
-                yield DisplaySection(
-                    names[run], tables=deferred, anchor=links[run], only=Medium.PAGE
-                )
-                yield from build_figure_sections(by_run[run], names[run])
+            summary = by_run.get(run)
+            if summary is None:
+                continue
+            if not is_many and (len(group) == 1 or not by_task):
+                name = names[run] if len(group) > 1 else ""
+                by_length = _tabulate_lengths(summary, chosen, has_sketch=True)
+                yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
+            deferred = Deferred(partial(_tabulate_lengths, summary, chosen, has_sketch=False))
+            yield DisplaySection(names[run], tables=deferred, anchor=links[run], only=Medium.PAGE)
+            yield from build_figure_sections(summary, names[run])
 
 
-def _identify(row: ReportRow) -> Run:
+def _identify(row: ReportRow | TaskSummary) -> Run:
     return row.model, row.revision, row.task
-
-
-def _group_lengths(rows: Sequence[ReportRow]) -> dict[Run, list[ReportRow]]:
-    """Group the rows of length buckets by model, revision and task."""
-    lengths: dict[Run, list[ReportRow]] = defaultdict(list)
-    for row in rows:
-        if row.length != ALL:
-            lengths[_identify(row)].append(row)
-    return lengths
 
 
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
@@ -333,12 +318,12 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
 
 
 def _tabulate_lengths(
-    rows: Sequence[ReportRow], chosen: Sequence[ScoreInfo], *, has_sketch: bool
+    summary: TaskSummary, chosen: Sequence[ScoreInfo], *, has_sketch: bool
 ) -> tuple[Table, ...]:
     """Tabulate the lengths with a position effect, if any; a note lists the other lengths."""
     tested = []
     folded: dict[str, int] = {}
-    for row in rows:
+    for row in build_rows(summary)[1:]:
         if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate:
             tested.append(row)
         else:

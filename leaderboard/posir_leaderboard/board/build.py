@@ -105,8 +105,8 @@ def build_site(
     submitted = repository is not None or own_pins is not None
     # The maintainers' own runs of submitted models.
     reproduced_folder = results.resolve() / REPRODUCED
-    submissions = []
-    reproductions = []
+    submissions: list[Path] = []
+    reproductions: list[Path] = []
     for file in entry_files(results):
         is_reproduction = file.is_relative_to(reproduced_folder)
         (reproductions if is_reproduction else submissions).append(file)

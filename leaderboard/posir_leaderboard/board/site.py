@@ -265,7 +265,9 @@ def bundle_table_library() -> str:
     Raises:
         PosirError: The installed itables has no usable module.
     """
-    text = distribution("itables").locate_file("itables/html/dt_bundle.js").read_text("utf-8")
+    # Importing itables is slow.
+    file = Path(str(distribution("itables").locate_file("itables/html/dt_bundle.js")))
+    text = file.read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
     if exports is None or "default" not in names:

@@ -21,6 +21,7 @@ from posir_leaderboard.board.ranks import (
     rank_ranges,
 )
 from posir_leaderboard.board.records import (
+    BIN_COLUMNS,
     BoardRecord,
     BoardRow,
     Columns,
@@ -67,8 +68,6 @@ NAME_MARK = "\0"
 Differences = Mapping[str, PairedDifferences]
 #: Scores by the model's index in a view.
 Scores = Mapping[int, Estimate]
-#: Columns of a curve.
-CURVE = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 
 
 @dataclass(frozen=True)
@@ -135,12 +134,12 @@ class View:
         results = [result for record in self.rows for result in record.results]
         revisions = Counter(result.data_revision for result in results if result.data_revision)
         count, is_exact = find_query_count(self.name)
-        newest = None
-        dated = [result for result in results if result.detail.get("date")]
-        if dated:
-            latest = max(dated, key=lambda result: (result.detail["date"], result.task))
-            model = indices[latest.model.id]
-            newest = {"model": model, "task": latest.task, "date": latest.detail["date"]}
+        dates = [
+            {"model": indices[result.model.id], "task": result.task, "date": result.detail["date"]}
+            for result in results
+            if result.detail.get("date")
+        ]
+        newest = max(dates, key=lambda row: (row["date"], row["task"]), default=None)
         return {
             "models": [indices[record.model.id] for record in self.rows],
             "partial": [record.partial for record in self.rows],
@@ -150,18 +149,14 @@ class View:
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length, differences),
-            "scores": {length: self._list_scores(length) for length in self.lengths},
+            "scores": {
+                length: [row.cells["score"] if row else None for row in self.rows_at(length)]
+                for length in self.lengths
+            },
             "revisions": dict(sorted(revisions.items())),
             "about": [describe_result(record) for record in self.rows],
             "newest": newest,
         }
-
-    def _list_scores(self, length: str) -> list[float | None]:
-        scores = [row.score if row else None for row in self.rows_at(length)]
-        values: list[float | None] = round_floats(
-            [score.value if score else None for score in scores]
-        )
-        return values
 
     def columns(self, length: str, differences: Differences) -> Columns:
         """Return the columns of one length.
@@ -401,7 +396,7 @@ def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip 
     if not panel:
         return None
     estimates: list[Estimate | None] = []
-    for mean, low, high in zip(*map(panel.get, CURVE), strict=True):
+    for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True):
         interval = None if low is None else (low, high)
         estimates.append(None if mean is None else Estimate(mean, interval))
     return Strip(record.model.short_name, tuple(words), tuple(estimates))

@@ -105,7 +105,7 @@ def test_what_all_models_of_a_task_share_is_said(tmp_path):
     )
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}})
     shown = " ".join(str(posir.report(tmp_path)).split())
-    assert "XQuADRetrieval: not all models" in shown
+    assert "XQuADRetrieval: models have results on different" in shown
     assert "All of them have 2 of 4: validation, de; validation, th." in shown
     assert "SciFact: not all models" not in shown
 
@@ -169,7 +169,7 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
     }
     assert means == pytest.approx({"de": 0.5, "en": 0.25})
     (note,) = describe_subsets(apart)
-    assert "All of them have 1 of 2: de." in note
+    assert "All models have 1 of 2: de." in note
 
 
 def test_judged_queries_of_other_data_have_another_name():

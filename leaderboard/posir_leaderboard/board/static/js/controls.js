@@ -19,7 +19,7 @@
     options("size", "Any size", board.RANGES.size.names);
     options("window", "Any window", board.RANGES.window.names);
     options("dimensions", "Any dimensions", board.RANGES.dimensions.names);
-    options("license", "Any license", [...new Set(index.models.license.map((one) => one ?? "unknown"))].sort());
+    options("license", "Any license", [...new Set(index.models.license.map((license) => license ?? "unknown"))].sort());
     options("weights", "Open or closed", [
       ["true", "Open weights"],
       ["false", "Closed weights"],
@@ -191,7 +191,7 @@
   board.showProvenance = (index, { models, revisions, newest }) => {
     const counts = Object.entries(revisions).map(([name, number]) => `${name} (${number} ${number === 1 ? "result" : "results"})`);
     const data = counts.length ? `Data revisions: ${counts.join(", ")}. ` : "";
-    const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} as its file states.`;
+    const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} according to its file.`;
     const published = models.some((model) => index.models.published[model]) ? "Published results: tables of the papers named below, curves from their authors’ figures." : "";
     byId("provenance").textContent = [data.trim(), latest, published].filter(Boolean).join(" ");
   };

@@ -68,30 +68,30 @@ const board = {};
   board.unbroken = (text) => text.replaceAll(/(?<=,) (?=[^\][]*\])/g, "\u00a0");
 
   /** Return a text as nodes, with code between backticks. */
-  board.withCode = (text) => board.unbroken(text).split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
+  board.withCode = (text) => board.unbroken(text).split("`").map((part, i) => (i % 2 ? board.el("code", {}, part) : part));
 
   board.byId = (id) => document.getElementById(id);
 }
 
 {
   const DASH = "–";
-  const known = (value) => value !== null && value !== undefined;
+  const isKnown = (value) => value !== null && value !== undefined;
   const counts = new Intl.NumberFormat("en");
 
-  board.known = known;
+  board.isKnown = isKnown;
   board.DASH = DASH;
-  board.percent = (value) => (known(value) ? (value * 100).toFixed(1) : DASH);
+  board.percent = (value) => (isKnown(value) ? (value * 100).toFixed(1) : DASH);
   /** Format a difference x 100 with its sign, except for a rounded 0. */
   board.points = (value) => {
-    if (!known(value)) return DASH;
+    if (!isKnown(value)) return DASH;
     const text = (value * 100).toFixed(1);
     if (Number(text) === 0) return "0.0";
     return (value > 0 ? "+" : "") + text;
   };
-  board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
-  board.count = (value) => (known(value) ? counts.format(value) : DASH);
+  board.plain = (value) => (isKnown(value) ? value.toFixed(3) : DASH);
+  board.count = (value) => (isKnown(value) ? counts.format(value) : DASH);
   board.short = (value) => {
-    if (!known(value)) return DASH;
+    if (!isKnown(value)) return DASH;
     for (const [unit, size] of [
       ["B", 1e9],
       ["M", 1e6],
@@ -101,14 +101,14 @@ const board = {};
     }
     return String(value);
   };
-  const pValue = (value) => (known(value) ? (value < 0.001 ? "< 0.001" : value.toFixed(3)) : DASH);
+  const pValue = (value) => (isKnown(value) ? (value < 0.001 ? "< 0.001" : value.toFixed(3)) : DASH);
   const FORMATS = {
     percent: board.percent,
     points: board.points,
     index: board.plain,
     p_value: pValue,
     count: board.count,
-    number: (value) => (known(value) ? value.toFixed(2) : DASH),
+    number: (value) => (isKnown(value) ? value.toFixed(2) : DASH),
     text: (value) => value ?? DASH,
   };
   const BETTER = { higher: "Higher is better.", lower: "Lower is better.", "near zero": "Better near 0.", neither: "" };
@@ -140,27 +140,27 @@ const board = {};
     const high = row[`${field}_high`];
     if (low === 0 && high === 0) return "";
     const format = FORMATS[declarationOf(key).unit];
-    return known(low) && known(high) ? `[${format(low)}, ${format(high)}]` : "";
+    return isKnown(low) && isKnown(high) ? `[${format(low)}, ${format(high)}]` : "";
   };
 
   /** Return the key of the score to rank by. In a length bucket, published rows have only the papers' mean over positions. */
   board.scoreKey = (length, published) => (length === "all" || !published ? "ndcg_at_10" : "ndcg_at_10_as_published");
 
   /** Fill a template of the board's messages with named texts and elements. */
-  board.fill = (name, values) => board.messages[name].split(/\{(\w+)\}/).map((part, at) => (at % 2 ? values[part] : part));
+  board.fill = (name, values) => board.messages[name].split(/\{(\w+)\}/).map((part, i) => (i % 2 ? values[part] : part));
 
   /** Return the tokens of a length for the head of a table: `≤ 512`. */
   board.tokensOf = (length) => {
     const [low, high] = board.lengths[length] ?? [];
     if (!low) return "";
-    return known(high) ? `≤ ${board.count(high)}` : `> ${board.count(low - 1)}`;
+    return isKnown(high) ? `≤ ${board.count(high)}` : `> ${board.count(low - 1)}`;
   };
 
   /** Return the tokens of a length: `513 to 1,024 tokens`. */
   board.describeTokens = (length) => {
     const [low, high] = board.lengths[length] ?? [];
     if (!low) return "";
-    if (!known(high)) return `over ${board.count(low - 1)} tokens`;
+    if (!isKnown(high)) return `over ${board.count(low - 1)} tokens`;
     return low === 1 ? `up to ${board.count(high)} tokens` : `${board.count(low)} to ${board.count(high)} tokens`;
   };
 

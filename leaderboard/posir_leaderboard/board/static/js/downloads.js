@@ -64,7 +64,7 @@
   const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);
 
   function cell(value) {
-    if (!board.known(value)) return "";
+    if (!board.isKnown(value)) return "";
     const text = typeof value === "string" ? escapeFormula(value) : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }

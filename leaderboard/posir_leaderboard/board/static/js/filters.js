@@ -8,9 +8,9 @@
     return {
       names: [...all.keys(), "unknown"],
       contains: (name, value) => {
-        if (name === "unknown") return !board.known(value);
+        if (name === "unknown") return !board.isKnown(value);
         const [from, to] = all.get(name) ?? [NaN, NaN];
-        return board.known(value) && value >= from && value < to;
+        return board.isKnown(value) && value >= from && value < to;
       },
     };
   };

@@ -16,7 +16,7 @@
 
   /** Return the group and the view of a state, or the opening view if they do not exist. */
   function chosenBy(state) {
-    const named = (list, name) => list?.find((one) => one.name === name);
+    const named = (list, name) => list?.find((item) => item.name === name);
     const groups = board.groups(index);
     const group = named(groups, state.benchmark) ?? named(groups, index.opening) ?? groups[0];
     return { group, view: named(group?.views, state.data) ?? named(group?.views, group?.opening) ?? group?.views[0] };
@@ -25,18 +25,18 @@
   /** Select or deselect a model. */
   board.toggle = (id) => {
     const selected = board.models(board.state());
-    const next = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id].slice(0, board.MAX_COMPARED);
+    const next = selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id].slice(0, board.MAX_COMPARED);
     board.change({ models: next.join() });
   };
 
   /** Return a sentence for each part of a link that does not exist on this board. */
   function unknownParts(state, group, choice, length) {
-    const known = (id) => [...byId(id).options].some((option) => option.value === state[id]);
+    const isChoice = (id) => [...byId(id).options].some((option) => option.value === state[id]);
     const named = [
       ["benchmark", state.benchmark && state.benchmark !== group?.name, state.benchmark, group?.name],
       ["data", state.data && state.data !== choice?.name, state.data, choice?.label],
       ["length", state.length && state.length !== length, state.length, length === "all" ? "all lengths" : length],
-      ...board.FILTERS.map((id) => [`filter “${id}”`, !known(id), state[id], null]),
+      ...board.FILTERS.map((id) => [`filter “${id}”`, !isChoice(id), state[id], null]),
       ...board.models(state).map((id) => ["model", !index.models.id.includes(id), id, null]),
     ];
     return named
@@ -70,7 +70,7 @@
     const every = async () => Promise.all(view.lengths.map(async (name) => [name, await columnsOf(choice, view, name)]));
     board.everyLength = () => busyWhile(every()).catch(failed);
     rows = rowsAt(view, length, columns);
-    shown = { group, choice, length, elsewhere: board.groups(index).find((one) => one.name === "PosIR") };
+    shown = { group, choice, length, elsewhere: board.groups(index).find((candidate) => candidate.name === "PosIR") };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
     board.showFinding(rows, state, shown, columns);

@@ -2,7 +2,7 @@
 // Small drawings in the table.
 
 {
-  const { known } = board;
+  const { isKnown } = board;
   /** Return the picture of nDCG@10 over position, or a dash if unknown. */
   board.strip = (row) => {
     if (!row.strip) return board.el("span", { class: "ends" }, row.published ? "curve not published" : board.DASH);
@@ -14,7 +14,7 @@
 
   /** Color a cell by a score; the scale is the same on every board. */
   board.shade = (cell, value) => {
-    if (known(value)) cell.style.setProperty("--heat-share", `${Math.round(50 * Math.min(Math.max(value / DEEP, 0), 1))}%`);
+    if (isKnown(value)) cell.style.setProperty("--heat-share", `${Math.round(50 * Math.min(Math.max(value / DEEP, 0), 1))}%`);
   };
 
   /** Return true if some of the evidence is truncated. */
@@ -33,7 +33,7 @@
   /** The reason why published results have no state. */
   board.UNTESTED = board.byId("untested").textContent;
 
-  const range = (low, high, format) => (known(low) && known(high) ? `${format(low)} to ${format(high)}` : "");
+  const range = (low, high, format) => (isKnown(low) && isKnown(high) ? `${format(low)} to ${format(high)}` : "");
   board.scoreInterval = (row) => board.intervalText(row, "ndcg_at_10", "score");
   board.chanceRange = (row) => range(row.psi_by_chance, row.psi_by_chance_high, board.plain);
 }
