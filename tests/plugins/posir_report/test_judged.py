@@ -106,8 +106,8 @@ def test_what_all_models_of_a_task_share_is_said(tmp_path):
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}})
     shown = " ".join(str(posir.report(tmp_path)).split())
     assert "XQuADRetrieval: models have results on different" in shown
-    assert "All of them have 2 of 4: validation, de; validation, th." in shown
-    assert "SciFact: not all models" not in shown
+    assert "All models have 2 of 4: validation, de; validation, th." in shown
+    assert "SciFact: models have results" not in shown
 
 
 def test_results_of_mteb_on_other_revisions_are_told_apart(tmp_path):
