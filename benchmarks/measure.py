@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
 import subprocess
 import sys
@@ -12,9 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-#: Linux makes this process the parent of orphans, such as a forkserver's workers.
-PR_SET_CHILD_SUBREAPER = 36
-ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1)
 #: Seconds between two memory samples.
 SAMPLE_SECONDS = 0.2
 
@@ -30,7 +26,7 @@ class Cost:
     """
     output: str
     processor_s: float
-    """Processor time of the process and its descendants."""
+    """Processor time of the process and of the children that it has waited for."""
 
 
 def measure(
@@ -57,21 +53,11 @@ def measure(
     _, status, usage = os.wait4(process.pid, 0)
     wall = time.perf_counter() - start
     watch.join()
-    seconds = usage.ru_utime + usage.ru_stime + _reap_orphans()
     if os.waitstatus_to_exitcode(status) != exit_status:
         sys.exit(f"failed: {' '.join(command)}")
-    return Cost(wall, max(usage.ru_maxrss / 1024, *samples), output, seconds)
-
-
-def _reap_orphans() -> float:
-    """Wait for the processes that outlived the command and return their processor time."""
-    seconds = 0.0
-    while True:
-        try:
-            _, _, usage = os.wait4(-1, 0)
-        except ChildProcessError:
-            return seconds
-        seconds += usage.ru_utime + usage.ru_stime
+    return Cost(
+        wall, max(usage.ru_maxrss / 1024, *samples), output, usage.ru_utime + usage.ru_stime
+    )
 
 
 def _watch(pid: int, samples: list[float], ended: threading.Event) -> None:

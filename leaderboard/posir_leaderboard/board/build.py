@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from importlib.metadata import version
 from itertools import repeat
-from multiprocessing import get_all_start_methods, get_context
-from multiprocessing.context import BaseContext
+from multiprocessing import get_context
 from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
@@ -268,17 +267,9 @@ def _score_files(
     if len(files) < MIN_PARALLEL:
         yield from map(score_file, files, repeat(submitted))
         return
-    with ProcessPoolExecutor(mp_context=_create_context()) as pool:
+    # "forkserver" would share imports, but also import modules of the current folder.
+    with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(score_file, files, repeat(submitted))
-
-
-def _create_context() -> BaseContext:
-    """Create the context of worker processes, which share their imports if the system can fork."""
-    if "forkserver" not in get_all_start_methods():
-        return get_context("spawn")
-    context = get_context("forkserver")
-    context.set_forkserver_preload([score_file.__module__, "scipy.stats"])
-    return context
 
 
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
