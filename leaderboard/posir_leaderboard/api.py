@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from posir_leaderboard.entries import Entry, EntryProblem
     from posir_leaderboard.submission import Commit
 
-#: Default folder of the site, the same for the three commands.
+#: Default folder of the site.
 SITE = Path("leaderboard-site")
 
 
@@ -33,25 +33,24 @@ def leaderboard_build(
     stats: str | Path | Iterable[str | Path] | None = None,
     strict: bool = False,
 ) -> Result:
-    """Build the site from all results with position profiles and the published results of the
-    papers.
+    """Build the site from results with position profiles and the published results of the papers.
 
         posir leaderboard build --results results
 
-    Scored results are cached. An unusable file is reported and excluded.
+    Scored results are cached. Unusable files are reported and excluded.
 
     Args:
         results: The --output-folder of `mteb run`, or ORG/NAME of a dataset repository.
         output: Folder for the site; an earlier site in it is updated.
-        url: Address where the site will be, for the picture of link previews.
+        url: Future address of the site, for link previews.
         stats: Output of `posir stats TASK --format json`: query counts for published results.
         strict: Exit 1 if a result is excluded or not ranked.
 
     Returns:
-        What the site has, and what is excluded from it.
+        A summary; a row for each result that is excluded, not ranked or otherwise noteworthy.
 
     Raises:
-        PosirError: There are no such results, or the folder cannot be written.
+        PosirError: The results do not exist, or the folder cannot be written.
 
     Examples:
         >>> import posir
@@ -73,8 +72,8 @@ def leaderboard_build(
         "excluded": [opened.rename(str(problem)) for problem in built.problems],
         "model not looked up": built.unchecked,
         "not ranked": built.unranked,
-        "in a table of its own, since its data differ": built.separate,
-        "kept, as it was changed since it was built": built.kept,
+        "in a separate table, since the data differ": built.separate,
+        "kept, since someone edited it": built.kept,
     }
     lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
     if repository and not built.results and not built.problems:
@@ -104,20 +103,20 @@ def leaderboard_build(
 
 @public()
 def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Result:
-    """Pin the data on which results of a task are ranked: its content as it can be read now.
+    """Pin the data on which results of a task are ranked, with their present content.
 
-    The pins are in pins.json of the folder, or are committed to the repository, for which you need
-    to be a member of it.
+    Pins are saved in pins.json of the folder or repository. Committing to a repository requires
+    membership.
 
     Args:
-        tasks: Tasks, as `posir tasks` names them.
+        tasks: Names of tasks, as in `posir tasks`.
         results: A folder of results, or ORG/NAME of a dataset repository.
 
     Returns:
-        Where the pins are; a row for each task.
+        The location of the pins; a row for each task.
 
     Raises:
-        PosirError: There is no such task, folder or repository, or the data cannot be read.
+        PosirError: A task, the folder or the repository does not exist, or the data cannot be read.
 
     Examples:
         >>> import posir
@@ -145,13 +144,13 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
             title = f"Pin the data of {', '.join(names)}"
             content = {PINS: format_pins(pins).encode()}
             commit = Commit("dataset", source, content, title, title, opened.commit)
-            footer = upload(commit, HuggingFaceHub(direct=True)).location
+            location = upload(commit, HuggingFaceHub(direct=True)).location
         else:
             file = opened.folder / PINS
             write_text(file, format_pins(pins))
-            footer = f"{file}: {pluralize(len(pins), 'task')} pinned"
+            location = f"{file}: {pluralize(len(pins), 'task')} pinned"
     rows = [{"task": task, "results": source} for task in names]
-    return Result(title="Pins", rows=rows, footer=(footer,))
+    return Result(title="Pins", rows=rows, footer=(location,))
 
 
 @public()
@@ -165,10 +164,10 @@ def leaderboard_serve(
         port: Local port; 0 takes any free one.
 
     Returns:
-        The address where it was served.
+        The local address.
 
     Raises:
-        PosirError: There is no site in the folder, or the port is taken.
+        PosirError: The folder has no site, or the port is taken.
 
     Examples:
         >>> import posir
@@ -186,7 +185,7 @@ def leaderboard_serve(
 
 @public()
 def leaderboard_push(*, space: str, site: str | Path = SITE) -> Result:
-    """Upload a site to a static Space of the Hugging Face Hub, in one commit of the changed files.
+    """Upload the changed files of a site to a static Space of the Hugging Face Hub.
 
     Args:
         space: ORG/NAME of a static Space; created if missing.
@@ -196,7 +195,7 @@ def leaderboard_push(*, space: str, site: str | Path = SITE) -> Result:
         The address of the commit.
 
     Raises:
-        PosirError: There is no site in the folder, or the Hub refuses it.
+        PosirError: The folder has no site, or the Hub refuses it.
 
     Examples:
         >>> import posir
@@ -218,14 +217,14 @@ def submit(
     eval_results: bool = False,
     model_card: str | Path | None = None,
 ) -> Result:
-    """Check a model's results, and send them to a leaderboard as one commit in one pull request.
+    """Check a model's results and send them to a leaderboard in a pull request.
 
         posir submit results --dry-run
         posir submit results/results/org__model --model-card README.md
 
-    Files that are there already are not sent again. The token is huggingface_hub's: `hf auth
-    login`, or HF_TOKEN. With --dry-run neither a repository nor a token is needed, and results of
-    any number of models are checked; --format json prints the problems.
+    Files that the leaderboard already has are not sent again. Sending needs huggingface_hub's
+    token: `hf auth login`, or HF_TOKEN. --dry-run needs neither token nor repository, and checks
+    results of any number of models; --format json prints the problems.
 
     Args:
         results: Folders with results in mteb's layout, such as a model's.
@@ -234,15 +233,15 @@ def submit(
         direct: Commit to the main branch instead of opening a pull request.
         eval_results: Also open a pull request with nDCG@10 on the model's own repository.
         model_card: Write the scores with their intervals into a section of this file, such as the
-            model's README.md; a later run replaces it. Without --repo, nothing is checked or sent,
-            so that the model may be a folder.
+            model's README.md; a later run replaces the section. Without --repo, nothing is checked
+            or sent, and the model may be a local folder.
 
     Returns:
-        The problems, and what was sent; a row for each problem.
+        The problems and the sent files; a row for each problem.
 
     Raises:
-        PosirError: There is a problem and this is no dry run, a repository is missing, or the Hub
-            refuses the commit.
+        PosirError: A check fails without --dry-run, the repository is missing, or the Hub refuses
+            the commit.
 
     Examples:
         >>> import posir
@@ -251,11 +250,11 @@ def submit(
     """
     if repo is None and not (dry_run or model_card):
         raise PosirError(
-            "--repo: name the leaderboard's dataset repository, owner/name; or check only, with "
-            "--dry-run, or write a --model-card."
+            "--repo is missing. Give the leaderboard's dataset repository, owner/name; or only "
+            "check with --dry-run, or write a --model-card."
         )
-    read = check if repo or dry_run else find_entries
-    entries, problems = read([Path(folder) for folder in to_list(results)])
+    read_entries = check if repo or dry_run else find_entries
+    entries, problems = read_entries([Path(folder) for folder in to_list(results)])
     if problems and not dry_run:
         lines = [*map(str, problems), f"Problems: {len(problems)}; nothing was sent."]
         raise PosirError("\n".join(lines))
@@ -272,7 +271,7 @@ def submit(
             warnings=[counts],
             exit_status=int(bool(problems)),
         )
-    # huggingface_hub takes a second to import, which no other command should pay for.
+    # huggingface_hub is slow to import.
     from posir_leaderboard.submission import (
         HuggingFaceHub,
         build_eval_results,
@@ -293,9 +292,9 @@ def submit(
         try:
             result = upload(commit, hub, report=_report)
         except PosirError as error:
-            # What was sent before is not lost.
+            # Report the commits that were sent before.
             raise PosirError("\n".join([*lines, str(error)])) from error
-        outcome = "nothing was sent, the same files are there already"
+        outcome = "nothing was sent, the files are already there"
         if result.sent:
             outcome = f"sent {pluralize(len(commit.files), 'file')}"
         lines.append(f"{commit.repository}: {outcome}: {result.location}")
@@ -304,22 +303,22 @@ def submit(
 
 
 def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
-    """Describe a commit that is not sent, with its files."""
-    way = "one commit to the main branch" if direct else "one commit in one pull request"
-    yield f"{commit.repository}, {way}: {commit.title}"
+    """Describe a commit and its files for a dry run."""
+    method = "one commit to the main branch" if direct else "one commit in one pull request"
+    yield f"{commit.repository}, {method}: {commit.title}"
     for path, body in commit.files.items():
         yield f"  {path}  {len(body):,} bytes"
 
 
 def _write_card(card: Path, entries: Sequence[Entry]) -> None:
-    """Write the scores of the entries, which must be of one model, into its card."""
+    """Write the scores of the entries of one model into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
     if len(models) > 1:
         raise PosirError(
-            f"--model-card: the results are of several models: {'; '.join(models)}. Give the "
-            "folder of one."
+            f"--model-card needs the results of one model, and there are several: "
+            f"{'; '.join(models)}. Give the folder of one model."
         )
     write_section(card, render_section(result for entry in entries for result in entry.subsets))
     _report(f"written: {card}")
@@ -330,50 +329,51 @@ def _report(text: str) -> None:
 
 
 def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read and check all entries below folders, each file once; return them and their problems."""
+    """Read and check all entries below folders; return entries and problems."""
     entries, unreadable = find_entries(folders)
     return entries, [*unreadable, *_validate(entries)]
 
 
 def find_entries(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read all entries below folders, each file once; return them and those that are unreadable."""
+    """Read all entries below folders, each file once; return entries and problems of the others."""
     from posir_leaderboard.entries import entry_files, read_entries
 
-    found: dict[Path, Entry] = {}
-    # Without repetition, in this order.
-    unreadable: dict[EntryProblem, None] = {}
-    skipped: dict[Path, None] = {}
-    others = (
-        "results of other settings than a model's own or a protocol (in `experiments`) cannot be "
-        "submitted"
+    entries: dict[Path, Entry] = {}
+    # Dictionaries are ordered sets here.
+    problems: dict[EntryProblem, None] = {}
+    experiments: dict[Path, None] = {}
+    explanation = (
+        "results with settings that are neither the model's own nor a protocol (in `experiments`) "
+        "cannot be submitted"
     )
     for folder in folders:
-        readable, problems = read_entries(folder)
-        experiments = dict.fromkeys(entry_files(folder, experiments=True))
-        if not (readable or problems):
-            reason = others if experiments else "no result with a position profile below it"
+        folder_entries, folder_problems = read_entries(folder)
+        folder_experiments = dict.fromkeys(entry_files(folder, experiments=True))
+        if not (folder_entries or folder_problems):
+            missing = "no result with a position profile below it"
+            reason = explanation if folder_experiments else missing
             raise PosirError(f"{folder}: {reason}. Give the --output-folder of `mteb run`.")
-        found |= {entry.file: entry for entry in readable}
-        unreadable |= dict.fromkeys(problems)
-        skipped |= experiments
-    if skipped:
-        first = sanitize(str(next(iter(skipped))), 300)
-        _report(f"skipped: {pluralize(len(skipped), 'result')}, first {first}: {others}")
-    return list(found.values()), list(unreadable)
+        entries |= {entry.file: entry for entry in folder_entries}
+        problems |= dict.fromkeys(folder_problems)
+        experiments |= folder_experiments
+    if experiments:
+        first = sanitize(str(next(iter(experiments))), 300)
+        _report(f"skipped: {pluralize(len(experiments), 'result')}, first {first}: {explanation}")
+    return list(entries.values()), list(problems)
 
 
 def _validate(entries: Sequence[Entry]) -> Iterator[EntryProblem]:
-    """Yield the problems of entries with their data, scores and models."""
+    """Yield problems with the data, scores and models of entries."""
     if not entries:
         return
-    # The tasks take seconds to import, and mteb with them.
+    # Tasks import mteb, which takes seconds.
     with track("Loading mteb", delay=BRIEF_SECONDS):
         from posir_leaderboard.identity import identify_models
         from posir_leaderboard.validation import validate_entry
         from posir_tasks.base.files import cache_folder
         from posir_tasks.models.references import model_origin
 
-    # By task, so that a dataset is read once for all models.
+    # Sorted by task, so that each dataset is read once.
     for entry in sorted(entries, key=lambda entry: entry.task):
         yield from validate_entry(entry)
     public = [entry for entry in entries if not model_origin(entry.model)]

@@ -1,8 +1,7 @@
-"""Submitted results: files that third parties wrote, read without trusting them.
+"""Read submitted results, which are untrusted files of third parties.
 
-A file is refused if reading or showing it could do harm: because of its size or nesting, numbers
-that overflow, or a name that leaves its folder or impersonates another model. Whether its scores
-are correct is checked in `validation`.
+A file is refused if it could do harm: too large or deeply nested, numbers that overflow, or a name
+that leaves its folder or impersonates another model. `validation` checks the scores.
 """
 
 import re
@@ -38,16 +37,15 @@ from posir_tasks.values.result_schema import (
     RUN_KEY,
 )
 
-#: Name of the file with the pins of data, at the root of a repository of results.
+#: File with the pins of data, at the root of a repository of results.
 PINS = "pins.json"
-#: Largest file that is read. A result with 31 subsets, the most of any task, takes 0.8 MiB.
+#: Maximum size of a file. A result with 31 subsets, the maximum of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
-#: Longest model name and longest revision, which are folder names. The longest in mteb have 89 and
-#: 81 characters.
+#: Maximum length of a model's name and revision; mteb's longest have 89 and 81 characters.
 MAX_NAME = 128
-#: Earliest date of a result, in seconds since 1970: the start of 2020.
-FIRST_DATE = 1_577_836_800
-#: Seconds by which another computer's clock may be ahead.
+#: Earliest date of a result in seconds since 1970: the start of 2020.
+MIN_DATE = 1_577_836_800
+#: Seconds that a submitter's clock may be fast.
 CLOCK_SKEW = 86_400
 DIGEST = re.compile(r"[0-9a-f]{16}")
 COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -62,22 +60,20 @@ Title = Annotated[
 
 
 class JsonShape(BaseModel):
-    """The fields of a JSON object that are checked before use; others are ignored."""
+    """Required fields of a JSON object; further fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
 
 class TaskResult(JsonShape):
-    """mteb's result of a task, of any kind."""
+    """mteb's result of a task."""
 
     task_name: Name
     scores: dict[str, list[dict[str, Any]]]
 
 
 class ModelMeta(JsonShape):
-    """mteb's `model_meta.json`. The name is what the Hub allows and what mteb's registry adds for
-    variants of a model.
-    """
+    """mteb's `model_meta.json`; names are those of the Hub and of the registry's variants."""
 
     name: str = Field(
         pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9 ._+=,()-]*$",
@@ -106,7 +102,7 @@ class _SubsetScores(JsonShape):
 
 @dataclass(frozen=True)
 class EntryProblem:
-    """Something that is wrong with a result."""
+    """A problem with a result."""
 
     file: str
     message: str
@@ -137,40 +133,35 @@ class Entry:
     """One model's result on one task, from one file."""
 
     model: str
-    """Full name, such as `Qwen/Qwen3-Embedding-0.6B`: ASCII without markup, quotes or control
-    characters.
-    """
+    """Full name, such as `Qwen/Qwen3-Embedding-0.6B`; ASCII without markup, quotes or controls."""
     revision: str
     task: str
     file: Path
     subsets: tuple[SubsetResult, ...]
-    """Results of the subsets in the order of the file; at least one, each subset once."""
+    """At least one result, in the order of the file, without duplicate subsets."""
     data: Mapping[str, Any]
-    """mteb's result, as in the file; only what the other fields hold is checked."""
+    """The content of the file, unchecked except for the fields above."""
     meta: Mapping[str, Any]
-    """mteb's `model_meta.json`: the submitter's description of the model. Only name and revision
-    are checked.
-    """
+    """The submitter's `model_meta.json`, unchecked except for name and revision."""
 
     @property
     def paper(self) -> str | None:
-        """The paper with whose protocol it was run; None for mteb's settings."""
+        """The paper whose protocol the run used; None for mteb's settings."""
         return find_paper(self.file)
 
     def problem(
         self, message: str, field: str | None = None, subset: str | None = None
     ) -> EntryProblem:
-        """Return a problem of the entry."""
+        """Create a problem of this entry."""
         return EntryProblem(str(self.file), message, subset, field)
 
 
 def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read every entry below a folder, and return a problem for every file that cannot be read.
+    """Read every entry below a folder; return a problem for each unreadable file.
 
-    Results of other tasks, which have no position profile, are skipped. All entries are held in
-    memory, some 0.5 MB each for PosIR's 31 domains; for thousands of them, iterate over
-    `entry_files` and call `read_entry`. Symbolic links are refused, so download results from the
-    Hub with `local_dir`.
+    Results without position profiles are skipped. Entries of PosIR's 31 domains take some 0.5 MB
+    each; for thousands of them, call `read_entry` on each of `entry_files`. Symbolic links are
+    refused, so download results from the Hub with `local_dir`.
     """
     entries: dict[Path, Entry] = {}
     problems: list[EntryProblem] = []
@@ -193,12 +184,17 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
 
 
 def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
-    """Yield the files below a folder that lie where mteb puts results,
-    `<org>__<model>/<revision>/`, in order.
+    """Yield the sorted files below a folder that mteb's layout, `<org>__<model>/<revision>/`, has.
 
-    A file elsewhere counts if it has a `model_meta.json` next to it, so that a misplaced result is
-    reported, not skipped. With `experiments`, results of other settings than a model's own or a
-    paper's protocol are meant, which are no entries.
+    A misplaced file next to a `model_meta.json` is included, so that it is reported.
+
+    Args:
+        folder: The folder.
+        experiments: If true, yield only runs with settings that are neither the model's own nor a
+            paper's protocol; by default these are left out.
+
+    Raises:
+        PosirError: The folder does not exist.
     """
     if not folder.is_dir():
         raise PosirError(f"{folder}: no such folder. Give the --output-folder of `mteb run`.")
@@ -212,7 +208,7 @@ def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
 
 
 def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
-    """Return the files that share a key with another file, one list for each shared key."""
+    """Group files that share a key with another file."""
     files: dict[Hashable, list[Path]] = {}
     for file, key in keys.items():
         files.setdefault(key, []).append(file)
@@ -220,9 +216,7 @@ def find_duplicates(keys: Mapping[Path, Hashable]) -> list[list[Path]]:
 
 
 def read_entry(file: Path) -> Entry | None:
-    """Read `<org>__<model>/<revision>/<Task>.json`; None if it is of a task without position
-    profiles.
-    """
+    """Read `<org>__<model>/<revision>/<Task>.json`; None for a task without position profiles."""
     data = _read_shape(TaskResult, file)
     scores = [score for split in data["scores"].values() for score in split]
     if not any(PROFILE_KEY in score for score in scores):
@@ -238,12 +232,12 @@ def read_entry(file: Path) -> Entry | None:
     model = meta["name"]
     revision = meta["revision"]
     folder = file.resolve().parents[0 if find_paper(file) is None else 2]
-    place = "/".join(folder.parts[-2:])
-    # The folder that mteb's ModelMeta.model_name_as_path names.
+    location = "/".join(folder.parts[-2:])
+    # As in mteb's ModelMeta.model_name_as_path.
     expected = f"{model.replace('/', '__').replace(' ', '_')}/{revision}"
-    if place != expected:
+    if location != expected:
         message = (
-            f"lies in {sanitize(place, 300)}, but {META_FILE} names {expected}; move it to its "
+            f"is in {sanitize(location, 300)}, but {META_FILE} names {expected}; move it to its "
             "model's folder"
         )
         raise EntryError(file, message)
@@ -267,8 +261,11 @@ def read_entry(file: Path) -> Entry | None:
 
 
 def _read_shape(shape: type[JsonShape], file: Path) -> Any:
-    """Read JSON of a third party, with the fields of a shape: no link, not too large or deep, no
-    repeated key, no huge number, NaN of nAUC only.
+    """Read untrusted JSON with the fields of a shape.
+
+    Raises:
+        EntryError: The file is a link or too large, or has deep nesting, repeated keys, huge
+            numbers, NaN outside of nAUC, or invalid fields.
     """
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
@@ -284,7 +281,7 @@ def _read_shape(shape: type[JsonShape], file: Path) -> Any:
 
 
 def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield problems with the origin of a result: a private model, local data, no date."""
+    """Yield problems with the origin of a result: private model, local data, missing date."""
     if origin := model_origin(entry.model):
         message = (
             f"is {ORIGINS[origin]}, which nobody else can run; publish the model on the Hub and "
@@ -299,7 +296,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
         yield entry.problem(message, "revision")
     yield from _protocol_problems(entry)
     date = entry.data.get("date")
-    if not isinstance(date, int | float) or not date >= FIRST_DATE:
+    if not isinstance(date, int | float) or not date >= MIN_DATE:
         message = f"is {sanitize(date)}; must be the time of the evaluation in seconds since 1970"
         yield entry.problem(message, "date")
     yield from future_problems(entry)
@@ -320,9 +317,7 @@ def origin_problems(entry: Entry) -> Iterator[EntryProblem]:
 
 
 def future_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield the problem of a result, also of one's own, that states a time in the future; none if
-    it states no time.
-    """
+    """Yield a problem if the date of a result is in the future."""
     date = entry.data.get("date")
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
         message = (
@@ -333,33 +328,39 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield the subsets of a run with a protocol that differ from this version's table."""
+    """Yield the subsets of a run with a protocol whose settings differ from this version's."""
     if entry.paper is None:
         return
     try:
-        row: Any = find_protocol(entry.paper, entry.model).asked()
+        settings: Any = find_protocol(entry.paper, entry.model).asked()
     except PosirError as error:
         yield entry.problem(str(error))
         return
     for result in entry.subsets:
         record = result.run.get(PROTOCOL_KEY)
-        if not isinstance(record, dict) or record.get("asked") != row:
+        if not isinstance(record, dict) or record.get("asked") != settings:
             message = (
-                f"is not the row of {entry.paper} and {entry.model}; run it with POSIR_PROTOCOL "
-                "and this version of posir"
+                f"does not have the settings of {entry.paper} for {entry.model}; run the model "
+                "with POSIR_PROTOCOL and this version of posir"
             )
             yield entry.problem(message, f"{RUN_KEY}.{PROTOCOL_KEY}", result.subset)
 
 
 def check_revision(revision: object, recorded: object, pinned: str) -> str | None:
-    """Return what is wrong with the revision of the data that was read, or None.
+    """Check the revision of the data.
 
-    `recorded` is the revision that the task requested, as mteb recorded it. `pinned` is the task's
-    own: a commit, the version of a packaged dataset, or a branch, of which any commit is valid.
+    Args:
+        revision: The revision that was read.
+        recorded: The revision that mteb recorded for the task.
+        pinned: The task's revision: a commit, the version of a packaged dataset, or a branch, on
+            which any commit is valid.
+
+    Returns:
+        The problem, or None.
     """
     is_fixed = COMMIT.fullmatch(pinned) or pinned.isdigit()
-    pattern = re.escape(pinned) if is_fixed else COMMIT.pattern
-    if not isinstance(revision, str) or not re.fullmatch(pattern, revision):
+    is_valid = revision == pinned if is_fixed else _is_commit(revision)
+    if not is_valid:
         allowed = pinned if is_fixed else "a commit of the dataset on the Hub"
         return (
             f"is {sanitize(revision)}; must be {allowed}. Run the task on the Hub's data, "
@@ -368,3 +369,7 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     if recorded not in (pinned, revision):
         return f"is {sanitize(revision)}, but the file's dataset_revision is {sanitize(recorded)}"
     return None
+
+
+def _is_commit(revision: object) -> bool:
+    return isinstance(revision, str) and COMMIT.fullmatch(revision) is not None

@@ -1,9 +1,7 @@
-"""Whether a submitted model and revision exist, how the name is spelled, and what the registry or
-the Hub says of the model.
+"""Look up submitted models: existence, spelling of the name, and a trusted description.
 
-A submitter's file can name any model and describe it in any way, so nothing in it is shown: a model
-that mteb registers in that revision is what mteb's registry says; every other is looked up on the
-Hub.
+A submitter's description is never shown. mteb's registry describes the models that it has in the
+submitted revision, the Hub describes all others.
 """
 
 from __future__ import annotations
@@ -29,7 +27,7 @@ from posir_tasks.base.wording import sanitize
 from posir_tasks.models.hub import TIMEOUT, find_hub_problem, is_downloaded
 from posir_tasks.models.registry import plugin_resolvers
 
-#: What mteb's registry says of a model.
+#: Fields of a description.
 FIELDS = (
     "model_type",
     "n_parameters",
@@ -43,23 +41,27 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Identity:
-    """The facts about a model in a revision that come from others than its submitter."""
+    """The result of looking up a model in a revision."""
 
     problem: str = ""
-    """The reason why its results are refused; empty if they are not."""
+    """Reason to refuse results of the model, or empty."""
     unchecked: str = ""
-    """The reason why it could not be looked up; empty if it was."""
+    """Reason why the lookup failed, or empty."""
     meta: Mapping[str, Any] = field(default_factory=dict)
-    """Its description in the form of mteb's `model_meta.json`; empty if unknown."""
+    """Description in the form of mteb's `model_meta.json`; empty if unknown."""
 
 
 def identify_models(
     models: Iterable[tuple[str, str]], cache: Path
 ) -> dict[tuple[str, str], Identity]:
-    """Look up models, each a name and a revision.
+    """Look up models by name and revision.
 
-    The Hub is asked once for each; its answers are cached, since a commit does not change. While it
-    does not answer, only the cache is used.
+    The Hub's answers are cached for good, since a commit does not change. If the Hub cannot be
+    reached, only the cache is used.
+
+    Args:
+        models: Names and revisions.
+        cache: Folder of the cache.
     """
     registered = MODEL_REGISTRY.resolve()
     spellings = {name.casefold(): name for name in registered}
@@ -72,7 +74,7 @@ def identify_models(
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None and file.is_file():
-            # An earlier answer of the Hub, unless it is damaged.
+            # A damaged file of the cache is ignored.
             with suppress(GateError, TypeError, ValueError):
                 identity = Identity(meta=dict(read_json(file)))
         if identity is None:
@@ -85,9 +87,7 @@ def identify_models(
 
 
 def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None:
-    """Look up a model in mteb's registry; None if the Hub decides, as about another revision of a
-    model with weights.
-    """
+    """Look up a model in mteb's registry; None if the Hub may have the revision."""
     if meta.name != name:
         return Identity(
             f"is spelled {meta.name} in mteb's registry; submit the results under that name"
@@ -99,32 +99,30 @@ def _identify_registered(name: str, revision: str, meta: Any) -> Identity | None
             f"is registered with mteb in the revision {meta.revision}, not {sanitize(revision)}, "
             "and is not on the Hub"
         )
-    described = {key: getattr(meta, key, None) for key in FIELDS}
-    return Identity(meta=to_jsonable_python(described, fallback=str))
+    description = {key: getattr(meta, key, None) for key in FIELDS}
+    return Identity(meta=to_jsonable_python(description, fallback=str))
 
 
 def _find_variant_problem(name: str, base: str) -> str:
-    """Explain why no installed package makes a variant of a model; empty if one does."""
-    # Takes long to import, and a board of one's own results looks no model up.
+    """Explain why no installed package provides a variant of a model; empty if one does."""
+    # Slow to import, and not needed without submissions.
     from mteb.models import ModelMeta
 
     meta = ModelMeta.create_empty({"name": base, "revision": ""})
     for resolver in plugin_resolvers():
         try:
-            described = resolver(name, {base: meta})
+            variant = resolver(name, {base: meta})
         except PosirError as error:
-            return f"is no variant of {base}: {sanitize(summarize_error(error), 300)}"
-        if described is not None:
-            return (
-                ""
-                if described.name == name
-                else f"is spelled {described.name}; submit the results under that name"
-            )
-    return f"is no variant of {base} that an installed package makes"
+            return f"is not a variant of {base}: {sanitize(summarize_error(error), 300)}"
+        if variant is not None:
+            if variant.name == name:
+                return ""
+            return f"is spelled {variant.name}; submit the results under that name"
+    return f"is a variant of {base} that no installed package provides"
 
 
 def _ask_hub(name: str, revision: str) -> Identity:
-    # A variant is named after the model on the Hub, such as `ORG/MODEL+both_orders`.
+    # The name of a variant starts with that of its model, such as `ORG/MODEL+both_orders`.
     repository, variant, _ = name.partition("+")
     if variant and (problem := _find_variant_problem(name, repository)):
         return Identity(problem)
@@ -151,7 +149,7 @@ def _ask_hub(name: str, revision: str) -> Identity:
         )
     if info.sha != revision:
         return Identity(
-            f"is of the revision {sanitize(revision)}, which is no commit; run the model with "
+            f"has the revision {sanitize(revision)}, which is not a commit; run the model with "
             f"--model-revision {info.sha}"
         )
     return Identity(

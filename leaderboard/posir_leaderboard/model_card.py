@@ -1,4 +1,4 @@
-"""The section of a model card that `posir submit --model-card` writes, and nothing else of it."""
+"""Write the scores of `posir submit --model-card` into a section of a model card."""
 
 import re
 from collections.abc import Iterable
@@ -13,27 +13,27 @@ from posir_tasks.base.files import atomic_write
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.results import SubsetResult
 
-#: The lines around the section, which a renderer of Markdown does not show.
+#: Comments of Markdown around the section.
 BEGIN = b"<!-- posir: begin -->"
 END = b"<!-- posir: end -->"
 SECTION = re.compile(BEGIN + b".*?" + END, re.DOTALL)
 TITLE = "## Retrieval by position of the evidence"
-#: Keys of the scores that a card has.
+#: Keys of the scores in a card.
 COLUMNS = ("ndcg_at_10", "position_effect", "unread_share", "position_effect_in_window", "state")
 
 
 def render_section(results: Iterable[SubsetResult]) -> str:
-    """Render the scores of a model on every task, with their intervals, as Markdown."""
-    shown = build_results(results)
-    rows = shown.content.overall
+    """Render the scores of a model on every task, with intervals, as Markdown."""
+    model_results = build_results(results)
+    rows = model_results.content.overall
     names = {"Task": [name_task(row) for row in rows]}
     table = build_score_table(rows, choose_columns(COLUMNS), names)
     section = DisplaySection(tables=(table,)).to_markdown()
-    return f"{TITLE}\n\n{section}\n\n{BRIEF}\n\nData: {shown.data}."
+    return f"{TITLE}\n\n{section}\n\n{BRIEF}\n\nData: {model_results.data}."
 
 
 def write_section(card: Path, section: str) -> None:
-    """Replace the section of a model card, or append it; every other byte stays.
+    """Replace the section of a model card, or append it; all other bytes stay.
 
     Raises:
         PosirError: The card cannot be read or written, or has one of the two markers only.
@@ -42,14 +42,14 @@ def write_section(card: Path, section: str) -> None:
         content = card.read_bytes()
     except OSError as error:
         raise PosirError(
-            f"--model-card {card}: cannot be read ({error.strerror}). Give a model's README.md."
+            f"--model-card: cannot read {card}: {error.strerror}. Give a model's README.md."
         ) from error
     block = b"\n".join([BEGIN, section.encode(), END])
-    replaced, found = SECTION.subn(lambda _: block, content)
-    if found > 1 or {content.count(BEGIN), content.count(END)} != {found}:
+    replaced, sections = SECTION.subn(lambda _: block, content)
+    if sections > 1 or {content.count(BEGIN), content.count(END)} != {sections}:
         raise PosirError(
-            f"{card}: must have {BEGIN.decode()} and {END.decode()} once each, in this order, or "
-            "neither. Remove what is left of them."
+            f"{card} must have {BEGIN.decode()} and {END.decode()} once each, in this order, or "
+            "not at all. Remove both lines."
         )
-    with atomic_write(card) as beside:
-        beside.write_bytes(replaced if found else b"%b\n\n%b\n" % (content, block))
+    with atomic_write(card) as temporary:
+        temporary.write_bytes(replaced if sections else b"%b\n\n%b\n" % (content, block))

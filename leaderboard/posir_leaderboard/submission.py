@@ -1,6 +1,4 @@
-"""Submission: a model's results as one commit in one pull request on the Hub, sent once however
-often it is repeated.
-"""
+"""Submit a model's results to the Hub as one commit in one pull request; repeating it is safe."""
 
 import hashlib
 import json
@@ -33,22 +31,21 @@ from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, round_floats
 
-ATTEMPTS = 5
-#: Seconds before the second attempt if the Hub names none; doubled before each further one.
+MAX_ATTEMPTS = 5
+#: Seconds before the second attempt, doubled for each further one, unless the Hub sets a time.
 FIRST_WAIT = 2.0
-#: Longest wait, in seconds; if the Hub asks for more, the command stops.
-LONGEST_WAIT = 600.0
+#: Seconds; if the Hub asks for a longer wait, the command fails.
+MAX_WAIT = 600.0
 MAIN = "main"
-#: Number and address.
+#: To be formatted with number and address.
 PULL_REQUEST = "pull request #%d, %s"
-#: HTTP statuses of a repository that does not exist, or that the token may not see.
+#: HTTP statuses of a repository that does not exist or is not visible to the token.
 UNKNOWN_STATUSES = frozenset({401, 404})
-#: HTTP statuses after which a retry may help: timeout, a concurrent commit, too early, too many
-#: requests.
+#: HTTP statuses worth a retry: timeout, concurrent commit, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Raised if the Hub refuses, if a connection fails or if the response is not the Hub's. The HTTP
-#: library's errors differ between versions of huggingface_hub (requests, httpx, httpx2); they are
-#: Python's OSError or the base of huggingface_hub's own.
+#: Errors of refusals, failed connections and responses that are not the Hub's. huggingface_hub uses
+#: requests, httpx or httpx2, depending on its version; their errors derive from OSError or share a
+#: base class with HfHubHTTPError.
 UNANSWERED: tuple[type[Exception], ...] = (
     HfHubHTTPError,
     OSError,
@@ -60,7 +57,7 @@ UNANSWERED: tuple[type[Exception], ...] = (
         if base.__name__ == "HTTPError" and issubclass(base, Exception)
     ),
 )
-#: What to do, by HTTP status.
+#: Next step by HTTP status.
 ADVICE = {
     401: "There is no such repository, or it is private: check the name, or run `hf auth login` "
     "(or set HF_TOKEN) with a token that has write access.",
@@ -70,54 +67,50 @@ ADVICE = {
     "`hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
 }
-#: The command that makes a repository of results.
+#: Command that creates a repository of results, to be formatted with its name.
 CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
 
 
 class HubError(PosirError):
-    """The Hub refuses a request. Says what to do."""
+    """The Hub refused a request; the message has the next step."""
 
 
 class RetryableError(Exception):
-    """The Hub did not respond, or asks to retry later: it is unknown whether the request was
-    carried out.
-    """
+    """The Hub did not respond, or asks to retry later; the request may have succeeded."""
 
     def __init__(self, message: str, retry_after: float | None) -> None:
         super().__init__(message)
         self.retry_after = retry_after
-        """Seconds that the Hub asks to wait; None if it does not say."""
+        """Seconds to wait according to the Hub, or None."""
 
 
 @dataclass(frozen=True)
 class Commit:
-    """Files to add to a repository in one commit."""
+    """A commit that adds files to a repository."""
 
     kind: Literal["dataset", "model"]
     name: str
-    """The name of the repository, `owner/name`."""
+    """Name of the repository, `owner/name`."""
     files: Mapping[str, bytes]
     """Content by path in the repository."""
     summary: str
     description: str
     parent: str | None = None
-    """The commit that the content was made from; with it, a direct commit after another one is
-    refused.
-    """
+    """If given, a direct commit is refused unless this is the latest commit of the repository."""
 
     @property
     def dataset(self) -> str:
-        """The name of a dataset repository; empty for a model's own."""
+        """Name of a dataset repository; empty for a model's repository."""
         return self.name if self.kind == "dataset" else ""
 
     @property
     def repository(self) -> str:
-        """The repository in messages."""
+        """Kind and name of the repository for messages."""
         return f"{self.kind} {self.name}"
 
     @property
     def title(self) -> str:
-        """The summary with a digest of the files, by which an identical commit is recognized."""
+        """The summary with a digest of the files, which identifies an identical commit."""
         digest = hashlib.sha256()
         for path, content in sorted(self.files.items()):
             digest.update(f"{path}\0{hashlib.sha256(content).hexdigest()}\0".encode())
@@ -126,22 +119,21 @@ class Commit:
 
 @dataclass(frozen=True)
 class UploadResult:
-    """Outcome of an upload: the location of a commit's files."""
+    """The outcome of an upload."""
 
     sent: bool
-    """Whether this run sent the files; otherwise they were there already."""
+    """True if this run sent the files, False if the repository already had them."""
     location: str
-    """A pull request or commit, with its address."""
+    """The pull request or commit with the files, and its address."""
 
 
 class HuggingFaceHub:
-    """The Hub, with address and token as huggingface_hub finds them. Methods raise `HubError` and
+    """The Hub at huggingface_hub's address, with its token. Methods raise `HubError` and
     `RetryableError`.
 
-    A commit gets into a repository in a pull request or, with `direct`, by its members. The Hub
-    cannot open a pull request on the condition that no identical one exists. If two are opened at
-    the same moment, by two submitters or by one whose first attempt arrives late, the submitter of
-    the later one closes it.
+    Commits go into a pull request or, with `direct`, to the main branch. The Hub cannot check for
+    an identical pull request while it opens one. If two are opened at the same moment, such as by a
+    repeated attempt, the later one is closed by its submitter.
     """
 
     def __init__(self, *, direct: bool = False) -> None:
@@ -152,36 +144,36 @@ class HuggingFaceHub:
         sanitize_log("huggingface_hub")
 
     def find(self, commit: Commit) -> str | None:
-        """Find the files of a commit on the main branch or in an open pull request."""
+        """Return the location of a commit's files, the main branch or an open pull request."""
         if self._contains(commit, MAIN):
             return f"the main branch of {self.url(commit)}"
         oldest = None if self.direct else self._find_oldest(commit)
         return PULL_REQUEST % oldest if oldest else None
 
     def send(self, commit: Commit) -> UploadResult:
-        """Send a commit; after a concurrent one the Hub refuses a direct one, which is retried."""
+        """Send a commit. A direct one fails with `RetryableError` after a concurrent commit."""
         if self.direct:
             with self.translate_errors(commit.repository, commit.dataset):
                 head = self.api.repo_info(commit.name, repo_type=commit.kind, revision=MAIN).sha
             if commit.parent not in (None, head):
                 raise HubError(
-                    f"{commit.repository}: was changed while the content was made. Run the same "
+                    f"{commit.repository} has changed since the content was read. Run the same "
                     "command again."
                 )
             info = self._create_commit(commit, parent_commit=head)
             return UploadResult(True, f"commit {info.commit_url}")
         info = self._create_commit(commit, create_pr=True)
-        if not (info.pr_num and info.pr_url):  # the main branch already contains all of it
+        if not (info.pr_num and info.pr_url):  # the main branch already has all files
             return UploadResult(False, f"the main branch of {self.url(commit)}")
-        opened = (info.pr_num, info.pr_url)
-        oldest = min(self._find_oldest(commit) or opened, opened)
-        if oldest != opened:
+        request = (info.pr_num, info.pr_url)
+        oldest = min(self._find_oldest(commit) or request, request)
+        if oldest != request:
             comment = f"The same as #{oldest[0]}, which was opened first."
             with self.translate_errors(commit.repository):
                 self.api.change_discussion_status(
-                    commit.name, opened[0], "closed", comment=comment, repo_type=commit.kind
+                    commit.name, request[0], "closed", comment=comment, repo_type=commit.kind
                 )
-        return UploadResult(oldest == opened, PULL_REQUEST % oldest)
+        return UploadResult(oldest == request, PULL_REQUEST % oldest)
 
     def _contains(self, commit: Commit, revision: str) -> bool:
         with self.translate_errors(commit.repository, commit.dataset):
@@ -198,8 +190,8 @@ class HuggingFaceHub:
         )
 
     def _find_oldest(self, commit: Commit) -> tuple[int, str] | None:
-        """Return number and address of the oldest open pull request with a commit, whose title
-        alone is easily copied.
+        """Return number and address of the oldest open pull request with a commit's title and
+        files.
         """
         with self.translate_errors(commit.repository, commit.dataset):
             requests = list(
@@ -222,10 +214,10 @@ class HuggingFaceHub:
             self._token.encode() in content for content in commit.files.values()
         ):
             raise HubError(
-                f"{commit.repository}: a file contains your token; nothing was sent. Remove it "
-                "from the results."
+                f"{commit.repository}: a file contains your token; nothing was sent. Remove the "
+                "token from the results."
             )
-        # An operation cannot be reused after an attempt, even a failed one.
+        # Operations cannot be reused, even after a failure.
         operations = [CommitOperationAdd(path, content) for path, content in commit.files.items()]
         with self.translate_errors(commit.repository):
             info: CommitInfo = self.api.create_commit(
@@ -239,7 +231,7 @@ class HuggingFaceHub:
         return info
 
     def url(self, commit: Commit) -> str:
-        """Return the address of the repository of a commit."""
+        """Return the address of a commit's repository."""
         folder = "datasets/" if commit.kind == "dataset" else ""
         return f"{self.api.endpoint}/{folder}{commit.name}"
 
@@ -248,19 +240,19 @@ class HuggingFaceHub:
         """Translate huggingface_hub's errors.
 
         Args:
-            repository: The repository in messages, `dataset owner/name`.
-            dataset: The name of a repository that may have to be made first.
+            repository: Name of the repository in messages, such as `dataset owner/name`.
+            dataset: Name of a dataset repository that the user may have to create.
 
         Raises:
-            HubError: The Hub refuses the request, or huggingface_hub does not send it.
-            RetryableError: There is no response, or one that asks to retry later.
+            HubError: The Hub refused the request, or huggingface_hub did not send it.
+            RetryableError: The Hub did not respond, or asks to retry later.
         """
         try:
             yield
         except (OfflineModeIsEnabled, HFValidationError) as error:
             raise HubError(f"{repository}: {sanitize(error, 300)}") from None
         except UNANSWERED as error:
-            # Errors of a download have the response as their cause.
+            # An error of a download has the response in its cause.
             refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
             if not isinstance(refusal, HfHubHTTPError):
                 message = f"{type(error).__name__}: {sanitize(error, 300)}"
@@ -284,32 +276,28 @@ def _hash_content(content: bytes) -> tuple[str, str]:
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: Files of a dataset repository that are read.
+#: Patterns of the files of results in a repository.
 FILES = ["results/**/*.json", "reproduced/**/*.json", PINS]
 
 
 def is_repository(results: str) -> bool:
-    """Return whether results name a dataset repository: there is no such folder, and the name is
-    valid.
-    """
+    """Return True for a valid name of a repository that is not an existing path."""
     return not Path(results).exists() and REPOSITORY.fullmatch(results) is not None
 
 
 @dataclass(frozen=True)
 class OpenResults:
-    """Results in a folder, or the copy of those in a dataset repository."""
+    """A folder of results, or a copy of a dataset repository."""
 
     source: str
-    """The folder or the name of the repository, as it was given."""
+    """The user's folder or repository."""
     folder: Path
-    """The folder, or a temporary one with the copy."""
+    """The folder, or the temporary copy of the repository."""
     commit: str | None = None
-    """The commit of a repository that was copied; None of a folder, and of a repository without a
-    commit.
-    """
+    """Commit of the repository; None for a folder or an empty repository."""
 
     def rename(self, text: str) -> str:
-        """Return a message in which files of the copy are named by their repository."""
+        """Replace the path of the copy by the name of the repository in a message."""
         if str(self.folder) == self.source:
             return text
         return text.replace(f"{self.folder.resolve()}/", f"{self.source}: ").replace(
@@ -319,11 +307,14 @@ class OpenResults:
 
 @contextmanager
 def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResults]:
-    """Yield a folder of results, or a temporary copy of the files of a dataset repository on the
-    Hub, which may have none.
+    """Yield a folder of results, or a temporary copy of a dataset repository on the Hub.
+
+    Args:
+        results: The folder, or the name of the repository.
+        patterns: Patterns of the files to copy.
 
     Raises:
-        PosirError: There is no such folder or repository, or the Hub does not answer.
+        PosirError: The folder or repository does not exist, or the Hub does not answer.
     """
     if not is_repository(results):
         if not Path(results).is_dir():
@@ -340,16 +331,14 @@ def open_results(results: str, patterns: list[str] = FILES) -> Iterator[OpenResu
 
 
 def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None:
-    """Copy the files of a dataset repository that match patterns to an empty folder; return the
-    commit that they are of.
-    """
+    """Copy the matching files of a dataset repository to an empty folder; return the commit."""
     hub = HuggingFaceHub()
     repository = f"dataset {name}"
     try:
         with hub.translate_errors(repository, name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
-            # Of a repository without such files there is no snapshot.
+            # huggingface_hub makes no snapshot without files.
             if head.sha is None or not any(filter_repo_objects(files, allow_patterns=patterns)):
                 return head.sha
             snapshot = hub.api.snapshot_download(
@@ -359,20 +348,19 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
         raise HubError(
             f"{repository}: the Hub did not answer ({error}). Run the same command later."
         ) from None
-    # Files in the Hub's cache are links, which are refused in untrusted results; so they are
-    # copied.
+    # The Hub's cache consists of links, which are refused in untrusted results.
     shutil.copytree(str(snapshot), folder, dirs_exist_ok=True)
     return head.sha
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Return the commit that adds one model's entries to a leaderboard's dataset repository, in
-    mteb's own layout.
+    """Build the commit that adds one model's entries to a leaderboard's dataset repository, in
+    mteb's layout.
     """
     check_repository_name(repository)
     folders = sorted({str(entry.file.parent) for entry in entries})
     if len(folders) > 1:
-        message = "A pull request contains one model and revision. Name one of these folders:"
+        message = "A pull request contains one model and revision. Give one of these folders:"
         raise PosirError("\n".join([message, *folders]))
     first = entries[0]
     files = sorted((entry.file for entry in entries), key=lambda file: file.stem)
@@ -392,7 +380,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
 
 
 def _read_public(file: Path) -> bytes:
-    """Return the content of a file without what names folders and servers of this machine."""
+    """Read a file without names of local folders and servers."""
     content = file.read_bytes()
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
@@ -423,47 +411,56 @@ def upload(
     sleep: Callable[[float], None] = time.sleep,
     report: Callable[[str], None] = lambda _: None,
 ) -> UploadResult:
-    """Send a commit unless its files are there; after a lost response, search for them before
-    retrying, at most five times.
+    """Send a commit unless its files are on the Hub; retry at most `MAX_ATTEMPTS` times.
 
-    `report` receives the reason for each wait.
+    Args:
+        commit: The commit.
+        hub: The Hub.
+        sleep: Waits for a number of seconds.
+        report: Receives the reason for each wait.
 
     Raises:
-        HubError: The Hub refuses, or five attempts failed.
+        HubError: The Hub refused the commit, or all attempts failed.
     """
-    tried = False
-    for attempt in range(1, ATTEMPTS + 1):
+    was_sent = False
+    for attempt in range(1, MAX_ATTEMPTS + 1):
         try:
-            if previous := hub.find(commit):
-                return UploadResult(tried, previous)
-            tried = True
+            if location := hub.find(commit):
+                return UploadResult(was_sent, location)
+            was_sent = True
             return hub.send(commit)
         except RetryableError as error:
             failure = error
+        # The commit may have arrived although its response was lost.
         with suppress(RetryableError):
-            if arrived := hub.find(commit):
-                return UploadResult(tried, arrived)
+            if location := hub.find(commit):
+                return UploadResult(was_sent, location)
         wait = failure.retry_after
         if wait is None:
             wait = FIRST_WAIT * 2 ** (attempt - 1)
-        if attempt == ATTEMPTS or wait > LONGEST_WAIT:
+        if attempt == MAX_ATTEMPTS or wait > MAX_WAIT:
             break
-        following = f"attempt {attempt + 1} of {ATTEMPTS} in {wait:.0f} seconds"
-        report(f"{commit.repository}: {failure}; {following}")
+        next_attempt = f"attempt {attempt + 1} of {MAX_ATTEMPTS} in {wait:.0f} seconds"
+        report(f"{commit.repository}: {failure}; {next_attempt}")
         sleep(wait)
     reason = str(failure)
     if failure.retry_after:
         reason += f"; the Hub asks to wait {failure.retry_after:.0f} seconds"
     raise HubError(
-        f"{commit.repository}: gave up after attempt {attempt} of {ATTEMPTS} ({reason}). The files "
-        "are not there. "
-        "Run the same command later: it searches before it sends, so nothing is sent twice."
+        f"{commit.repository}: gave up after attempt {attempt} of {MAX_ATTEMPTS} ({reason}). The "
+        "files are not on the Hub. Run the same command later; it never sends files twice."
     )
 
 
 def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
-    """Return the commit that adds nDCG@10 of one model's valid entries to its own repository, a
-    file per task: mean nDCG@10 over all queries, in [0, 1], in the Hub's format.
+    """Build the commit that adds mean nDCG@10 to a model's repository, in the Hub's format.
+
+    Args:
+        entries: Valid entries of one model; each task gets a file.
+        page: Address of the full results.
+
+    Raises:
+        PosirError: huggingface_hub is too old, or no task has a dataset on the Hub.
     """
     try:
         from huggingface_hub import EvalResultEntry, eval_result_entries_to_yaml
@@ -474,7 +471,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     files = {}
     for entry in entries:
         task = find_task(entry.task)
-        # The revision of data in a package is a number.
+        # Packaged data have a number as their revision.
         if task is None or task.metadata.dataset["revision"].isdigit():
             continue
         profile = pool(result.profile for result in entry.subsets)
@@ -492,8 +489,8 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
         files[f".eval_results/{entry.task.lower()}.yaml"] = content.encode()
     if not files:
         raise PosirError(
-            "--eval-results: none of the results is on a dataset of the Hub, which the Hub's "
-            "format requires."
+            "--eval-results needs results on a dataset of the Hub, and there are none. Omit the "
+            "option."
         )
     first = entries[0]
     return Commit(

@@ -1,10 +1,8 @@
-"""Validation: whether an entry is complete, matches the dataset it names, and has the scores that
-its profiles give.
+"""Validate entries: complete, on the named dataset, with scores that follow from their profiles.
 
-Every number that follows from a profile is recomputed. A score that a profile determines only in
-part (at 20; nDCG and MRR at 100) must be possible; mteb's nAUC, which depends on the model's
-similarity scores, must agree if two names mean one number. That a profile itself is correct, only
-running the model again can show.
+All scores are recomputed from the profile. Scores that it determines only in part (at 20; nDCG and
+MRR at 100) must be possible. mteb's nAUC depends on similarity scores, so only its synonyms are
+compared. Only another run of the model can show that the profile itself is correct.
 """
 
 from __future__ import annotations
@@ -81,34 +79,32 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
 
-#: Largest difference between a rounded number and its exact value: half a unit of the last decimal,
-#: and errors of summation.
+#: Maximum rounding error: half a unit of the last decimal, and errors of summation.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
-#: Two names of one number if every query has one relevant document.
+#: Metrics that are equal if every query has one relevant document.
 SYNONYMS = {
     "map_at_": "mrr_at_",
     "nauc_map_at_": "nauc_mrr_at_",
     "nauc_precision_at_": "nauc_recall_at_",
 }
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: Scores that mteb adds to a result, which say nothing of the model's search.
+#: Scores that mteb adds to a result and that do not depend on the model.
 UNCHECKED = {"mteb_version", "previous_results_model_meta"}
-#: Fields whose packed columns are compared as values.
+#: Fields with packed columns, which are compared after unpacking.
 PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
-#: Number of tolerated judgments of documents that the corpus lacks.
+#: Key of the number of judgments of documents that the corpus lacks.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
-#: Problems that are reported for one subset, at most.
+#: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
-#: A field and what is wrong with it.
+#: A field and a message.
 Problem = tuple[str, str]
 Scores = Mapping[str, Any]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
-    """Return every problem of an entry; an empty list if it may be on the leaderboard.
+    """Return every problem of an entry; without problems it may be on the leaderboard.
 
-    Reads the dataset from the Hub or `POSIR_DATA`: only queries and qrels for PosIR, all of it for
-    others.
+    Reads the dataset from the Hub or `POSIR_DATA`; only the queries and qrels of PosIR.
     """
     task = find_task(entry.task)
     if task is None:
@@ -117,17 +113,15 @@ def validate_entry(entry: Entry) -> list[EntryProblem]:
     problems = [*origin_problems(entry), *_file_problems(entry, task)]
     scores = [scores for split in entry.data["scores"].values() for scores in split]
     subsets = list(zip(entry.subsets, scores, strict=True))
-    for result, stated in progress(subsets, f"Checking {entry.model}, {entry.task}"):
+    for result, subset_scores in progress(subsets, f"Checking {entry.model}, {entry.task}"):
         if result.subset in task.metadata.hf_subsets:
-            faults = islice(_subset_problems(entry, task, result, stated), MAX_PROBLEMS)
+            faults = islice(_subset_problems(entry, task, result, subset_scores), MAX_PROBLEMS)
             problems += [entry.problem(text, field, result.subset) for field, text in faults]
     return problems
 
 
 def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProblem]:
-    """Yield other splits than the task's, the fields of the file that mteb does not write, and
-    missing and unknown subsets.
-    """
+    """Yield wrong splits, fields that mteb does not write, and missing and unknown subsets."""
     splits = list(entry.data["scores"])
     expected_splits = task.metadata.eval_splits
     if set(splits) != set(expected_splits):
@@ -154,17 +148,17 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
-    """Yield the problems of a subset, a field and a message each."""
+    """Yield the problems of a subset."""
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
         return  # a problem of its origin
     axes = task.scheme.axes
     if result.profile.axes.to_json() != axes.to_json():
-        yield f"{PROFILE_KEY}.axes", f"differ from those of the scheme {axes.scheme}"
+        yield f"{PROFILE_KEY}.axes", f"differ from the axes of the scheme {axes.scheme}"
         return
     tolerated = result.run.get(TOLERATED_KEY)
-    # Then queries are missing whose documents alone say so.
+    # Only the corpus shows which queries were dropped for missing documents.
     with_corpus = isinstance(tolerated, dict) and bool(tolerated.get(MISSING_DOCUMENTS))
     try:
         facts = subset_facts(task, result.subset, str(revision), with_corpus=with_corpus)
@@ -176,16 +170,16 @@ def _subset_problems(
         *_rank_problems(task, facts, result),
         *_rotation_problems(entry.model, task, facts, result),
     ]
-    # Scores of impossible ranks may take forever to compute.
+    # Computing scores of impossible ranks may never end.
     yield from problems or _score_problems(task, facts, result, scores)
 
 
 def _rank_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Iterator[Problem]:
-    """Yield the differences of ranks and places of evidence from the dataset's queries.
+    """Yield the differences between the ranks and the dataset's queries and evidence.
 
-    The profile follows from the ranks, and reading a result checks that it does.
+    Reading a result already checks that the profile follows from the ranks.
     """
     evidence = facts.evidence
     languages = task.metadata.hf_subsets_to_langscripts[result.subset]
@@ -194,96 +188,93 @@ def _rank_problems(
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
     if not result.ranks.same_queries(expected):
         message = (
-            "are not those of the dataset's queries and documents: "
-            f"{result.profile.queries:,} queries, the dataset has {len(evidence):,}"
+            f"have other queries or documents than the dataset: {result.profile.queries:,} "
+            f"queries, the dataset has {len(evidence):,}"
         )
         yield RANKS_KEY, message
         return
-    for stated, computed in zip(result.ranks.sets, expected.sets, strict=True):
-        yield from _place_problems(stated, computed)
+    for submitted, computed in zip(result.ranks.sets, expected.sets, strict=True):
+        yield from _position_problems(submitted, computed)
 
 
-def _place_problems(stated: DocumentSet, computed: DocumentSet) -> Iterator[Problem]:
-    """Yield the places of evidence that the dataset contradicts; those by a model's tokenizer
-    cannot be computed here.
+def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterator[Problem]:
+    """Yield the positions of evidence that the dataset contradicts.
+
+    Positions from a model's tokenizer are not checked.
     """
-    if len(computed.thirds) and not np.array_equal(stated.thirds, computed.thirds):
-        yield READ_RANKS_KEY, "state other thirds of documents than the dataset"
-    if not np.array_equal(stated.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
-        yield KEYS_KEY, "state other titles of articles than the dataset"
-    # Those that are stated cannot be checked without the texts, which may be gigabytes.
-    if not stated.document_keys[:, [TEXTS, OPENINGS]].all():
+    if len(computed.thirds) and not np.array_equal(submitted.thirds, computed.thirds):
+        yield READ_RANKS_KEY, "have other thirds of documents than the dataset"
+    if not np.array_equal(submitted.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
+        yield KEYS_KEY, "have other titles of articles than the dataset"
+    # The digests themselves are not compared: the texts may be gigabytes.
+    if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
         message = "lack the digest of the text or the opening of a document; run the task again"
         yield KEYS_KEY, message
-    if stated.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
+    if submitted.counted_with is CountedWith.TOKENIZER or not len(computed.twelfths):
         return
-    if stated.counted_with is not computed.counted_with:
-        message = f"is {stated.counted_with}; must be {computed.counted_with} or tokenizer"
+    if submitted.counted_with is not computed.counted_with:
+        message = f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer"
         yield f"{READ_RANKS_KEY}.counted_with", message
-    elif not np.array_equal(stated.twelfths, computed.twelfths):
-        yield READ_RANKS_KEY, "state other places of the evidence than the dataset"
+    elif not np.array_equal(submitted.twelfths, computed.twelfths):
+        yield READ_RANKS_KEY, "have other positions of the evidence than the dataset"
 
 
 def _rotation_problems(
     model: str, task: type[PositionTask], facts: SubsetFacts, result: SubsetResult
 ) -> Iterator[Problem]:
-    """Yield the differences of rotated versions from the sample of the dataset's documents.
-
-    Sample and versions follow from the texts, if these were read.
-    """
+    """Yield the differences between the rotated versions and the dataset's documents."""
     subsets = len(task.metadata.hf_subsets)
-    for part in result.values.rotations.sets if result.values.rotations else ():
-        if part.subsets != subsets:
-            message = f"is {part.subsets}; {task.metadata.name} has {subsets}"
+    for rotations in result.values.rotations.sets if result.values.rotations else ():
+        if rotations.subsets != subsets:
+            message = f"is {rotations.subsets}; {task.metadata.name} has {subsets}"
             yield f"{ROTATIONS_KEY}.subsets", message
-        elif part.untested is Untested.ORDER_BLIND:
-            # Only mteb's registry can say that word order plays no part in the scores.
+        elif rotations.untested is Untested.ORDER_BLIND:
+            # Only mteb's registry decides whether scores depend on word order.
             loader = getattr(MODEL_REGISTRY.resolve().get(model), "loader", None)
             if loader is not bm25_loader and getattr(loader, "order_blind", False) is not True:
-                message = f"is {part.untested}, but the scores of {model} depend on word order"
+                message = f"is {rotations.untested}, but the scores of {model} depend on word order"
                 yield f"{ROTATIONS_KEY}.untested", message
-        elif part.untested is None:
+        elif rotations.untested is None:
             language = task.metadata.hf_subsets_to_langscripts[result.subset][-1]
-            yield from _sample_problems(part, task.scheme, facts, language)
+            yield from _sample_problems(rotations, task.scheme, facts, language)
 
 
 def _sample_problems(
-    part: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
+    rotations: RotationSet, scheme: PositionScheme, facts: SubsetFacts, language: str
 ) -> Iterator[Problem]:
     evidence = facts.evidence
     documents = facts.documents
     groups = order_queries(scheme, evidence)
     lengths = scheme.length_buckets(evidence)
-    quota = part.quota(part.sample_size)
-    sample = f"{ROTATIONS_KEY}.sample"
+    quota = rotations.quota(rotations.sample_size)
+    field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
-        # A length has the places from 1 on of as many documents as it has, up to the quota,
-        # whatever their texts are.
-        bucket = lengths[[group[0] for group in groups]]
-        for length in np.unique(bucket):
-            places = part.sample[bucket == length]
-            expected = np.arange(1, min(quota, len(places)) + 1)
-            if not np.array_equal(np.sort(places[places > 0]), expected):
-                yield sample, "is not a sample of the dataset's documents of each length"
+        # Without texts: each length has a sample of the right size, numbered from 1.
+        buckets = lengths[[group[0] for group in groups]]
+        for length in np.unique(buckets):
+            numbers = rotations.sample[buckets == length]
+            expected = np.arange(1, min(quota, len(numbers)) + 1)
+            if not np.array_equal(np.sort(numbers[numbers > 0]), expected):
+                yield field, "is not a sample of the dataset's documents of each length"
                 return
         return
-    if sample_documents(groups, evidence, lengths, documents, quota) != part.sample.tolist():
-        yield sample, "is not the sample that the texts of the dataset give"
+    if sample_documents(groups, evidence, lengths, documents, quota) != rotations.sample.tolist():
+        yield field, "is not the sample of the dataset's texts"
         return
     versions: list[str] = []
-    for at in np.flatnonzero(part.sample).tolist():
-        text = str(documents[evidence.document_ids[groups[at][0]]]["text"])
-        units = find_units(text, language, find_spans(evidence, groups[at]))
+    for index in np.flatnonzero(rotations.sample).tolist():
+        text = str(documents[evidence.document_ids[groups[index][0]]]["text"])
+        units = find_units(text, language, find_spans(evidence, groups[index]))
         versions += [version.text for version in rotate_text(text, units)]
-    if digest_versions(versions) != part.digest:
-        message = "is not that of the versions of the dataset's texts"
+    if digest_versions(versions) != rotations.digest:
+        message = "does not match the rotated versions of the dataset's texts"
         yield f"{ROTATIONS_KEY}.digest", message
 
 
 def _score_problems(
     task: type[PositionTask], facts: SubsetFacts, result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
-    """Yield every score that is missing, unknown, or not the one that the profile gives."""
+    """Yield every score that is missing, unknown or contradicts the profile."""
     low, high = retrieval_bounds(result.profile, scores.get("recall_at_20"), task.k_values)
     unchecked = {name for name in scores if NAUC.fullmatch(name)} | UNCHECKED
     expected = {
@@ -293,8 +284,7 @@ def _score_problems(
         "main_score": low[task.metadata.main_score],
         **result.values.to_json(),
     }
-    # Packed columns are compared as values above: another version of zlib packs the same ones into
-    # another text.
+    # The values of packed columns are compared above; packing depends on the version of zlib.
     for key in PACKED:
         if key in scores:
             expected[key] = {**scores[key], "schema": SCHEMA}
@@ -306,7 +296,7 @@ def _score_problems(
     expected[RUN_KEY] = {
         "schema": SCHEMA,
         REVISION_KEY: result.run.get(REVISION_KEY),
-        # The digest of a corpus which was not read may be any.
+        # An unread corpus may have any digest.
         DIGEST_KEY: {
             "corpus": corpus if DIGEST.fullmatch(corpus) else "16 hexadecimal digits",
             **facts.digest,
@@ -316,35 +306,38 @@ def _score_problems(
         "top_k": max(task.k_values),
         SCORE_NAMES_KEY: sorted(added),
     }
-    stated = {name: value for name, value in scores.items() if name not in unchecked}
-    stated[RUN_KEY] = {
+    actual = {name: value for name, value in scores.items() if name not in unchecked}
+    actual[RUN_KEY] = {
         name: value for name, value in scores[RUN_KEY].items() if name != REFERENCE_KEY
     }
-    yield from _find_differences(expected, stated)
+    yield from _find_differences(expected, actual)
+    yield from _nauc_problems(scores)
+
+
+def _nauc_problems(scores: Scores) -> Iterator[Problem]:
+    """Yield impossible values of nAUC, and scores that differ from a synonym."""
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
         for first, second in SYNONYMS.items():
             if name.startswith(first):
-                twin = name.replace(first, second)
-                # NaN is the same as NaN.
-                if repr(value) != repr(scores.get(twin)):
+                synonym = name.replace(first, second)
+                # Unlike the values, the texts of two NaN are equal.
+                if repr(value) != repr(scores.get(synonym)):
                     yield (
                         name,
-                        f"is {sanitize(value)} in the file, but {twin}, the same number, is "
-                        f"{sanitize(scores.get(twin))}",
+                        f"is {sanitize(value)} in the file, but {synonym}, the same number, is "
+                        f"{sanitize(scores.get(synonym))}",
                     )
 
 
-def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
-    """Return the numbers of tolerated rows that a result states; those of a corpus which was not
-    read may be any.
-    """
-    if "corpus" in facts.digest or not isinstance(stated, dict):
+def expected_tolerated(facts: SubsetFacts, submitted: object) -> dict[str, int]:
+    """Return the expected numbers of tolerated rows; an unread corpus may have any number."""
+    if "corpus" in facts.digest or not isinstance(submitted, dict):
         return dict(facts.tolerated)
     plausible = {
         key: count
-        for key, count in stated.items()
+        for key, count in submitted.items()
         if key in CORPUS_KEYS and type(count) is int and count > 0
     }
     return {**plausible, **facts.tolerated}
@@ -353,25 +346,24 @@ def expected_tolerated(facts: SubsetFacts, stated: object) -> dict[str, int]:
 def retrieval_bounds(
     profile: PositionProfile, recall_at_20: Any, k_values: tuple[int, ...]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """Return the lowest and highest possible value of each of mteb's retrieval scores; equal if the
-    profile determines it.
+    """Return the minimum and maximum of each of mteb's retrieval scores.
 
-    A profile counts ranks 11 to 100 together. How many of them are at most 20 follows from
-    recall@20, if that is plausible. Each of those ranks is at best 11 and at worst 20; the others
-    are at best 21 and at worst 100.
+    A profile counts ranks 11 to 100 together. Recall@20, if plausible, gives the number of ranks
+    from 11 to 20: at best 11, at worst 20. All others are at best 21 and at worst 100.
     """
     counts = profile.totals.sum(axis=0)
-    near = int(counts[:DEPTH].sum())
-    between = int(counts[DEPTH])
-    to_20 = 0
+    up_to_10 = int(counts[:DEPTH].sum())
+    from_11_to_100 = int(counts[DEPTH])
+    from_11_to_20 = 0
     if isinstance(recall_at_20, float | int) and math.isfinite(recall_at_20):
-        found_to_20 = round(recall_at_20 * profile.queries)
-        to_20 = min(max(found_to_20 - near, 0), between)
+        up_to_20 = round(recall_at_20 * profile.queries)
+        from_11_to_20 = min(max(up_to_20 - up_to_10, 0), from_11_to_100)
     bounds = []
     for rank_to_20, rank_to_100 in ((20, 100), (11, 21)):
-        # Of each rank as many queries as have it; 0 is that of a document which is not found.
+        # Rank 0 means that the document was not retrieved.
         ranks = [*range(1, DEPTH + 1), rank_to_20, rank_to_100, 0]
-        queries = [*counts[:DEPTH], to_20, between - to_20, counts[-1]]
+        from_21_to_100 = from_11_to_100 - from_11_to_20
+        queries = [*counts[:DEPTH], from_11_to_20, from_21_to_100, counts[-1]]
         ranked = RankedQueries(np.repeat(ranks, queries), confidence={})
         bounds.append(retrieval_scores(ranked, k_values))
     return bounds[0], bounds[1]
@@ -382,21 +374,19 @@ def _is_number(value: Any) -> bool:
 
 
 def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[Problem]:
-    """Yield the differences between an expected JSON value, not rounded, and one rounded as mteb
-    rounds it, by field. A tuple has the lowest and the highest value that a number may have.
+    """Yield the differences between expected and actual JSON by field.
+
+    Expected numbers are not rounded; a tuple has the minimum and maximum of a number.
     """
     if isinstance(expected, dict) and isinstance(actual, dict):
         for name in sorted(expected.keys() | actual.keys()):
-            place = f"{field}.{name}" if field else name
+            path = f"{field}.{name}" if field else name
             if name not in actual:
-                yield place, "is missing; `posir rescore` recomputes all scores from the profile"
+                yield path, "is missing; `posir rescore` recomputes all scores from the profile"
             elif name not in expected:
-                message = (
-                    "is no score that can be computed here, so it cannot be checked; remove it"
-                )
-                yield place, message
+                yield path, "is a score that this installation cannot compute; remove it"
             else:
-                yield from _find_differences(expected[name], actual[name], place)
+                yield from _find_differences(expected[name], actual[name], path)
     elif isinstance(expected, list) and isinstance(actual, list) and len(expected) == len(actual):
         for index, pair in enumerate(zip(expected, actual, strict=True)):
             yield from _find_differences(*pair, f"{field}[{index}]")
@@ -405,7 +395,7 @@ def _find_differences(expected: Any, actual: Any, field: str = "") -> Iterator[P
 
 
 def _compare(expected: Any, value: Any) -> str:
-    """Return how a value differs from the expected one; empty if it does not."""
+    """Describe the difference between a value and the expected value; empty if there is none."""
     if not isinstance(expected, float | tuple):
         if type(expected) is type(value) and expected == value:
             return ""
@@ -421,13 +411,13 @@ def _compare(expected: Any, value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
-    """Facts of a subset's data."""
+    """Properties of a subset's data."""
 
     evidence: Evidence
     tolerated: Mapping[str, int]
-    """Tolerated rows by rule; of the corpus only if it was read."""
+    """Number of tolerated rows by rule; includes the corpus if it was read."""
     digest: Mapping[str, str]
-    """Digests of the content of `queries` and, if it was read, `corpus`."""
+    """Digests of `queries` and, if it was read, `corpus`."""
     documents: Rows | None = None
     """Rows of the relevant documents by id; None if the corpus was not read."""
 
@@ -436,12 +426,17 @@ class SubsetFacts:
 def subset_facts(
     task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
 ) -> SubsetFacts:
-    """Read the evidence of a builtin task's subset; cached, since many models have results on the
-    same subset.
+    """Read the data of a builtin task's subset; cached, since many models have results on it.
 
-    The revision is a commit on the Hub, or that of a dataset that is not there. A folder
-    `POSIR_DATA` is read regardless of it. PosIR's corpora, gigabytes of text, are read only on
-    request.
+    Args:
+        task: The task.
+        subset: The subset.
+        revision: A commit on the Hub, or the version of packaged data; ignored for data in a folder
+            `POSIR_DATA`.
+        with_corpus: Also read PosIR's corpora, which are gigabytes of text.
+
+    Raises:
+        DataError: The data cannot be read, or this version of posir has another revision.
     """
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask
@@ -480,8 +475,8 @@ def _posir_facts(repository: Repository, folder: str) -> SubsetFacts:
         CheckedTable(str(qrels), read_columns(qrels, QRELS)),
         same_language=True,
     )
-    kept, tolerated = tolerate_tables(tables)
-    frame = kept.queries.frame
+    valid_tables, tolerated = tolerate_tables(tables)
+    frame = valid_tables.queries.frame
     evidence = build_evidence(frame)
     texts = frame.select(pl.col("_id").alias("id"), "text")
     digest = {"queries": digest_queries(texts, evidence)}

@@ -29,10 +29,10 @@ from posir_tasks.values.scores import ALL
 
 NDCG = "ndcg_at_10"
 SIGNIFICANT = 0.05
-#: Titles of measures of trained models; those of cosines follow from their keys.
+#: Titles of measures of trained models. Cosines are titled by their keys.
 MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
-#: Headings of columns of text; the others are numbers.
-TEXTS = (
+#: Headings of columns of text; all other columns are numbers.
+TEXT_COLUMNS = (
     "Task",
     "Data",
     "Model",
@@ -49,51 +49,50 @@ TEXTS = (
 )
 
 DIFFERENCES_BRIEF = (
-    "mteb runs some of these models with other settings than the authors: --explain says which."
+    "mteb's settings of some of these models differ from the authors': --explain lists them."
 )
 ROWS_BRIEF = (
-    "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals: "
-    "chance adds to PSI, most with few queries. Whether a model is biased: not published, as no "
-    "intervals follow from these. –: not given."
+    "nDCG@10 x 100 and PSI (1 - worst / best position bin) as published, without intervals. Chance "
+    "adds to PSI, most with few queries. Without intervals there is no verdict on bias. –: not "
+    "given."
 )
 CURVES_BRIEF = (
     "nDCG@10 x 100 without intervals; curves are read from the authors' figures. Start to end: "
-    "first minus last third of their bins, not weighted by queries. Whether a model is biased: not "
-    "published."
+    "first minus last third of the bins, not weighted by queries. Without intervals there is no "
+    "verdict on bias."
 )
 ROWS_NOTE = (
     "nDCG@10 x 100 and PSI = 1 - worst / best position bin, as published. The papers give no "
-    "intervals and no counts per model; the queries are those of the datasets. PSI by chance "
-    "cannot be computed from that, but bounded from above where the number of queries of each "
-    "position bucket is known (PosQ): at most the mean and the 95th percentile shown here. A "
-    "published PSI below that bound may be chance. In PosIR's 20 bins chance alone gives about "
-    "0.07 with 42,000 queries and 0.14 with 10,000 at an nDCG@10 near 50, and 0.01 and 0.03 near "
-    "94; a length bucket has fewer queries than all lengths together, so more of its PSI is "
-    "chance."
+    "intervals and no counts per model; queries are counted in the datasets. PSI by chance has an "
+    "upper bound if the queries per position bucket are known (PosQ): the mean and the 95th "
+    "percentile are at most the values shown. A published PSI below the bound may be chance. In "
+    "PosIR's 20 bins, chance gives a PSI of about 0.07 with 42,000 queries and 0.14 with 10,000 at "
+    "an nDCG@10 near 50, and 0.01 and 0.03 near 94. A length bucket has fewer queries than all "
+    "lengths together, so chance is a larger share of its PSI."
 )
 POSQ_NOTE = (
     "For PosQ the paper prints position buckets; nDCG@10 is their mean, weighted by queries. Its "
-    "late-interaction models and rerankers were run on the Tiny samples. "
-    f"{data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} The PSI of FineWeb-PosQ-Raw are "
-    "computed from its buckets, as its paper prints none."
+    "late-interaction models and rerankers ran on the Tiny samples. "
+    f"{data.NOTABLE_BIAS.title}: {data.NOTABLE_BIAS.description} The PSI of FineWeb-PosQ-Raw is "
+    "computed from its buckets, since the paper prints none."
 )
 TRAINING_BRIEF = "As published, without intervals; each model was trained once. nDCG@10 x 100."
 TRAINING_NOTE = (
-    "PSI reduction: 1 - PSI after training on uniform evidence / worst PSI after training on "
-    "evidence at one position, computed here. Cosines: between a document and the document with "
-    "text inserted or removed at a place, mean over both kinds."
+    "PSI reduction (computed): 1 - PSI after training on uniform evidence / worst PSI after "
+    "training on evidence at one position. Cosines: between a document and the same document with "
+    "text inserted or removed at a position, mean over both kinds."
 )
 BINS_NOTE = (
-    "nDCG@10 x 100 as published, without intervals. The queries are those of the dataset; the "
-    "paper gives none per model."
+    "nDCG@10 x 100 as published, without intervals. Queries are counted in the dataset; the paper "
+    "gives no counts per model."
 )
 CURVES_NOTE = (
-    "nDCG@10 x 100 in 20 position bins, read from the authors' figures: only curves whose mean "
-    "is within 0.05 points of the published one and whose PSI, which the reading did not use, "
-    "within 0.01. Over position: from the start to the end of documents, on an axis from 0 to "
-    "100. Start to end: first minus last third of the bins, not weighted by queries, whose numbers "
-    "are not published, and so without intervals. An average is over the tasks whose curves are "
-    "known, and tasks are their number."
+    "nDCG@10 x 100 in 20 position bins, read from the authors' figures. Only curves are included "
+    "whose mean is within 0.05 points of the published mean and whose PSI, which the reading did "
+    "not use, is within 0.01. Over position: from the start to the end of documents, on an axis "
+    "from 0 to 100. Start to end: first minus last third of the bins, unweighted and without "
+    "intervals, since the queries per bin are not published. Tasks: number of tasks in an average, "
+    "those with known curves."
 )
 MMTEB_BRIEF = (
     "Spearman's rho over models between the MMTEB retrieval score and PosIR's average nDCG@10 "
@@ -121,23 +120,23 @@ def published(
 
     Args:
         task: A task or benchmark to show; by default all.
-        lengths: Show the length buckets Q1 to Q4 of PosIR, too.
-        bins: Show nDCG@10 over position, where the authors print it or draw it precisely.
-        mmteb: Show instead how PosIR and MMTEB retrieval order the ten models of the paper (arXiv
-            2601.08363, Table 2).
-        training: Show instead models after training on evidence at chosen positions: nDCG@10, PSI
-            and cosines.
-        check: Compare instead a CSV file with these results: columns task, model, length,
+        lengths: Also show the length buckets Q1 to Q4 of PosIR.
+        bins: Show nDCG@10 over position, if the authors print it or draw it precisely.
+        mmteb: Show the rank correlation between PosIR and MMTEB retrieval over the ten models of
+            the paper (arXiv 2601.08363, Table 2).
+        training: Show models after training on evidence at chosen positions: nDCG@10, PSI and
+            cosines.
+        check: Compare a CSV file with the published results: columns task, model, length,
             ndcg_at_10 and psi_as_published, as `--lengths --format csv` prints them; exit status 1
             if values differ.
 
     Returns:
-        Scores in [0, 1], without intervals, which the papers do not give. Every row names its
-        source; a curve that was read from a figure also the errors of the reading.
+        Scores in [0, 1], without intervals. Every row names its source; a curve that was read from
+        a figure also has the errors of the reading.
 
     Raises:
-        PosirError: Nothing is published on one of the tasks; or with `bins`, no positions are; or
-            views are combined.
+        PosirError: A task has no published results, or no position bins with `bins`; or views are
+            combined.
 
     Examples:
         >>> import posir
@@ -150,33 +149,24 @@ def published(
         >>> [round(row.rho, 2) for row in posir.published(mmteb=True).rows]
         [0.62, 0.73, 0.71, 0.44, 0.39]
     """
-    if check is not None:
-        if task or lengths or bins or mmteb or training:
-            raise PosirError("--check compares a file of its own; use it without other options.")
+    exclusive: dict[str, object] = {"check": check, "training": training, "mmteb": mmteb}
+    options = exclusive | {"bins": bins, "lengths": lengths, "task": task}
+    names = [name for name, value in options.items() if value]
+    if names[:2] == ["bins", "lengths"] or (len(names) > 1 and names[0] in exclusive):
+        raise PosirError(f"{names[0]} cannot be combined with {names[1]}. Give one of them.")
+    if check:
         return _tabulate_check(check)
-    if training and (task or lengths or bins or mmteb):
-        raise PosirError(
-            "training shows trained models, whose data are no tasks; use it without other options "
-            "of content."
-        )
-    if mmteb and (task or lengths or bins):
-        raise PosirError(
-            "mmteb shows PosIR's average over tasks, at every length; use it without task, "
-            "lengths and bins."
-        )
-    if lengths and bins:
-        raise PosirError("bins shows PosIR by length already; omit lengths.")
     if training:
         return _tabulate_training()
     if mmteb:
         return tabulate_mmteb()
-    known = data.published_tasks()
-    tasks = tuple(dict.fromkeys(known if task is None else to_list(task)))
+    all_tasks = data.published_tasks()
+    tasks = tuple(dict.fromkeys(all_tasks if task is None else to_list(task)))
     for name in tasks:
-        if name not in known:
+        if name not in all_tasks:
             raise PosirError(
                 f"There are no published results for a task '{name}'. Tasks with published "
-                f"results: {', '.join(known)}."
+                f"results: {', '.join(all_tasks)}."
             )
     return _tabulate_bins(tasks) if bins else _tabulate_scores(tasks, lengths=lengths)
 
@@ -184,19 +174,19 @@ def published(
 def _tabulate_training() -> Result:
     scores = data.read_training_scores()
     reductions = list(data.psi_reductions(scores))
-    reduced = {(score.source, score.data, score.model): score.value for score in reductions}
+    by_model = {(score.source, score.data, score.model): score.value for score in reductions}
     by_conditions: dict[tuple[str, ...], list[list[str]]] = {}
     lines: dict[tuple[str, ...], dict[str, float]] = {}
     for score in scores:
         key = (score.data, score.model, score.measure, score.source)
         lines.setdefault(key, {})[score.training] = score.value
     for (dataset, model, measure, source), values in lines.items():
-        form = format_percent if measure == NDCG else format_psi
+        format_value = format_percent if measure == NDCG else format_psi
         reduction = MISSING
         if measure == data.PSI:
-            reduction = f"{format_percent(reduced[f'computed from {source}', dataset, model])}%"
+            reduction = f"{format_percent(by_model[f'computed from {source}', dataset, model])}%"
         title = MEASURES.get(measure, measure.replace("_", ", "))
-        cells = [dataset, model, title, *map(form, values.values()), reduction, source]
+        cells = [dataset, model, title, *map(format_value, values.values()), reduction, source]
         by_conditions.setdefault(tuple(values), []).append(cells)
     tables = [
         _build_table(["Data", "Model", "Measure", *conditions, "PSI reduction", "Source"], rows)
@@ -210,18 +200,18 @@ def _tabulate_training() -> Result:
 
 
 def _tabulate_check(file: Path) -> Result:
-    checked = check_published(file)
-    counts = Counter(value.state.value for value in checked)
+    values = check_published(file)
+    counts = Counter(value.state.value for value in values)
     cells = []
-    for value in checked:
+    for value in values:
         if value.state is not CheckState.EQUAL:
             pair = (format_psi(value.given), format_psi(value.published))
-            place = (value.task, value.model, value.length, value.score)
-            cells.append([*place, value.state, *pair, value.source])
+            key = (value.task, value.model, value.length, value.score)
+            cells.append([*key, value.state, *pair, value.source])
     headings = ["Task", "Model", "Length", "Score", "State", "In the file", "Published", "Source"]
     return Result(
         title=f"{file.name} and the published results",
-        rows=checked,
+        rows=values,
         tables=[_build_table(headings, cells)] if cells else [],
         sentences=[describe_check(counts)],
         exit_status=int(len(cells) > 0),
@@ -229,14 +219,12 @@ def _tabulate_check(file: Path) -> Result:
 
 
 def tabulate_mmteb() -> Result:
-    """Show how PosIR and MMTEB order models: the paper's reading of Table 2, and the corrected
-    one.
-    """
+    """Show the rank correlation of PosIR and MMTEB as printed in Table 2, and corrected."""
     rows = data.correlate_with_mmteb()
     _, *by_length = rows
-    clear = [row.length for row in by_length if row.p_corrected < SIGNIFICANT]
+    significant = [row.length for row in by_length if row.p_corrected < SIGNIFICANT]
     sentence = describe_mmteb(
-        {row.length: row.rho for row in by_length}, rows[0].models, clear, SIGNIFICANT
+        {row.length: row.rho for row in by_length}, rows[0].models, significant, SIGNIFICANT
     )
     title = "PosIR and MMTEB retrieval"
     cells = []
@@ -245,8 +233,8 @@ def tabulate_mmteb() -> Result:
         printed = (format_number(row.printed_rho, ".2f"), str(row.printed_p_value))
         reading = label_correlation(is_clear=row.p_corrected < SIGNIFICANT)
         corrected = (format_p_value(row.p_corrected), reading)
-        place = (title, row.length, str(row.models))
-        cells.append([*place, *printed, row.printed_reading, *computed, *corrected, row.source])
+        key = (title, row.length, str(row.models))
+        cells.append([*key, *printed, row.printed_reading, *computed, *corrected, row.source])
     headings = ["Task", "Length", "Models", "Spearman as printed", "p as printed"]
     headings += ["Paper's reading", "Spearman", "p", "p corrected", "Corrected reading", "Source"]
     return Result(
@@ -284,21 +272,21 @@ def _tabulate_bins(tasks: Sequence[str]) -> Result:
     rows = [row for name in tasks for row in data.published_bins(name)]
     if not rows:
         raise PosirError(
-            f"No position bins are published on {', '.join(tasks)}, but on PosIR, SQuAD-PosQ, "
-            "FineWeb-PosQ and, for rerankers, their Tiny samples."
+            f"There are no published position bins on {', '.join(tasks)}. There are some on PosIR, "
+            "SQuAD-PosQ, FineWeb-PosQ and, for rerankers, their Tiny samples."
         )
     curves = []
     for curve in (curve for name in tasks for curve in data.published_curves(name)):
         number = str(curve.tasks) if curve.tasks > 1 else MISSING
-        drawn = draw_sparkline(curve.ndcg_at_10)
+        sparkline = draw_sparkline(curve.ndcg_at_10)
         difference = format_points(curve.start_to_end_unweighted)
-        place = (curve.task, curve.model, curve.length)
-        curves.append([*place, number, drawn, difference, curve.source])
+        key = (curve.task, curve.model, curve.length)
+        curves.append([*key, number, sparkline, difference, curve.source])
     buckets = []
     for row in (row for row in rows if row.length == ALL):
         score = format_percent(row.ndcg_at_10)
-        place = (row.task, row.model, row.position)
-        buckets.append([*place, _format_queries(row), score, row.source])
+        key = (row.task, row.model, row.position)
+        buckets.append([*key, _format_queries(row), score, row.source])
     tables = []
     notes = [BINS_NOTE]
     details = []
@@ -319,7 +307,7 @@ def _build_result(
     notes: Sequence[str],
     details: Sequence[str],
 ) -> Result:
-    """Build the result of published models, with what mteb runs with other settings."""
+    """Build the result of published models, with a note on settings that differ from mteb's."""
     differences = list_differences((row.task, row.model) for row in rows)
     models = {row.model for row in rows}
     return Result(
@@ -338,9 +326,7 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Build a table that a terminal shows by its first column and source, without columns that no
-    row fills.
-    """
-    columns = build_columns(headings, set(headings) - set(TEXTS))
-    parts = f"{{{headings[0]}}} · {{Source}}"
-    return Table(columns, tuple(map(tuple, rows)), split_by=parts, keys=2).without_empty_columns()
+    """Build a table that a terminal splits by first column and source; drop empty columns."""
+    columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS))
+    title = f"{{{headings[0]}}} · {{Source}}"
+    return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).without_empty_columns()

@@ -1,4 +1,4 @@
-"""A user's table next to the published one."""
+"""Compare a user's table with the published results."""
 
 from __future__ import annotations
 
@@ -15,19 +15,20 @@ CHECKED_COLUMNS = ("task", "model", "length", *SCORE_COLUMNS)
 
 
 class CheckState(StrEnum):
-    """How a value of a user's table compares with the published one."""
+    """Outcome of comparing a value with the published one."""
 
     EQUAL = "equal"
-    """To the decimals of the given value."""
+    """Equal at the decimals of the user's value."""
     DIFFERENT = "different"
     MISSING = "missing"
-    """From the given table."""
+    """The user's table lacks the value."""
     NEW = "new"
+    """There is no published value."""
 
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """A value of a user's table next to the published one; None where one of them has none."""
+    """A value of a user's table and the published value; a missing value is None."""
 
     task: str
     model: str
@@ -38,45 +39,52 @@ class CheckedValue:
     published: float | None
     state: CheckState
     source: str
-    """Of the published value; empty for a new one."""
+    """Source of the published value, or empty."""
 
 
 def check_published(file: Path) -> list[CheckedValue]:
-    """Compare a CSV file with `CHECKED_COLUMNS` with the published rows of its tasks, one value a
-    row; raise PosirError if it cannot be read.
+    """Compare the scores of a CSV file with the published rows of its tasks.
+
+    Raises:
+        DataError: The file cannot be read, or lacks one of `CHECKED_COLUMNS`.
     """
     expected = f"a file with the columns {','.join(CHECKED_COLUMNS)}"
-    given: dict[tuple[str, str, str, str], str] = {}
+    cells: dict[tuple[str, str, str, str], str] = {}
     for number, row in enumerate(read_csv_rows(file, CHECKED_COLUMNS, expected), 2):
         for score in SCORE_COLUMNS:
             if row[score]:
-                key = (row["task"], row["model"], row["length"], score)
-                given[key] = row[score]
-                _read_number(row[score], file, number, score)
+                _check_number(row[score], file, number, score)
+                cells[row["task"], row["model"], row["length"], score] = row[score]
     published = {}
-    for task in dict.fromkeys(key[0] for key in given):
+    for task in dict.fromkeys(key[0] for key in cells):
         for published_row in published_rows(task):
             for score in SCORE_COLUMNS:
-                place = (task, published_row.model, published_row.length, score)
-                published[place] = published_row
-    checked = []
-    for key in {**published, **given}:
-        text = given.get(key)
+                key = (task, published_row.model, published_row.length, score)
+                published[key] = (getattr(published_row, score), published_row.source)
+    values = []
+    for key in {**published, **cells}:
+        text = cells.get(key)
+        expected_value, source = published.get(key, (None, ""))
         value = None if text is None else float(text)
-        found = published.get(key)
-        ours = None if found is None else float(getattr(found, key[3]))
-        state = CheckState.MISSING if value is None else CheckState.NEW
-        if text is not None and value is not None and ours is not None:
-            decimals = len(text.partition(".")[2])
-            is_equal = round(ours, decimals) == round(value, decimals)
-            state = CheckState.EQUAL if is_equal else CheckState.DIFFERENT
-        source = found.source if found else ""
-        checked.append(CheckedValue(*key, value, ours, state, source))
-    return checked
+        values.append(
+            CheckedValue(*key, value, expected_value, _compare(text, expected_value), source)
+        )
+    return values
 
 
-def _read_number(text: str, file: Path, number: int, field: str) -> None:
-    """Raise DataError unless a cell is a score in [0, 1], in plain decimals."""
+def _compare(text: str | None, published: float | None) -> CheckState:
+    """Compare a cell with the published value at the decimals of the cell."""
+    if text is None:
+        return CheckState.MISSING
+    if published is None:
+        return CheckState.NEW
+    decimals = len(text.partition(".")[2])
+    is_equal = round(published, decimals) == round(float(text), decimals)
+    return CheckState.EQUAL if is_equal else CheckState.DIFFERENT
+
+
+def _check_number(text: str, file: Path, number: int, field: str) -> None:
+    """Raise DataError unless a cell is a score in [0, 1] in plain decimals."""
     if not re.fullmatch(r"(0(\.\d+)?|1(\.0+)?)", text):
         raise DataError(
             f"{file}: row {number}: field '{field}': {text!r} is not a score in [0, 1]. Divide "

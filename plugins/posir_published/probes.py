@@ -1,5 +1,5 @@
-"""The published curves of diagnostic probes, by the names that `posir probe` gives them, and the
-architectures of models.
+"""Published curves of diagnostic probes, by the probe's name in `posir probe`, and architectures of
+models.
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from posir_published.rows import read_rows
 from posir_tasks.base.untrusted import read_csv_rows
 from posir_tasks.base.wording import drop_organization
 
-#: The columns of a file of one's own.
+#: Columns of a user's file of architectures.
 COLUMNS = ("model", "positional_encoding", "attention", "pooling")
 POSITIONAL_BIAS = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3"
 SOURCES = {
@@ -38,17 +38,13 @@ class PublishedCurve:
 
     probe: str
     model: str
-    """Name as printed, followed by what it was trained on or measured on; or a group of models, or
-    a dataset.
-    """
+    """Printed name with its training data or test data; or a group of models, or a dataset."""
     positions: tuple[str, ...]
     values: tuple[float, ...]
     deviations: tuple[float, ...] = ()
-    """Standard deviations of the values over what they are means of; empty if they are not
-    published.
-    """
+    """Standard deviations behind the mean values; empty if not published."""
     encoding: str = ""
-    """Positional encoding of the models that it is a mean over; empty for one model."""
+    """Positional encoding of a group of models; empty for one model."""
 
     @property
     def source(self) -> str:
@@ -58,10 +54,10 @@ class PublishedCurve:
 
 @cache
 def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
-    """Return the published curves of a probe; none if there are none."""
+    """Read the published curves of a probe."""
     curves = []
-    of_probe = (row for row in read_rows("probes.csv") if row["probe"] == probe)
-    for (model, encoding), group in groupby(of_probe, key=itemgetter("model", "encoding")):
+    probe_rows = (row for row in read_rows("probes.csv") if row["probe"] == probe)
+    for (model, encoding), group in groupby(probe_rows, key=itemgetter("model", "encoding")):
         rows = list(group)
         positions = tuple(row["position"] for row in rows)
         values = tuple(float(row["value"]) for row in rows)
@@ -71,7 +67,7 @@ def read_published_curves(probe: str) -> tuple[PublishedCurve, ...]:
 
 
 class Kind(StrEnum):
-    """Property that models are grouped by."""
+    """A property to group models by."""
 
     POSITIONAL_ENCODING = "positional_encoding"
     ATTENTION = "attention"
@@ -80,7 +76,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Architecture:
-    """The architecture of a model; an empty string is unknown."""
+    """The architecture of a model; unknown properties are empty."""
 
     positional_encoding: str
     """`APE`, `RoPE`, `ALiBi` or `none`."""
@@ -92,28 +88,25 @@ class Architecture:
 
 
 def short_name(model: str) -> str:
-    """Return the name under which a model is looked up: without organization and settings, in lower
-    case.
-    """
+    """Normalize a model's name: without organization and settings, in lower case."""
     return drop_organization(model.split(" (")[0]).casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
-    """Return the architectures in this package and those of a CSV file with `COLUMNS`, which take
-    precedence, by `short_name`.
+    """Read the architectures of models by `short_name`.
 
-    `architectures.csv` names the source of each.
+    Args:
+        file: A CSV file with `COLUMNS`, whose rows override this package's `architectures.csv`.
 
     Raises:
         DataError: The file cannot be read, or lacks a column.
     """
-    expected = f"a file with the columns {','.join(COLUMNS)}"
+    rows = list(read_rows("architectures.csv"))
+    if file:
+        rows += read_csv_rows(file, COLUMNS, f"a file with the columns {','.join(COLUMNS)}")
     return {
         short_name(row["model"]): Architecture(
             row["positional_encoding"], row["attention"], row["pooling"], row.get("source", "")
         )
-        for row in [
-            *read_rows("architectures.csv"),
-            *(read_csv_rows(file, COLUMNS, expected) if file else ()),
-        ]
+        for row in rows
     }

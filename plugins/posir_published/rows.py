@@ -1,8 +1,7 @@
-"""The published results as the papers give them, with what follows from them; `data/README.md` has
-the sources.
+"""Published results and the values computed from them; `data/README.md` has the sources.
 
-Rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after training
-on evidence at chosen positions.
+There are rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after
+training on evidence at chosen positions.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from posir_tasks.values.schemes import (
 )
 from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
 
-#: Sources, as they are shown beside the scores.
+#: Sources in the words of the tables.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363v1)"
 POSIR_FIGURES_SOURCE = (
     "published, Zeng et al. 2026 (arXiv 2601.08363v1), read from the authors' figures"
 )
-#: Files of PosQ's paper and of its earlier version, whose numbers on SQuAD-PosQ are the same.
+#: Files of PosQ's paper and its earlier version, with the same numbers on SQuAD-PosQ.
 POSQ_SOURCES = {
     "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950v5)",
     "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (arXiv 2505.13950v1)",
@@ -47,23 +46,22 @@ TRAINING_SOURCES = {
 }
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = (ALL, "Q1", "Q2", "Q3", "Q4")
-#: Columns of a table of scores that is compared with the published one.
+#: Columns of scores in a user's table.
 SCORE_COLUMNS = ("ndcg_at_10", "psi_as_published")
-#: Names of the macro averages, which are those of the benchmarks.
+#: The macro averages have the names of the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950v5, Section 4.1).
 SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
-#: PSI from which the paper calls a position bias notable (Zeng et al. 2025, arXiv 2505.13950v5,
-#: Table 1).
+#: Minimum PSI of a notable position bias (Zeng et al. 2025, arXiv 2505.13950v5, Table 1).
 THRESHOLD = 0.03
-#: The datasets that are read together, with the suffix of the same sample of both.
+#: A bias is notable if it is on both datasets, or on both samples of them.
 FIRST, SECOND = "SQuAD-PosQ", "FineWeb-PosQ"
 SUFFIXES = ("", "-Tiny")
 TWO_DATASETS = tuple(name + suffix for name in (FIRST, SECOND) for suffix in SUFFIXES)
 DRAWS = 2000
 SEED = 20260113
-#: Spearman's rho and p-value as the paper prints them for each of `LENGTHS`, and how its text reads
-#: them (arXiv 2601.08363v1, Table 2 and Section 3.2).
+#: Printed rho and p-value of Spearman's test and the paper's interpretation, for each of `LENGTHS`
+#: (arXiv 2601.08363v1, Table 2 and Section 3.2).
 PRINTED = {
     "all": (0.62, 0.05, "moderate"),
     "Q1": (0.73, 0.01, "strongest"),
@@ -71,7 +69,7 @@ PRINTED = {
     "Q3": (0.44, 0.2, "decreases with length"),
     "Q4": (0.39, 0.2, "no statistically significant correlation"),
 }
-#: The balanced training set among those of a table; the others are skewed to a position.
+#: The balanced training set; all others are skewed to a position.
 BALANCED = "uniform"
 PSI, PSI_REDUCTION = "psi", "psi_reduction"
 
@@ -97,8 +95,7 @@ NOTABLE_BIAS = ScoreInfo(
 )
 
 
-#: Distinct queries of a task; for an average over tasks, of all its tasks together (arXiv
-#: 2601.08363v1, 2505.13950v5).
+#: Distinct queries of a task, or of all tasks of an average (arXiv 2601.08363v1, 2505.13950v5).
 TASK_QUERIES = {
     MONOLINGUAL: 421_708,
     "PosIR-English": 42_015,
@@ -111,20 +108,19 @@ TASK_QUERIES = {
     "FineWeb-PosQ-Raw": 265_865,
     "FineWeb-PosQ-Raw-Tiny": 6_620,
 }
-#: Tasks of which the papers give a rounded number, or one with duplicate questions.
+#: Tasks with a rounded number of queries, or one that includes duplicates.
 ROUNDED_QUERIES = (CROSS_LINGUAL, "FineWeb-PosQ-Tiny")
-#: Mean over the languages of PosIR: 421,708 queries in ten languages.
+#: Mean over PosIR's languages: 421,708 queries in ten languages.
 LANGUAGE_QUERIES = 42_170
-#: Queries of each position bucket; a query on a shared boundary of SQuAD-PosQ counts in both (arXiv
+#: Queries per position bucket; in SQuAD-PosQ a query on a boundary is in both buckets (arXiv
 #: 2505.13950v5).
 BUCKET_QUERIES = {
     "SQuAD-PosQ": (21_220, 16_527, 13_667, 11_514, 10_089, 20_384),
     "SQuAD-PosQ-Tiny": (2_252, 1_813, 1_444, 1_210, 1_108, 2_237),
     "FineWeb-PosQ": (8_467, 8_213, 9_095),
-    # The first 1,000 of each class before duplicate questions are removed; the number of duplicates
-    # is not published.
+    # Including duplicate questions, whose number is not published.
     "FineWeb-PosQ-Tiny": (1_000, 1_000, 1_000),
-    # A question with two labels counts in both (Myopic Trap, Table 2).
+    # A question with two labels is in both buckets (Myopic Trap, Table 2).
     "FineWeb-PosQ-Raw": (103_844, 199_742, 160_832),
     "FineWeb-PosQ-Raw-Tiny": (3_300, 5_098, 3_300),
 }
@@ -141,32 +137,24 @@ class PublishedRow:
     length: str
     """`all`, or `Q1` to `Q4`; PosQ has only `all`."""
     queries: int | None
-    """Distinct queries of the data; None where the papers do not give it, as for the length
-    buckets.
-    """
+    """Distinct queries of the data; None if not published, such as for length buckets."""
     queries_exact: bool
-    """Whether that number is exact; otherwise it is a mean over languages, or includes duplicate
-    questions.
-    """
+    """False if `queries` is a mean over languages or includes duplicates."""
     ndcg_at_10: float
-    """Mean in [0, 1]: of Q1 to Q4 the unweighted mean of the position bins; of PosQ, where the
-    paper prints only buckets, their mean weighted by queries.
+    """Mean in [0, 1]. For Q1 to Q4 it is the unweighted mean of the position bins. For PosQ it is
+    the mean of the printed buckets, weighted by queries.
     """
     psi_as_published: float
-    """PSI as published, in [0, 1]; of the published buckets where the paper prints none
-    (`FineWeb-PosQ-Raw`).
-    """
+    """PSI in [0, 1]; computed from the buckets if not printed (`FineWeb-PosQ-Raw`)."""
     psi_chance_mean_at_most: float | None
-    """Upper bound of the mean PSI by chance, in [0, 1]; None where the queries of each bin are not
+    """Upper bound of the mean PSI by chance, in [0, 1]; None if the queries per bin are not
     published.
     """
     psi_chance_p95_at_most: float | None
-    """Upper bound of the 95th percentile, in [0, 1]."""
+    """Upper bound of the 95th percentile of the PSI by chance, in [0, 1]."""
     source: str
     notable_bias: bool | None = None
-    """Whether PSI is at least 0.03 on both datasets of PosQ; None for other tasks, or without a
-    result on both.
-    """
+    """True if PSI is at least 0.03 on both datasets of PosQ; None without a result on both."""
 
 
 @dataclass(frozen=True)
@@ -179,14 +167,14 @@ class PublishedBin:
     """`all`, or `Q1` to `Q4` for PosIR."""
     position: str
     queries: int | None
-    """None where the paper does not give it, as for PosIR."""
+    """None if not published, such as for PosIR."""
     queries_exact: bool
     ndcg_at_10: float
     """Mean in [0, 1]."""
     mean_error: float | None
-    """Error of the curve's mean, where it was read from a figure; see `PositionCurve`."""
+    """Error of the mean of a curve read from a figure; see `PositionCurve`."""
     psi_error: float | None
-    """Error of the curve's PSI, likewise."""
+    """Error of the PSI of a curve read from a figure."""
     source: str
 
 
@@ -198,26 +186,23 @@ class PosqSystem:
 
     dataset: str
     task: str
-    """The authors ran late-interaction models and rerankers on the Tiny samples."""
+    """The dataset, or its Tiny sample for late-interaction models and rerankers."""
     architecture: str
     """`sparse`, `dense`, `late-interaction` or `reranker`."""
     model: str
     buckets: Mapping[str, float]
-    """nDCG@10 of each of the B position buckets, from first to last, in [0, 1], four decimals."""
+    """nDCG@10 of each position bucket in order, in [0, 1], with four decimals."""
     psi: float
-    """PSI as printed, in [0, 1], three decimals; of the buckets, not rounded, where the paper
-    prints none.
-    """
+    """PSI in [0, 1] as printed, with three decimals; computed from the buckets if not printed."""
     source: str
 
 
 @dataclass(frozen=True)
 class PositionCurve:
-    """nDCG@10 over position of one model on one task of PosIR, or on average over its tasks, in one
-    length bucket.
+    """nDCG@10 over position of one model in one length bucket of a task of PosIR, or of an average.
 
-    The authors publish it as pictures alone. The error of the reading is known from what they
-    print: the bucket's nDCG@10, which calibrates the axis, and its PSI, which was not used.
+    The values were read from figures. The printed nDCG@10 of the bucket, which calibrated the axis,
+    and its printed PSI, which was not used, give the errors of the reading.
     """
 
     model: str
@@ -228,13 +213,11 @@ class PositionCurve:
     ndcg_at_10: tuple[float, ...]
     """Mean of each bin of relative position in [0, 1], shape (20,)."""
     mean_error: float
-    """Mean of these values minus the published nDCG@10; for an average, the mean of those of its
-    tasks.
-    """
+    """Mean of these values minus the published nDCG@10; averaged over the tasks of an average."""
     psi_error: float
-    """PSI of these values minus the published one; likewise."""
+    """PSI of these values minus the published PSI; averaged over the tasks of an average."""
     tasks: int = 1
-    """Number of tasks that it is the mean of: those whose curves could be read precisely."""
+    """Number of averaged tasks: those whose curves could be read precisely."""
     source: str = POSIR_FIGURES_SOURCE
 
     @property
@@ -246,14 +229,12 @@ class PositionCurve:
 
 
 def read_rows(name: str) -> Iterator[dict[str, str]]:
-    """Read the rows of a file of this package's data."""
+    """Read a CSV file of this package."""
     return csv.DictReader(_read_text(name).splitlines())
 
 
 def read_models() -> dict[str, dict[str, Any]]:
-    """Read how mteb's registry describes models of the papers, by their printed name in lower
-    case.
-    """
+    """Read the descriptions of models in mteb's registry, by printed name in lower case."""
     models: dict[str, dict[str, Any]] = json.loads(_read_text("models.json"))
     return models
 
@@ -274,19 +255,19 @@ def _name_benchmark(task: str) -> str:
 
 @cache
 def read_posq_systems() -> tuple[PosqSystem, ...]:
-    """Read the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ,
-    12 on its first form.
+    """Read the scores of both versions of the paper: 20 systems on SQuAD-PosQ, 19 on FineWeb-PosQ
+    and 12 on its first release.
     """
     systems: list[PosqSystem] = []
     for name, source in POSQ_SOURCES.items():
-        earlier = {system.dataset for system in systems}
+        final_datasets = {system.dataset for system in systems}
         groups: dict[tuple[str, str, str], dict[str, float]] = {}
         for row in read_rows(name):
             value = float(row["ndcg_at_10"] or row["psi"])
             key = (row["task"], row["architecture"], row["model"])
             groups.setdefault(key, {})[row["bucket"]] = value
         for (dataset, architecture, model), buckets in groups.items():
-            if dataset in earlier:
+            if dataset in final_datasets:
                 continue
             psi = buckets.pop("psi", None)
             if psi is None:
@@ -297,11 +278,10 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
 
 
 def published_rows(task: str) -> list[PublishedRow]:
-    """List the published rows of a task: models by descending nDCG@10, each with `all` and its
-    length buckets.
+    """List the published rows of a task, by descending nDCG@10 of the model and by length.
 
-    `PosIR` and `PosIR(cross-lingual)` are the macro averages over their tasks. Empty if nothing is
-    published on the task.
+    The names `PosIR` and `PosIR(cross-lingual)` give the macro averages over their tasks. A task
+    without published results has no rows.
     """
     rows = [row for row in _all_rows() if row.task == task]
     overall = {row.model: row.ndcg_at_10 for row in rows if row.length == ALL}
@@ -325,8 +305,8 @@ def _all_rows() -> tuple[PublishedRow, ...]:
         row = _build_row(model, task, length, ndcg, float(line["psi"]), POSIR_SOURCE)
         rows.append(row)
         groups.setdefault((_name_benchmark(task), model, length), []).append(row)
-    # This is how PosIR averages over languages (arXiv 2601.08363v1); over the ten monolingual tasks
-    # it gives the paper's Table 2.
+    # PosIR averages over languages like this: the ten monolingual tasks give Table 2 of the paper
+    # (arXiv 2601.08363v1).
     averages = []
     for (name, model, length), group in groups.items():
         ndcg = float(np.mean([row.ndcg_at_10 for row in group]))
@@ -345,7 +325,7 @@ def _all_rows() -> tuple[PublishedRow, ...]:
         rows.append(replace(row, notable_bias=notable.get(system.task)))
     return (
         *sorted(averages, key=lambda row: row.task),
-        # Tasks of one language first; those of PosQ stay last.
+        # Monolingual tasks first, PosQ last.
         *sorted(rows, key=lambda row: (row.task in BUCKET_QUERIES, _name_benchmark(row.task))),
     )
 
@@ -356,7 +336,7 @@ def _build_row(
     queries = None
     is_exact = False
     if length == ALL:
-        # The papers do not give the queries of length buckets.
+        # The queries of length buckets are not published.
         queries, is_exact = find_query_count(task)
     bounds: tuple[float | None, float | None] = (None, None)
     if task in BUCKET_QUERIES:
@@ -365,8 +345,8 @@ def _build_row(
 
 
 def find_query_count(task: str) -> tuple[int | None, bool]:
-    """Find the number of queries of a task or benchmark in its paper, None if it has none, and
-    whether it is exact.
+    """Return the published number of queries of a task or benchmark, or None; and True if it is
+    exact.
     """
     if task in TASK_QUERIES:
         return TASK_QUERIES[task], task not in ROUNDED_QUERIES
@@ -376,15 +356,18 @@ def find_query_count(task: str) -> tuple[int | None, bool]:
 
 
 def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
-    """Bound mean and 95th percentile of PSI if position has no effect.
+    """Bound mean and 95th percentile of PSI from above if position has no effect.
 
     The variance of the score over queries is not published. For a given mean in [0, 1] it is
-    largest if every query scores 0 or 1, so buckets of such queries are simulated with binomial
-    distributions. Scores of 0 and 1 dominate all others of the same mean in convex order (Shaked &
-    Shanthikumar 2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex function, so
-    its mean is an upper bound; the bounds of PSI and of the percentile hold to normal
-    approximation. A published PSI above the bound is more than chance gives; of one below it that
-    cannot be said. The mean score is in (0, 1], each bucket has queries.
+    largest if every query scores 0 or 1, so such buckets are simulated with binomial distributions.
+    Scores of 0 and 1 dominate all others of the same mean in convex order (Shaked & Shanthikumar
+    2007, Stochastic Orders, 3.A), and best minus worst bucket is a convex function, so its mean is
+    an upper bound. The bounds of PSI and of the percentile hold to normal approximation. A
+    published PSI above the bound exceeds chance; below it, the result is inconclusive.
+
+    Args:
+        score: Mean score in (0, 1].
+        queries: Queries of each bucket, above 0.
     """
     rng = np.random.default_rng(SEED)
     null = compute_psi(rng.binomial(queries, score, (DRAWS, len(queries))) / np.asarray(queries))
@@ -392,8 +375,8 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
 
 
 def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
-    """Decide whether the bias of a model is notable, by task of the pairs that it has results on,
-    given its PSI by task.
+    """Return True or False for each task of a pair, given a model's PSI by task; tasks without a
+    result on the other one of the pair are left out.
     """
     notable: dict[str, bool] = {}
     for suffix in SUFFIXES:
@@ -405,42 +388,40 @@ def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
 
 
 def describe_notable(notable: bool | None) -> str | None:
-    """Return the mark as a cell of a table: `yes`, `no`, or None where it is undefined."""
+    """Return `yes`, `no` or None for the cell of a table."""
     return {None: None, True: "yes", False: "no"}[notable]
 
 
 @cache
 def published_bins(task: str) -> tuple[PublishedBin, ...]:
-    """List the published position bins of a task, models and lengths in the order of
-    `published_rows`.
+    """List the published position bins of a task in the order of `published_rows`.
 
-    PosQ has them at all lengths; PosIR by length, of the curves that could be read precisely from
-    the authors' figures.
+    PosQ has bins over all lengths. PosIR has bins by length if the curve in the authors' figures
+    could be read precisely.
     """
     systems = {system.model: system for system in read_posq_systems() if system.task == task}
     bins: list[PublishedBin] = []
     for row in published_rows(task):
-        place = (row.model, task, row.length)
+        key = (row.model, task, row.length)
         if system := systems.get(row.model):
             buckets = zip(system.buckets.items(), BUCKET_QUERIES[task], strict=True)
             for (position, mean), queries in buckets:
                 counts = (queries, row.queries_exact)
-                bins.append(PublishedBin(*place, position, *counts, mean, None, None, row.source))
+                bins.append(PublishedBin(*key, position, *counts, mean, None, None, row.source))
         elif curve := find_curve(task, row.model, row.length):
             prefix = f"mean of {curve.tasks} tasks, " if curve.tasks > 1 else ""
             errors = (curve.mean_error, curve.psi_error, f"{prefix}{curve.source}")
             positions = RelativePositions().axes.positions
             for position, mean in zip(positions, curve.ndcg_at_10, strict=True):
-                bins.append(PublishedBin(*place, position, None, False, mean, *errors))
+                bins.append(PublishedBin(*key, position, None, False, mean, *errors))
     return tuple(bins)
 
 
 @cache
 def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
-    """Read every published curve of PosIR by task, model and length.
+    """Read the published curves of PosIR by task, model and length, averages over tasks first.
 
-    Of the averages over tasks, then of the tasks: 506 of 10 models x 18 language pairs x 4 length
-    buckets are known.
+    506 curves of 10 models x 18 language pairs x 4 length buckets could be read.
     """
     curves: list[PositionCurve] = []
     groups: dict[tuple[str, str, str], list[PositionCurve]] = {}
@@ -449,7 +430,7 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
         model = row["model"]
         length = row["length_bucket"]
         bins = tuple(float(row[f"bin_{number}"]) for number in range(1, 21))
-        # Without a negative zero.
+        # Adding 0.0 turns -0.0 into 0.0.
         errors = (float(row["ndcg_at_10_mean_error"]) + 0.0, float(row["psi_error"]) + 0.0)
         curve = PositionCurve(model, task, length, bins, *errors)
         curves.append(curve)
@@ -467,53 +448,47 @@ def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
 
 
 def published_curves(task: str) -> list[PositionCurve]:
-    """List the published curves of a task or benchmark by model and length; empty except for
-    PosIR.
-    """
+    """List the published curves of PosIR or one of its tasks, by model and length."""
     curves = [curve for curve in read_curves().values() if curve.task == task]
     return sorted(curves, key=lambda curve: (curve.model.casefold(), LENGTHS.index(curve.length)))
 
 
 def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
-    """Find the published curve of a model on a task at a length; None if none could be read
-    precisely.
-    """
+    """Return a published curve, or None if it could not be read precisely."""
     return read_curves().get((task, model, length))
 
 
 @dataclass(frozen=True)
 class MMTEBCorrelation:
-    """Rank correlation over models of PosIR's nDCG@10 with the MMTEB retrieval score."""
+    """Rank correlation between PosIR's nDCG@10 and the MMTEB retrieval score over models."""
 
     length: str
     """`all`, or `Q1` to `Q4`."""
     models: int
     rho: float
-    """Spearman's, in [-1, 1]."""
+    """Spearman's rho in [-1, 1]."""
     p_value: float
-    """Two-sided, for no correlation, not corrected for the number of lengths; in [0, 1]."""
+    """Two-sided p-value in [0, 1], not corrected for the number of lengths."""
     p_corrected: float
-    """Holm-corrected for the five lengths."""
+    """P-value with Holm's correction for the five lengths."""
     printed_rho: float
     printed_p_value: float
-    """P-value as the paper prints it: truncated, not rounded, to one digit."""
+    """The paper's p-value, truncated to one digit."""
     printed_reading: str
-    """What the paper's text says of it."""
+    """The paper's interpretation."""
     source: str
 
 
 def read_mmteb_scores() -> dict[str, float]:
-    """Read the MMTEB retrieval scores (x 100) of the 10 models of PosIR (Zeng et al. 2026, arXiv
+    """Read the MMTEB retrieval scores (x 100) of PosIR's 10 models (Zeng et al. 2026, arXiv
     2601.08363v1).
     """
     return {row["model"]: float(row["mmteb_retrieval"]) for row in read_rows("mmteb.csv")}
 
 
 def correlate_with_mmteb() -> list[MMTEBCorrelation]:
-    """Correlate both for each of `LENGTHS`, with the macro average over the ten monolingual
-    tasks.
-    """
-    # It takes longer to import than all other views of `posir published`.
+    """Correlate MMTEB with PosIR's macro average over the ten monolingual tasks at each length."""
+    # Slow to import.
     from scipy.stats import spearmanr
 
     mmteb = read_mmteb_scores()
@@ -535,15 +510,15 @@ class TrainingScore:
     """One measure of a model after training."""
 
     data: str
-    """A task, or the datasets of the paper."""
+    """A task, or the paper's datasets."""
     model: str
-    """The base model, as printed; or a mean over models."""
+    """The base model as printed, or a mean over models."""
     training: str
-    """Position of the evidence in the training set: `begin`, `middle`, `end`, `uniform`; or `none`
-    and `PADS`.
+    """Position of the evidence in the training set (`begin`, `middle`, `end`, `uniform`), `none` or
+    `PADS`.
     """
     measure: str
-    """`ndcg_at_10`, `psi`, `cosine_beginning` and so on, or `psi_reduction`."""
+    """`ndcg_at_10`, `psi`, `psi_reduction`, or a cosine such as `cosine_beginning`."""
     value: float
     """Score in [0, 1]."""
     source: str
@@ -551,7 +526,7 @@ class TrainingScore:
 
 @cache
 def read_training_scores() -> tuple[TrainingScore, ...]:
-    """Read the published measures, in the order of the papers' tables."""
+    """Read the published measures in the order of the papers' tables."""
     scores = []
     for row in read_rows("training.csv"):
         source = TRAINING_SOURCES[row.pop("table")]
@@ -561,13 +536,12 @@ def read_training_scores() -> tuple[TrainingScore, ...]:
 
 
 def psi_reductions(scores: Iterable[TrainingScore]) -> Iterator[TrainingScore]:
-    """Yield by how much balanced training lowers PSI for each data and model: 1 - PSI (uniform) /
-    worst skewed PSI.
+    """Yield the reduction of PSI by balanced training: 1 - PSI (uniform) / worst skewed PSI.
 
-    arXiv 2605.26578v1, Section 5, which gives 57 to 87% on SQuAD-PosQ.
+    The paper (arXiv 2605.26578v1, Section 5) reports 57 to 87% on SQuAD-PosQ.
     """
-    of_psi = (score for score in scores if score.measure == PSI)
-    for _, group in groupby(of_psi, key=lambda score: (score.source, score.data, score.model)):
+    psi_scores = (score for score in scores if score.measure == PSI)
+    for _, group in groupby(psi_scores, key=lambda score: (score.source, score.data, score.model)):
         values = {score.training: score for score in group}
         balanced = values.pop(BALANCED)
         reduction = 1 - balanced.value / max(score.value for score in values.values())

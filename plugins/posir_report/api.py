@@ -1,4 +1,4 @@
-"""The public functions of this package: `posir.report` and `posir.read_results`."""
+"""The public functions `posir.report` and `posir.read_results`."""
 
 from __future__ import annotations
 
@@ -52,19 +52,17 @@ from posir_tasks.values.scores import ALL, ScoreInfo
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Results(Result, Sequence[SubsetResult]):
-    """Results of models, one for each subset of a task: `results[0].profile`; tables pool the
-    subsets of a task. `build_results` makes them.
-    """
+    """A sequence of results, one for each subset of a task; tables pool the subsets of a task."""
 
     content: ReportContent
-    """The rows and sections, which are built when they are first read."""
+    """Rows and sections, built when first read."""
 
     @overload
     def __getitem__(self, index: int) -> SubsetResult: ...
     @overload
     def __getitem__(self, index: slice) -> Results: ...
     def __getitem__(self, index: int | slice) -> SubsetResult | Results:
-        """Return a result, or results that are shown alike."""
+        """Return a result, or a slice with the same display options."""
         if isinstance(index, slice):
             return self._select(self.content.subset_results[index])
         return self.content.subset_results[index]
@@ -74,17 +72,15 @@ class Results(Result, Sequence[SubsetResult]):
         return len(self.content.subset_results)
 
     def _select(self, subset_results: Iterable[SubsetResult]) -> Results:
-        return _show(replace(self.content, subset_results=tuple(subset_results)))
+        return _build(replace(self.content, subset_results=tuple(subset_results)))
 
     @property
     def judged(self) -> tuple[StoredResult, ...]:
-        """Results on all judged queries of data in which not every query has one position, and
-        those of mteb's own tasks; they are not among the items.
-        """
+        """Results on judged queries without positions, which are not items of the sequence."""
         return self.content.judged
 
     def records(self) -> list[dict[str, object]]:
-        """Return every row with all its scores, or those that were chosen."""
+        """Return every row with all scores, or with the chosen ones."""
         return self.content.records()
 
     def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
@@ -92,12 +88,12 @@ class Results(Result, Sequence[SubsetResult]):
         --fail-if` does.
 
         Args:
-            limits: A metric, `<` or `>`, and a number in the unit in which it is printed, such as
-                `position_effect > 10`; or several of these.
-            strict: Whether a limit already fails if the interval is not wholly within it.
+            limits: One or several limits: a metric, `<` or `>`, and a number in the unit in which
+                it is printed, such as `position_effect > 10`.
+            strict: If true, a limit fails unless the interval is wholly within it.
 
         Returns:
-            The verdict on every limit, and over all.
+            The verdict on every limit, and overall.
 
         Raises:
             PosirError: A limit is malformed.
@@ -124,38 +120,33 @@ class Results(Result, Sequence[SubsetResult]):
     def bins(self) -> Result:
         """Show nDCG@10 of every position bin: a row for each model, task and bin."""
         rows = [row for summary in self.content.summaries for row in build_bin_rows(summary)]
-        shown = self._tabulate(rows, bin_columns())
-        return replace(shown, values=self.content.document)
+        return replace(self._tabulate(rows, bin_columns()), values=self.content.document)
 
     def recall(self) -> Result:
-        """Show Recall@5, @10 and @100: a row for each model and task, and for each position bin
-        of them.
-        """
+        """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
         columns = choose_columns(RECALL)
         rows = []
         summaries = self.content.summaries
         for summary in summaries:
             rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
-        shown = self._tabulate(rows, columns)
-        notes = [*shown.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
+        result = self._tabulate(rows, columns)
+        notes = [*result.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
         records = [select_columns(row, columns) for row in rows]
-        return replace(shown, rows=records, notes=notes)
+        return replace(result, rows=records, notes=notes)
 
     def with_published(self) -> Result:
-        """Show a row for each model, task and length, the published results among them."""
+        """Show a row for each model, task and length, including the published results."""
         rows = self.content.length_rows
         merged = merge_published([*rows, *average_languages(rows)])
         columns = add_published_columns(self.content.columns, merged)
-        shown = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
+        result = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
         differences = list_differences((row.task, row.model) for row in rows)
-        return replace(shown, notes=[*shown.notes, *differences])
+        return replace(result, notes=[*result.notes, *differences])
 
     def _tabulate(
         self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
     ) -> Result:
-        """Show rows in a table, by default of position bins, with the findings above it and what
-        the columns mean.
-        """
+        """Show rows in a table, by default of position bins, with findings and a legend."""
         return Result(
             title=self.title,
             rows=[row.columns() for row in rows],
@@ -166,15 +157,15 @@ class Results(Result, Sequence[SubsetResult]):
         )
 
     def plot(self, task: str | None = None) -> Picture:
-        """Draw where in documents evidence is found, and what is truncated: a strip for each model,
-        best nDCG@10 first.
+        """Draw nDCG@10 over position and the truncated share: a strip per model, best nDCG@10
+        first.
 
         Args:
             task: The task to draw; None for all.
 
         Returns:
-            A picture that a notebook shows without a network, and `save("picture.png")` or `.svg`
-            writes.
+            A picture that a notebook shows without a network. `save("picture.png")` or `.svg`
+            writes it.
 
         Raises:
             PosirError: There are no results on this task.
@@ -185,8 +176,8 @@ class Results(Result, Sequence[SubsetResult]):
                 f"There are no results on a task '{task}'. There are results on "
                 f"{', '.join(sorted(tasks))}."
             )
-        shown = self._select(item for item in self if task in (None, item.task))
-        return Picture(draw_strips(shown.strips(), source=shown.data))
+        selection = self._select(item for item in self if task in (None, item.task))
+        return Picture(draw_strips(selection.strips(), source=selection.data))
 
 
 def build_results(
@@ -196,7 +187,7 @@ def build_results(
     full: bool = False,
     margins: Margins = DEFAULT_MARGINS,
 ) -> Results:
-    """Show results as `posir.read_results` does; nothing is analyzed before it is read."""
+    """Build the results that `posir.read_results` returns; rows are analyzed when first read."""
     with_positions = []
     judged = []
     for result in results:
@@ -204,10 +195,12 @@ def build_results(
             with_positions.append(result)
         else:
             judged.append(result)
-    return _show(ReportContent(tuple(with_positions), tuple(columns), full, margins, tuple(judged)))
+    return _build(
+        ReportContent(tuple(with_positions), tuple(columns), full, margins, tuple(judged))
+    )
 
 
-def _show(content: ReportContent) -> Results:
+def _build(content: ReportContent) -> Results:
     return Results(
         content=content,
         title=content.title,
@@ -228,16 +221,16 @@ def read_results(
     full: bool = False,
     margins: Collection[str] = (),
 ) -> Results:
-    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have
+    """Read results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score`: those with
     positions or judgments.
 
     Args:
-        path: The folder of results; folders below it are searched.
+        path: The folder of results, searched with its subfolders.
         columns: Keys of the scores to show, as in `posir report --columns`; empty for the default
             ones.
-        full: Whether the published PSI, what chance gives, and observed differences are also shown.
+        full: If true, also show the published PSI, PSI by chance, and observed differences.
         margins: The smallest differences that matter, in points: `5` for the position effect, or
-            `ndcg_at_10=2` and the like.
+            KEY=POINTS such as `ndcg_at_10=2`.
 
     Returns:
         A sequence with the result of each subset, ordered by model, task and subset. As a data
@@ -245,7 +238,7 @@ def read_results(
         verdict on bias within the window.
 
     Raises:
-        PosirError: There is no such folder, no such result in it, or none that can be read.
+        PosirError: The folder does not exist, or has no readable result.
 
     Examples:
         >>> import posir
@@ -255,10 +248,11 @@ def read_results(
         >>> results.to_polars().select("model", "length", "queries").row(0)
         ('mteb/baseline-bm25s', 'all', 120)
     """
+    # Fail early.
     choose_columns(tuple(columns))
-    given = Margins.parse(margins)
+    smallest = Margins.parse(margins)
     results = result_files.read_all_results(Path(path), StoredResult)
-    return build_results(results, columns, full=full, margins=given)
+    return build_results(results, columns, full=full, margins=smallest)
 
 
 @public(
@@ -295,22 +289,21 @@ def report(
         recall: Show Recall@5, @10 and @100 of every position bin.
         published: Include the published results of the same tasks.
         columns: Keys of the scores to show, separated by commas; `--columns help` lists them.
-        full: Also show the published PSI, what chance alone gives, and observed differences.
-        margin: Smallest difference that matters: of the position effect, such as 5, or KEY=POINTS
-            such as ndcg_at_10=2.
-        fail_if: Exit status 1, not 0, if a score is beyond a limit, such as 'position_effect > 10';
-            2 if inconclusive.
+        full: Also show the published PSI, PSI by chance, and observed differences.
+        margin: Smallest difference that matters, in points: 5 for the position effect, or
+            KEY=POINTS such as ndcg_at_10=2.
+        fail_if: Exit status 1 if a score is beyond a limit, such as 'position_effect > 10'; 2 if
+            inconclusive.
         strict: With `fail_if`: fail unless the interval is wholly within the limit.
         junit: With `fail_if`: write JUnit XML to this file.
 
     Returns:
-        The results, as `posir.read_results` returns them, or the table that was asked for. With
-        `fail_if`, the verdict on every limit of each model and task, and over all.
+        The results, as from `posir.read_results`, or the chosen table. With `fail_if`, the verdict
+        on every limit for each model and task, and overall.
 
     Raises:
-        PosirError: There is no such folder, no result in it that can be read, no such score; or two
-            tables are asked for. With `fail_if`, a limit is malformed, or the file cannot be
-            written.
+        PosirError: The folder has no readable result, a score does not exist, or options conflict.
+            With `fail_if`, a limit is malformed, or the file cannot be written.
 
     Examples:
         >>> import posir
@@ -320,8 +313,8 @@ def report(
     if limits := parse_limits(to_list(fail_if), strict=strict, junit=junit):
         if bins or recall or published or columns or full:
             raise PosirError(
-                "--fail-if is a test of its own. Omit --bins, --recall, --published, --columns "
-                "and --full."
+                "--fail-if cannot be combined with tables. Omit --bins, --recall, --published, "
+                "--columns and --full."
             )
         return run_gate(
             lambda: read_results(results).check(limits, strict=strict),
@@ -331,21 +324,21 @@ def report(
             strict=strict,
         )
     if bins + recall + published > 1:
-        raise PosirError("--bins, --recall and --published are tables of their own: give one.")
-    given = columns.split(",") if isinstance(columns, str) else columns or ()
-    keys = [key.strip() for key in given if key.strip()]
+        raise PosirError("--bins, --recall and --published are different tables. Give one of them.")
+    names = columns.split(",") if isinstance(columns, str) else columns or ()
+    keys = [key.strip() for key in names if key.strip()]
     if keys == ["help"]:
         return _tabulate_scores()
-    shown = read_results(results, columns=keys, full=full, margins=to_list(margin))
+    all_results = read_results(results, columns=keys, full=full, margins=to_list(margin))
     if recall:
-        return shown.recall()
+        return all_results.recall()
     if published:
-        return shown.with_published()
-    return shown.bins() if bins else shown
+        return all_results.with_published()
+    return all_results.bins() if bins else all_results
 
 
 def _tabulate_scores() -> Result:
-    """List everything that `--columns` takes."""
+    """List the keys of `--columns`."""
     defaults = default_columns()
     rows = []
     lines = []
@@ -360,5 +353,5 @@ def _tabulate_scores() -> Result:
             "source": score.citation,
         }
         rows.append(row)
-    usual = f"Without --columns: {', '.join(score.key for score in defaults)}."
-    return Result(title="Scores", sentences=[usual], notes=["\n".join(lines)], rows=rows)
+    default = f"Default: {', '.join(score.key for score in defaults)}."
+    return Result(title="Scores", sentences=[default], notes=["\n".join(lines)], rows=rows)

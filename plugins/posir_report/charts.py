@@ -1,4 +1,4 @@
-"""The charts of a report; page and pictures show the same ones."""
+"""The charts of a report."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.profile import PositionProfile
 
-#: Colors of the lowest and the highest score in the heat map, on which text is legible.
+#: Colors of the minimum and maximum score in the heat map; black text is legible on both.
 PALE, BLUE = "#f7fbff", "#6baed6"
-#: Share of its place that a cell takes, by whether it has few queries.
+#: Relative size of a cell in the heat map; True is for cells with few queries.
 BANDS = {False: 0.97, True: 0.74}
 CURVE_MARKS = (
-    f"Points: mean nDCG@10 with its 95% interval; hollow: fewer than {FEW} queries. Gray: what "
-    "chance alone gives, 95% of the means."
+    f"Points: mean nDCG@10 with its 95% interval; hollow: fewer than {FEW} queries. Gray: 95% of "
+    "the means if position has no effect."
 )
-MERGED = " Bins with few queries are merged to five parts of a document."
+MERGED = " Bins with few queries are merged into fifths of a document."
 HEAT_MAP_MARKS = (
     "In each cell nDCG@10 x 100, and below it the number of queries. Small cells: fewer than "
     f"{FEW} queries; dash: none."
@@ -30,8 +30,8 @@ HEAT_MAP_MARKS = (
 
 
 def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Return nDCG@10 over position, a panel for each length bucket, with intervals, null bands and
-    the model's window.
+    """Draw nDCG@10 over position, a panel per length bucket, with intervals, null bands and the
+    model's window.
     """
     titles = length_titles(summary.profile)
     panels: dict[str, list[float | None]] = {}
@@ -57,15 +57,15 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     size = (370, 190) if len(panels) > 1 else (720, 300)
     chart = charts.facet_panels(layers, panels, *size)
     merged = "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED
-    seen = [charts.describe_scores(f"{panel}: nDCG@10", panels[panel]) for panel in panels]
+    alt_texts = [
+        charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
+    ]
     explanation = f"{CURVE_MARKS}{merged}{charts.explain_window(values, window)}"
-    return _add_frame(chart, summary, explanation, " ".join(seen))
+    return _add_frame(chart, summary, explanation, " ".join(alt_texts))
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Return nDCG@10 and number of queries of every cell, length buckets down and positions
-    across.
-    """
+    """Draw nDCG@10 and number of queries of every cell: lengths as rows, positions as columns."""
     titles = length_titles(summary.profile)
     axes = summary.profile.axes
     positions = charts.build_positions(axes)
@@ -80,12 +80,11 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     base = charts.build_chart(values).encode(
         x=positions.axis, y=alt.Y("row:O", sort=list(titles.values()), title=None, axis=row_axis)
     )
-    # Cells, smaller for few queries, with score and number of queries; a dash for no queries.
     color = charts.heat_color(alt.Scale(domain=[0, 1], range=[PALE, BLUE]))
-    scored = base.transform_filter("datum.queries > 0")
+    filled = base.transform_filter("datum.queries > 0")
     tooltip = [charts.LENGTH, *charts.cell_tooltips()]
     squares = [
-        scored.transform_filter(f"datum.few == {str(few).lower()}")
+        filled.transform_filter(f"datum.few == {str(few).lower()}")
         .mark_rect(
             height={"band": band}, width=alt.Undefined if axes.equal_bins else {"band": band}
         )
@@ -95,23 +94,24 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     ink = alt.value("black")
     layers = [
         *squares,
-        scored.mark_text(fontSize=12, fontWeight="bold", dy=-6, style=charts.NUMBER)
+        filled.mark_text(fontSize=12, fontWeight="bold", dy=-6, style=charts.NUMBER)
         .encode(text="percent:N", color=ink)
         .transform_calculate(percent="round(datum.ndcg_at_10 * 100)"),
-        scored.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(
+        filled.mark_text(fontSize=12, dy=9, style=charts.NUMBER).encode(
             text="queries:Q", color=ink
         ),
         base.transform_filter("datum.queries == 0").mark_text(text="–", color=charts.FAINT),
     ]
     chart = alt.layer(*layers, width=700 if axes.equal_bins else alt.Step(100), height=alt.Step(48))
-    seen = f"A table of {len({cell.length for cell in cells})} lengths by position of the evidence."
-    return _add_frame(chart, summary, HEAT_MAP_MARKS, seen)
+    lengths = len({cell.length for cell in cells})
+    alt_text = f"A table of {lengths} lengths by position of the evidence."
+    return _add_frame(chart, summary, HEAT_MAP_MARKS, alt_text)
 
 
 def _add_frame(
-    chart: charts.LayeredChart, summary: TaskSummary, explanation: str, seen: str
+    chart: charts.LayeredChart, summary: TaskSummary, explanation: str, alt_text: str
 ) -> alt.VConcatChart:
-    """Add the state as the title, model and task below it, and the source of a chart."""
+    """Add the state as title, a subtitle with model and task, and the source."""
     model = shorten_middle(summary.model)
     partial = partial_suffix(len(summary.subsets), len(summary.missing))
     source = (
@@ -121,21 +121,19 @@ def _add_frame(
     findings = summary.findings if summary.profile.queries else None
     title = title_curve(findings)
     subject = f"{model} on {summary.task}{partial}"
-    return charts.add_frame(chart, title, subject, explanation, source, seen)
+    return charts.add_frame(chart, title, subject, explanation, source, alt_text)
 
 
 def length_titles(profile: PositionProfile) -> dict[str, str]:
-    """Return the title of each length bucket with the number of distinct queries, by the title
-    alone.
-    """
+    """Map the title of each length bucket to a title with its number of distinct queries."""
     titles = zip(profile.axes.length_titles, profile.queries_by_length, strict=True)
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
 
 
-#: The kinds of figures of a model on a task.
+#: Function of each kind of figure.
 DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
 
 
 def draw_figure(kind: str, summary: TaskSummary, label: str) -> Figure:
-    """Draw a figure of a kind of `DRAW` of a model on a task."""
+    """Draw a figure of a model on a task; `kind` is a key of `DRAW`."""
     return Figure(kind, summary.task, label, DRAW[kind](summary, build_curve_cells(summary.values)))

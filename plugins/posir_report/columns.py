@@ -1,8 +1,9 @@
-"""The columns of a report: the declared scores, and those that a report computes itself."""
+"""The columns of a report: declared scores, and scores that the report computes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import compress
 from typing import Any
 
 from posir_published.rows import NOTABLE_BIAS, START_TO_END_UNWEIGHTED
@@ -13,10 +14,9 @@ from posir_tasks.plugin_api import declared_scores
 from posir_tasks.values.profile import RECALL_COLUMNS
 from posir_tasks.values.scores import ScoreInfo
 
-#: Columns that a report computes from several rows.
+#: Scores that a report computes.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
-#: Keys of the columns of the answer: how well, the position effect, what is truncated, the state
-#: within the window.
+#: Keys of the main scores.
 ANSWER = (
     "queries",
     "ndcg_at_10",
@@ -25,19 +25,19 @@ ANSWER = (
     "position_effect_in_window",
     "state",
 )
-#: Keys of the columns that `--full` adds.
+#: Keys that `--full` adds.
 FURTHER = (
     *("documents", "tested_questions", "truncation_loss", "controlled_psi"),
     *("start_minus_end", "psi_as_published", "psi_by_chance"),
 )
-#: Keys of the columns that `--recall` shows.
+#: Keys of `--recall`.
 RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
-#: Keys of scores that are shown with published results.
+#: Keys that `--published` adds.
 PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 
 def known_columns() -> list[ScoreInfo]:
-    """List every column that a report can show: first the answer, last those of the report."""
+    """List every column of reports: main scores, further declared scores, `REPORT_COLUMNS`."""
     declared = {score.key: score for score in declared_scores()}
     first = [key for key in (*ANSWER, *FURTHER) if key in declared]
     keys = dict.fromkeys([*first, *declared])
@@ -45,55 +45,52 @@ def known_columns() -> list[ScoreInfo]:
 
 
 def default_columns(*, full: bool = False) -> list[ScoreInfo]:
-    """List the columns that are shown unless others are chosen, those of further packages too."""
+    """List the default columns, including columns of further packages."""
     keys = (*ANSWER, *(FURTHER if full else ()))
     added = added_columns()
     return [column for column in known_columns() if column.key in keys or column in added]
 
 
 def added_columns() -> list[ScoreInfo]:
-    """List the columns that further packages declare, which the report's own texts do not
-    explain.
-    """
-    explained = {*ANSWER, *FURTHER, *(column.key for column in REPORT_COLUMNS)}
-    return [column for column in known_columns() if column.column and column.key not in explained]
+    """List the columns that further packages declare."""
+    builtin = {*ANSWER, *FURTHER, *(column.key for column in REPORT_COLUMNS)}
+    return [column for column in known_columns() if column.column and column.key not in builtin]
 
 
 def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo]:
-    """Look up columns by key, in this order; without keys, the default ones.
+    """Look up columns by key; without keys, return the default columns.
 
     Raises:
-        PosirError: There is no such column.
+        PosirError: A key is unknown.
     """
     known = {column.key: column for column in known_columns()}
     for key in keys:
         if key not in known:
-            usual = ", ".join(column.key for column in default_columns())
-            near = suggest_name(key, known)
+            defaults = ", ".join(column.key for column in default_columns())
+            suggestion = suggest_name(key, known)
             raise UsageError(
-                f"--columns {key}: no such column.{near} Usual ones: {usual}. All: `posir report "
-                "--columns help`."
+                f"--columns {key}: no such column.{suggestion} Default columns: {defaults}. For "
+                "all columns: `posir report --columns help`."
             )
     return [known[key] for key in keys] if keys else default_columns(full=full)
 
 
 def bin_columns() -> list[ScoreInfo]:
-    """List the scores of position bins that are shown by default."""
+    """List the default scores of position bins."""
     return [score for score in declared_scores() if score.by_position and score.column]
 
 
 def add_published_columns(
     columns: Sequence[ScoreInfo], rows: Sequence[ReportRow]
 ) -> list[ScoreInfo]:
-    """Add the scores that only published rows have."""
-    shown = list(columns)
-    for column in known_columns():
-        has_value = any(row.scores.get(column.key) is not None for row in rows)
-        if column.key in PUBLISHED and has_value and column not in shown:
-            shown.append(column)
-    return shown
+    """Add the `PUBLISHED` columns that have a value."""
+    missing = [
+        column for column in known_columns() if column.key in PUBLISHED and column not in columns
+    ]
+    has_value = [any(row.scores.get(column.key) is not None for row in rows) for column in missing]
+    return [*columns, *compress(missing, has_value)]
 
 
 def select_columns(row: ReportRow, columns: Iterable[ScoreInfo]) -> dict[str, Any]:
-    """Build a record of what a row is about and its scores in some columns, unformatted."""
+    """Return the identity of a row and its unformatted scores in the given columns."""
     return row.identity() | row.score_columns({column.key for column in columns})

@@ -1,4 +1,4 @@
-"""What a report shows of results: its rows, and the sections and notes built from them."""
+"""The content of a report: rows, and the sections and notes built from them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 from posir_published.rows import NOTABLE_BIAS
 from posir_report import tables
 from posir_report.columns import choose_columns, select_columns
-from posir_report.judged import JudgedSummary, describe_parts, judged_table, summarize_judged
+from posir_report.judged import JudgedSummary, describe_subsets, judged_table, summarize_judged
 from posir_report.page import build_figure_sections, build_latex_tables
 from posir_report.summary import (
     MAX_SENTENCES,
@@ -60,7 +60,7 @@ from posir_tasks.display.presentation import Deferred, to_paragraphs
 from posir_tasks.display.strip import Strip, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
-from posir_tasks.values.scores import ALL, BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
+from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
 
 #: Model, revision and task.
 Run: TypeAlias = tuple[str, str, str]
@@ -70,36 +70,36 @@ BRIEF = (
 )
 NOTE = "nDCG@10 and differences of it x 100. 95% intervals are for new documents."
 JUDGED_NOTE = (
-    "Judged queries: means over all of them x 100, whether or not the position of their evidence "
-    "is known, with 95% intervals for new clusters: documents, topics, or what `posir score "
-    "--clusters` named. How positions are added: docs/data.md."
+    "Judged queries: means x 100 over all queries, with or without known positions of evidence. "
+    "95% intervals are for new clusters: documents, topics, or the column of `posir score "
+    "--clusters`. How positions are added: docs/data.md."
 )
 
 
 @dataclass(frozen=True)
 class ReportContent:
-    """Results of models, with the rows and sections that show them, each built when first read."""
+    """Results with their rows and sections, each built when first read."""
 
     subset_results: tuple[SubsetResult, ...]
     keys: tuple[str, ...] = ()
-    """Keys of the scores that are shown; empty for the default ones."""
+    """Keys of the scores to show; empty for the default ones."""
     full: bool = False
     margins: Margins = DEFAULT_MARGINS
     judged: tuple[StoredResult, ...] = ()
 
     @cached_property
     def summaries(self) -> list[TaskSummary]:
-        """Each model on each task, all its subsets pooled."""
+        """Each model on each task, with pooled subsets."""
         return summarize(self.subset_results, self.margins)
 
     @cached_property
     def judged_summaries(self) -> list[JudgedSummary]:
-        """Each model on all judged queries of each task."""
+        """Each model on the judged queries of each task."""
         return summarize_judged(self.judged)
 
     @cached_property
     def length_rows(self) -> list[ReportRow]:
-        """A row for each model, task and length, `all` lengths first."""
+        """A row for each model, task and length, `all` first."""
         rows: list[ReportRow] = []
         for summary in progress(self.summaries, "Analyzing results"):
             rows += build_rows(summary)
@@ -113,28 +113,24 @@ class ReportContent:
 
     @cached_property
     def place_rows(self) -> list[ReportRow]:
-        """A row for each model and task that has queries with several places of evidence."""
+        """A row for each model and task with queries that have several evidence spans."""
         rows = [build_place_row(summary) for summary in self.summaries]
         return [row for row in rows if row]
 
     @cached_property
     def overall(self) -> list[ReportRow]:
-        """The rows of all lengths by task, best nDCG@10 first."""
+        """The rows of all lengths, sorted by task and descending nDCG@10."""
         return list_overall([*self.total_rows, *self.place_rows])
 
-    @cached_property
-    def strips(self) -> list[Strip]:
-        """The picture of each model and task over all lengths."""
-        return build_strips(self.overall)
-
     def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
-        """Return the sources of a task's documents, and the share of them that the model was
-        trained on; None if that is unknown.
+        """Return the sources of a task's documents, and the share in the model's training data,
+        None if unknown.
         """
         sources = list_sources(summary.task, summary.subsets)
         names = read_training_data(self._files[summary.model, summary.revision])
-        is_known = bool(sources) and names is not None
-        share = measure_overlap(sources, names or ()) if is_known else None
+        share = None
+        if sources and names is not None:
+            share = measure_overlap(sources, names)
         return {"sources": [*sources], "share": share}
 
     @cached_property
@@ -144,11 +140,11 @@ class ReportContent:
 
     @property
     def columns(self) -> list[ScoreInfo]:
-        """The scores that are shown."""
+        """The scores to show."""
         return choose_columns(self.keys, full=self.full)
 
     def records(self) -> list[dict[str, Any]]:
-        """List every row with all its scores, or those that were chosen."""
+        """List every row with all scores, or with the chosen ones."""
         rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
         records = [
             select_columns(row, self.columns) if self.keys else row.columns() for row in rows
@@ -156,7 +152,7 @@ class ReportContent:
         return records + [summary.columns() for summary in self.judged_summaries]
 
     def document(self) -> list[dict[str, Any]]:
-        """List all pooled scores and the position profile of each model on each task."""
+        """List the pooled scores and the position profile of each model on each task."""
         rows = iter(self.length_rows)
         pooled = [
             pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
@@ -166,7 +162,7 @@ class ReportContent:
         return pooled + [summary.columns() for summary in self.judged_summaries]
 
     def sections(self) -> Iterator[DisplaySection]:
-        """Yield the answers, every length if all is asked for, then judged queries."""
+        """Yield the answers, every length with `full`, then judged queries."""
         if self.summaries:
             yield DisplaySection(title_findings(self.overall))
             rows = [*self.total_rows, *self.place_rows]
@@ -174,7 +170,9 @@ class ReportContent:
                 rows, self.summaries, self.columns if self.keys else ()
             )
             yield from to_paragraphs(tables.place_notes(self.summaries))
-            yield DisplaySection(strips=Deferred(lambda: self.strips), only=Medium.PAGE)
+            yield DisplaySection(
+                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+            )
             yield DisplaySection(tables=Deferred(self._latex_tables), only=Medium.LATEX)
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
@@ -194,35 +192,36 @@ class ReportContent:
 
     @property
     def title(self) -> str:
-        """Number of models and tasks."""
+        """The number of models and tasks in words."""
         results = (*self.subset_results, *self.judged)
         models = {(result.model, result.experiment) for result in results}
         tasks = {result.task for result in results}
         return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
 
     def describe_data(self) -> str:
-        """Name the tasks with the revisions of their data."""
+        """List the tasks with the revisions of their data."""
         revisions: dict[tuple[str, str, str], list[str]] = {}
         for result in self.subset_results:
             revisions.setdefault(identify_run(result), []).append(result.data.revision)
-        named = [
-            f"{task}, data revision {combine_revisions(listed)}"
-            for (_, _, task), listed in revisions.items()
+        tasks = [
+            f"{task}, data revision {combine_revisions(run_revisions)}"
+            for (_, _, task), run_revisions in revisions.items()
         ]
-        return ", ".join(dict.fromkeys(named))
+        return ", ".join(dict.fromkeys(tasks))
 
     def notes(self) -> Iterator[str]:
-        """Yield how to read the numbers."""
+        """Yield explanations of the numbers."""
         if self.subset_results:
-            brief = f"{explain_sketches(self.strips)}\n{BRIEF}" if self.strips else BRIEF
+            strips = [row.strip for row in self.overall if row.strip]
+            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
             yield NOTE if self.keys or self.full else brief
         if any(summary.scores for summary in self.judged_summaries):
             yield JUDGED_NOTE
-        yield from describe_parts(self.judged_summaries)
+        yield from describe_subsets(self.judged_summaries)
         yield from self._describe_training()
 
     def _describe_training(self) -> Iterator[str]:
-        """Yield a note for each task with known sources."""
+        """Yield a note on training data for each task with known sources."""
         tasks: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
         for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
             tasks[summary.task].append((label, self._find_overlap(summary)))
@@ -230,7 +229,7 @@ class ReportContent:
             yield from describe_training_overlap(task, overlaps)
 
     def details(self) -> Iterator[str]:
-        """Yield notes on truncation and on these documents, and what every column means."""
+        """Yield notes on truncation and documents, and a legend of columns."""
         if self.subset_results:
             labels = full_labels(self.summaries)
             yield from tables.truncation_notes(labels, self.summaries)
@@ -244,21 +243,18 @@ def build_answer_sections(
     summaries: Sequence[TaskSummary] = (),
     chosen: Sequence[ScoreInfo] = (),
 ) -> Iterator[DisplaySection]:
-    """Yield a table of the models of each task, or of the tasks of the only model, each followed by
-    its answers, and for a page by the lengths and figures of each.
+    """Yield a table of the models of each task, or of the tasks of the only model, with answers.
 
-    Chosen columns are added to the tables. A task with one model also gets a table by length. With
-    many results, counts of states replace answers and lengths.
+    A page also gets the lengths and figures of each result; text gets the lengths of a task with
+    one model. With many results, counts of states replace answers and lengths.
+
+    Args:
+        rows: Rows; only rows of all lengths are shown.
+        summaries: The summaries behind the rows, for lengths and figures.
+        chosen: Further columns of the tables.
     """
-    # Where each query has several places, there is nothing else to show.
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
-    lengths = _group_lengths(rows)
-    by_run = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
-
-    def tabulate(run: Run, *, has_sketch: bool) -> tuple[Table, ...]:
-        of_run = lengths[run] or (build_rows(by_run[run])[1:] if run in by_run else [])
-        return _tabulate_lengths(of_run, chosen, has_sketch=has_sketch)
-
+    by_run = {_identify(summary): summary for summary in summaries}
     is_many = len(overall) > MAX_SENTENCES
     if is_many:
         yield from to_paragraphs(describe_findings(rows))
@@ -270,7 +266,7 @@ def build_answer_sections(
     for number, (task, grouped) in enumerate(groups, 1):
         group = {_identify(row): row for row in grouped}
         names = {run: labels[run] if by_task else tables.name_task(group[run]) for run in group}
-        links = {run: f"result-{number}-{place}" for place, run in enumerate(group)}
+        links = {run: f"result-{number}-{index}" for index, run in enumerate(group)}
         title = _describe_size(task, list(group.values())) if by_task else full[0]
         table = tables.build_answer_table(
             "Model" if by_task else "Task",
@@ -280,50 +276,41 @@ def build_answer_sections(
             chosen,
             has_sketch=is_many,
         )
-        shown = (replace(table, is_narrow=True),)
-        yield DisplaySection(tables=shown, anchor=f"task-{number}", entry=task)
+        table = replace(table, is_narrow=True)
+        yield DisplaySection(tables=(table,), anchor=f"task-{number}", entry=task)
         if by_task:
             short = zip(short_labels(group.values()), group, strict=True)
-            drawn = {name: by_run[run].values for name, run in short if run in by_run}
-            yield from build_overlay(task, drawn)
+            values = {name: by_run[run].values for name, run in short if run in by_run}
+            yield from build_overlay(task, values)
         width = max(map(len, names.values()))
         for run, row in group.items():
             if not is_many:
                 yield _show_answer(f"{names[run]:{width}}  {row.sketch}", row)
-                if len(group) == 1 or not by_task:
-                    name = names[run] if len(group) > 1 else ""
-                    by_length = tabulate(run, has_sketch=True)
-                    yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
-            if run in by_run:
-                deferred = Deferred(partial(tabulate, run, has_sketch=False))
-                yield DisplaySection(
-                    names[run], tables=deferred, anchor=links[run], only=Medium.PAGE
-                )
-                yield from build_figure_sections(by_run[run], names[run])
+            summary = by_run.get(run)
+            if summary is None:
+                continue
+            if not is_many and (len(group) == 1 or not by_task):
+                name = names[run] if len(group) > 1 else ""
+                by_length = _tabulate_lengths(summary, chosen, has_sketch=True)
+                yield DisplaySection(name, tables=by_length, only=Medium.TEXT)
+            deferred = Deferred(partial(_tabulate_lengths, summary, chosen, has_sketch=False))
+            yield DisplaySection(names[run], tables=deferred, anchor=links[run], only=Medium.PAGE)
+            yield from build_figure_sections(summary, names[run])
 
 
-def _identify(row: ReportRow) -> Run:
+def _identify(row: ReportRow | TaskSummary) -> Run:
     return row.model, row.revision, row.task
 
 
-def _group_lengths(rows: Sequence[ReportRow]) -> dict[Run, list[ReportRow]]:
-    """Group the rows of length buckets by their result."""
-    lengths: dict[Run, list[ReportRow]] = defaultdict(list)
-    for row in rows:
-        if row.length != ALL:
-            lengths[_identify(row)].append(row)
-    return lengths
-
-
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
-    """Show the answer of a model on a task, and the commands to go on with, in text alone."""
+    """Show the answer of a model on a task and the next commands, in text only."""
     commands = build_commands(row.findings, row.reference) if row.findings else ()
     answer = describe_answer(row.findings, row.task)
     return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
-    """Describe the size of the data of a task, and of the largest test of a model on it."""
+    """Describe the size of a task's data and of the largest test on it."""
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
@@ -331,43 +318,39 @@ def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
 
 
 def _tabulate_lengths(
-    rows: Sequence[ReportRow], chosen: Sequence[ScoreInfo], *, has_sketch: bool
+    summary: TaskSummary, chosen: Sequence[ScoreInfo], *, has_sketch: bool
 ) -> tuple[Table, ...]:
-    """Tabulate the lengths with an estimate, and name the others in a note; no table without such
-    lengths.
-    """
-    shown = []
+    """Tabulate the lengths with a position effect, if any; a note lists the other lengths."""
+    tested = []
     folded: dict[str, int] = {}
-    for row in rows:
+    for row in build_rows(summary)[1:]:
         if row.findings and row.findings[Quantity.POSITION_EFFECT].estimate:
-            shown.append(row)
+            tested.append(row)
         else:
             folded[row.length] = row.queries or 0
-    if not shown:
+    if not tested:
         return ()
-    sizes = {format_queries(row.queries) for row in shown}
+    sizes = {format_queries(row.queries) for row in tested}
     title = f"{BY_LENGTH} · {sizes.pop()} each" if len(sizes) == 1 else BY_LENGTH
-    names = [row.length_title or row.length for row in shown]
+    names = [row.length_title or row.length for row in tested]
     table = tables.build_answer_table(
-        tables.LENGTH, names, shown, title, chosen, has_sketch=has_sketch
+        tables.LENGTH, names, tested, title, chosen, has_sketch=has_sketch
     )
-    notes = (*tables.level_notes(shown), describe_folded_lengths(folded))
+    notes = (*tables.level_notes(tested), describe_folded_lengths(folded))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
 def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Yield the answer for each model and task over all lengths, best nDCG@10 first; counts of
-    states if there are many.
-    """
+    """Yield the answer for each model and task, or counts of states if there are many."""
     overall = list_overall(rows)
     if len(overall) > MAX_SENTENCES:
         findings = [row.findings for row in overall if row.findings]
         yield count_truncation(_list_shares(overall), len(overall))
         yield count_states(Counter(map(label_state, findings)))
-        # No state follows from an interval without a test, or with few documents.
-        decided = sum(found.reason in (None, Reason.WIDE_INTERVAL) for found in findings)
-        if decided:
-            yield describe_false_alarms(decided)
+        # Only an interval can give a false alarm.
+        tests = sum(group.reason in (None, Reason.WIDE_INTERVAL) for group in findings)
+        if tests:
+            yield describe_false_alarms(tests)
         return
     is_one_task = len({row.task for row in overall}) == 1
     for label, row in zip(full_labels(overall), overall, strict=True):
@@ -376,29 +359,29 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
 
 
 def _list_shares(rows: Iterable[ReportRow]) -> list[float]:
-    """List the shares of truncated evidence above 0, sorted."""
+    """List the positive shares of truncated evidence, sorted."""
     shares = [row.findings.value(Quantity.UNREAD_SHARE) for row in rows if row.findings]
     return sorted(share for share in shares if share)
 
 
 def title_findings(overall: Sequence[ReportRow]) -> str:
-    """Name the findings on few models of a task, or how many models and tasks there are."""
+    """Write the title: the findings on up to three models of a task, else counts."""
     tasks = list(dict.fromkeys(row.task for row in overall))
     models = len({row.model for row in overall})
-    named = []
+    findings = []
     for label, row in zip(short_labels(overall), overall, strict=True):
         if row.findings:
-            named.append((label, row.findings))
-    if len(tasks) > 1 or len(named) < len(overall) or not named:
-        of_tasks = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
-        return f"{pluralize(models, 'model')} on {of_tasks}"
+            findings.append((label, row.findings))
+    if len(tasks) > 1 or len(findings) < len(overall) or not findings:
+        subject = pluralize(len(tasks), "task") if len(tasks) > 1 else tasks[0]
+        return f"{pluralize(models, 'model')} on {subject}"
     if models > 3:
         return count_truncating(len(_list_shares(overall)), models)
-    return "".join(describe_models(named))
+    return "".join(describe_models(findings))
 
 
 def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
-    """Build the picture of each model and task over all lengths, best nDCG@10 of a task first."""
+    """Draw the picture of each row with findings."""
     tested = [row for row in overall if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
     strips = list[Strip]()
@@ -411,7 +394,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
-    """Collect everything known of a model on a task for JSON, not rounded."""
+    """Collect the scores of a model on a task for JSON, not rounded."""
     declared = summary.scores.declared
     groups = {}
     for row in rows:

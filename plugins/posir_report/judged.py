@@ -1,5 +1,5 @@
-"""Rows of results on judged queries without positions: means of mteb's metrics, and how much of the
-corpus is not read.
+"""Rows of judged queries without positions: means of mteb's metrics, and the unread share of the
+corpus.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 from posir_report.summary import (
     RunSummary,
@@ -29,32 +29,32 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.read_part import CountedWith, ReadKind
 from posir_tasks.values.scores import ALL
 
-#: The reason why results of mteb alone have a row for each split and subset.
+#: Explains the rows of results without posir.
 PLAIN_NOTE = (
-    "Results that mteb alone wrote have a row for each split and subset: mteb stores no queries, "
-    "so these cannot be pooled, and there are no intervals."
+    "Results of mteb without posir have a row for each split and subset. They cannot be pooled and "
+    "have no intervals, since mteb does not store scores of queries."
 )
+#: Model, revision and task.
+Run: TypeAlias = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class JudgedSummary(RunSummary):
-    """A model on all judged queries of a task, whether or not their evidence has positions, or in
-    results of mteb alone.
-    """
+    """A model on all judged queries of a task, or mteb's scores without posir."""
 
     results: tuple[StoredResult, ...]
-    """Those of the subsets."""
-    part: str = ""
-    """The only subset, or split and subset, that the row is of; empty if all subsets are pooled."""
+    """The results of the subsets."""
+    subset: str = ""
+    """The only subset, with its split if needed; empty if all subsets are pooled."""
 
     @property
     def full_task(self) -> str:
-        """The task with the part that the row is of."""
-        return f"{self.task} ({self.part})" if self.part else self.task
+        """The task with the only subset."""
+        return f"{self.task} ({self.subset})" if self.subset else self.task
 
     @cached_property
     def scores(self) -> JudgedScores | None:
-        """Their sums; None of results of mteb alone, which store no queries."""
+        """The pooled scores; None for results without posir."""
         if not isinstance(self.results[0], JudgedResult):
             return None
         scores: JudgedScores = pool(result.values for result in self.results)
@@ -62,8 +62,8 @@ class JudgedSummary(RunSummary):
 
     @cached_property
     def estimates(self) -> dict[str, MeanEstimate | None]:
-        """The mean of each metric over queries, in [0, 1], with its interval for new clusters; of
-        mteb alone, its score.
+        """The mean of each metric over queries, in [0, 1], with its interval for new clusters;
+        mteb's score without an interval for results without posir.
         """
         if self.scores is None:
             (result,) = self.results
@@ -71,12 +71,14 @@ class JudgedSummary(RunSummary):
         return {metric: estimate_judged(self.scores, metric) for metric in METRICS}
 
     def estimate_not_read(self) -> tuple[Estimate | None, str]:
-        """Return the share of the tokens of the corpora that is not read, with its interval over
-        samples of documents; and the share for a cell of a table, with how it is known, or why it
-        is not.
+        """Estimate the unread share of the corpora's tokens.
+
+        Returns:
+            The share with its interval over samples of documents, or None; and a cell of a table,
+            with the method or the reason.
         """
-        known = [result.corpus for result in self.results if result.corpus]
-        corpus = pool(known) if len(known) == len(self.results) else None
+        corpora = [result.corpus for result in self.results if result.corpus]
+        corpus = pool(corpora) if len(corpora) == len(self.results) else None
         if corpus is None or corpus.tokens is None:
             is_unknown = corpus is not None and corpus.read.kind is ReadKind.UNKNOWN
             return None, "window unknown" if is_unknown else "lengths unknown: rescore with --data"
@@ -84,15 +86,13 @@ class JudgedSummary(RunSummary):
         interval = (max(share - margin, 0.0), min(share + margin, 1.0)) if margin else None
         estimate = Estimate(share, interval)
         text = format_estimate(estimate, format_percent)
-        way = corpus.tokens.counted_with
-        if share and way is not CountedWith.TOKENIZER:
-            text += f" ({way.value.replace('_', ' ')})"
+        method = corpus.tokens.counted_with
+        if share and method is not CountedWith.TOKENIZER:
+            text += f" ({method.value.replace('_', ' ')})"
         return estimate, text
 
     def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV and JSON, those of a report as far as there is
-        one.
-        """
+        """Return the columns of CSV and JSON, with the report's names if it has the column."""
         scores = self.scores
         return {
             "model": self.model,
@@ -105,82 +105,81 @@ class JudgedSummary(RunSummary):
             **self.estimates,
             "corpus_not_read": self.estimate_not_read()[0],
             "subsets": len(self.subsets),
-            "subset": self.part or None,
+            "subset": self.subset or None,
             "data_revision": self.data_revision,
         }
 
 
 def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
-    """Summarize results by model, revision and task, ordered as by `summarize`, then by part.
+    """Summarize results by model, revision and task, sorted as by `summarize`, then by subset.
 
-    Subsets with stored queries are pooled if all models of the task have the same ones. Otherwise,
-    and for results of mteb alone, each subset has a summary: means over other splits and subsets
-    are no numbers of the same thing.
+    Subsets with scores of queries are pooled if all models of the task have the same subsets.
+    Otherwise each subset has a summary, since means over different subsets are not comparable.
 
     Raises:
         PosirError: A subset has several results.
     """
-    runs: dict[tuple[str, str, str], dict[bool, list[StoredResult]]] = {}
-    subsets: dict[str, set[tuple[str, ...]]] = {}
+    judged: dict[Run, list[StoredResult]] = {}
+    plain: dict[Run, list[StoredResult]] = {}
     for result in sorted(results, key=identify_run):
-        of_run = runs.setdefault(identify_run(result), {True: [], False: []})
-        of_run[isinstance(result, JudgedResult)].append(result)
-    for (model, _, task), of_run in runs.items():
-        list_subsets(model, task, of_run[False])
-        if of_run[True]:
-            subsets.setdefault(task, set()).add(list_subsets(model, task, of_run[True]))
+        run = identify_run(result)
+        # Both have every run, in the same order.
+        judged.setdefault(run, [])
+        plain.setdefault(run, [])
+        (judged if isinstance(result, JudgedResult) else plain)[run].append(result)
+    subsets: dict[str, set[tuple[str, ...]]] = {}
+    for run, run_results in judged.items():
+        model, _, task = run
+        list_subsets(model, task, plain[run])
+        if run_results:
+            subsets.setdefault(task, set()).add(list_subsets(model, task, run_results))
     summaries = []
-    for run, of_run in runs.items():
-        stored = of_run[True]
-        if stored and len(subsets[run[2]]) == 1:
-            summaries.append(_summarize(run, stored))
-            stored = []
-        single = (*stored, *of_run[False])
+    for run, run_results in judged.items():
+        single = plain[run]
+        if run_results and len(subsets[run[2]]) == 1:
+            summaries.append(_summarize(run, run_results))
+        else:
+            single = run_results + single
         summaries += [_summarize(run, [result], result.subset) for result in single]
     return name_tasks_by_data(summaries)
 
 
-def _summarize(
-    run: tuple[str, str, str], results: Sequence[StoredResult], part: str = ""
-) -> JudgedSummary:
+def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> JudgedSummary:
     return JudgedSummary(
         *run,
         tuple(result.subset for result in results),
         (),
         combine_revisions(result.data.revision for result in results),
         tuple(results),
-        part,
+        subset,
         data={result.subset: result.data for result in results},
     )
 
 
-def describe_parts(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
-    """Yield why rows are of single splits and subsets, and which of these not all models of a task
-    have.
-    """
-    parts: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
-    stored = set()
+def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
+    """Explain rows of single subsets, and list the subsets that all models of a task share."""
+    subsets: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
+    judged_tasks = set()
     for summary in summaries:
-        if summary.part:
-            parts[summary.task][summary.model, summary.revision].add(summary.part)
+        if summary.subset:
+            subsets[summary.task][summary.model, summary.revision].add(summary.subset)
             if summary.scores:
-                stored.add(summary.task)
-    if parts.keys() - stored:
+                judged_tasks.add(summary.task)
+    if subsets.keys() - judged_tasks:
         yield PLAIN_NOTE
-    for task, by_run in parts.items():
+    for task, by_run in subsets.items():
         shared = set.intersection(*by_run.values())
-        every = set.union(*by_run.values())
-        if shared != every:
-            named = "; ".join(sorted(shared)) or "none"
+        union = set.union(*by_run.values())
+        if shared != union:
+            names = "; ".join(sorted(shared)) or "none"
             yield (
-                f"{task}: not all models have results of the same splits and subsets. "
-                f"All of them have {len(shared)} of {len(every)}: {named}. Compare models on "
-                "these rows only."
+                f"{task}: models have results on different splits and subsets. All models have "
+                f"{len(shared)} of {len(union)}: {names}. Compare models on these rows only."
             )
 
 
 def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
-    """Return a table with a line for each model, task and part."""
+    """Build a table with a line for each model, task and single subset."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus not read", *METRICS.values())
     rows = []
     for label, summary in zip(full_labels(summaries), summaries, strict=True):

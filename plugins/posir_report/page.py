@@ -1,4 +1,4 @@
-"""The sections that only a page or LaTeX has, and the answer that `mteb run` prints."""
+"""Figures of the page, tables of LaTeX, and the answer that `mteb run` prints."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 LATEX_NOTE = (
-    "In brackets 95% intervals; bold: the highest. Lengths are those of the relevant document. "
-    "Position effect: nDCG@10 with the evidence in the first third of its document minus the same "
-    "evidence in the last, moved by rotating the document; within the window: the same in texts "
-    "that the model reads whole. Truncated: share of the evidence."
+    "In brackets 95% intervals; bold: the highest. Columns by length: nDCG@10 for relevant "
+    "documents of this length. Position effect: nDCG@10 with the evidence in the first third of "
+    "its document minus the same evidence in the last, moved by rotating the document; within the "
+    "window: the same in texts that the model reads whole. Truncated: share of the evidence."
 )
-#: Scores over all lengths, by heading and key.
+#: Heading, key and format of scores over all lengths.
 LATEX_SCORES = (
     ("Position effect", "position_effect", format_points),
     ("Effect within the window", "position_effect_in_window", format_points),
     ("Truncated (%)", "unread_share", format_percent),
 )
-#: Titles of the figures of a model, by their kind.
+#: Titles of a model's figures by kind.
 FIGURES = {"curves": "Figures of {model}", "heat-map": "{model} by length and position"}
 
 
 def build_figure_sections(summary: TaskSummary, name: str) -> Iterator[DisplaySection]:
-    """Yield a folded section for each figure of a model on a task that has queries."""
+    """Yield a folded section for each figure of a model on a task."""
     if summary.profile.queries:
         for kind, title in FIGURES.items():
             draw = partial(_draw, kind, summary, name)
@@ -59,11 +59,9 @@ def _draw(kind: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
 
 
 def describe_saved(file: Path) -> Iterator[str]:
-    """Yield the answer of a result: a line of model, picture, task and nDCG@10, then the
-    finding.
-    """
-    saved = summarize([result for result in read_results(file.parent) if result.task == file.stem])
-    for row in list_overall(build_length_row(summary, 0) for summary in saved):
+    """Yield the answer of a saved result: model, picture, task and nDCG@10, then the finding."""
+    results = [result for result in read_results(file.parent) if result.task == file.stem]
+    for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
         if row.findings:
             finding = describe_group(row.findings)
             score = format_percent(row.ndcg_at_10.value if row.ndcg_at_10 else None)
@@ -73,16 +71,16 @@ def describe_saved(file: Path) -> Iterator[str]:
 def build_latex_tables(
     summaries: Sequence[TaskSummary], rows: Sequence[ReportRow]
 ) -> Iterator[Table]:
-    """Yield a table for each task as papers have it: a row for each model, the best first, and
-    nDCG@10 by length; intervals stand below the values.
-    """
-    for task in sorted({summary.task for summary in summaries}):
-        of_task = [summary for summary in summaries if summary.task == task]
-        revisions = ", ".join(sorted({summary.data_revision for summary in of_task}))
-        counted = [row for row in rows if row.task == task and row.queries]
-        if counted:
-            title = f"nDCG@10 (x 100) and position effect on {task}, data revision {revisions}."
-            yield replace(_tabulate_models(counted), title=title, notes=(LATEX_NOTE,))
+    """Yield a table for each task: nDCG@10 of each model by length, with intervals below values."""
+    revisions: dict[str, set[str]] = {}
+    for summary in summaries:
+        revisions.setdefault(summary.task, set()).add(summary.data_revision)
+    for task, task_revisions in sorted(revisions.items()):
+        task_rows = [row for row in rows if row.task == task and row.queries]
+        if task_rows:
+            data = f"{task}, data revision {', '.join(sorted(task_revisions))}"
+            title = f"nDCG@10 (x 100) and position effect on {data}."
+            yield replace(_tabulate_models(task_rows), title=title, notes=(LATEX_NOTE,))
 
 
 def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
@@ -95,12 +93,12 @@ def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
         buckets = [by_length.get((row.model, row.revision, length)) for row in models]
         scores = [bucket.ndcg_at_10 if bucket else None for bucket in buckets]
         cells.append(mark_best(scores, stack_estimates(scores, format_percent)))
-    for heading, key, form in LATEX_SCORES:
+    for heading, key, format_value in LATEX_SCORES:
         estimates = [row.estimate(key) for row in models]
         if any(estimates):
             columns.append(Column(heading))
-            cells.append(stack_estimates(estimates, form))
-    for added in added_columns():
-        columns.append(Column(added.title))
-        cells.append([format_cell(row, added) for row in models])
+            cells.append(stack_estimates(estimates, format_value))
+    for score in added_columns():
+        columns.append(Column(score.title))
+        cells.append([format_cell(row, score) for row in models])
     return Table(tuple(columns), tuple(zip(*cells, strict=True)))

@@ -8,7 +8,7 @@ from posir_tasks.plugin_api import BIAS, Command, declare, hookimpl
 
 @hookimpl
 def posir_answers(file: Path) -> Iterable[str]:
-    """Return the answer in short for each model of a result."""
+    """Return the short answer for each model of a result."""
     from posir_report.page import describe_saved
 
     return describe_saved(file)

@@ -11,23 +11,21 @@ from posir_tasks.values.scores import ALL, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Return rows together with the published rows of the same tasks and lengths, by descending
-    nDCG@10 within each task.
+    """Add the published rows of the same tasks and lengths; sort by task and descending nDCG@10.
 
-    A published row is marked as such. It has no interval and no p-value, as the papers give none;
-    its PSI by chance is the bound that `posir published` shows, if there is one.
+    Published rows have no intervals. Their PSI by chance is an upper bound, if there is one.
 
     Raises:
-        PosirError: Nothing is published on any of the tasks.
+        PosirError: No task has published results.
     """
     tasks = list(dict.fromkeys(row.task for row in rows))
     published = []
     for task in tasks:
         lengths = {row.length for row in rows if row.task == task}
-        for listed in data.published_rows(task):
-            if listed.length in lengths:
-                row = row_from_published(listed)
-                published.append(replace(row, model=f"{listed.model} (published)"))
+        for published_row in data.published_rows(task):
+            if published_row.length in lengths:
+                row = row_from_published(published_row)
+                published.append(replace(row, model=f"{row.model} (published)"))
     if not published:
         raise PosirError(
             f"There are no published results for {', '.join(tasks)}. `posir published` lists all "
@@ -43,10 +41,9 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def row_from_published(published: data.PublishedRow) -> ReportRow:
-    """Return a published row as a row of a report; what the papers do not give is missing.
+    """Convert a published row to a row of a report.
 
-    In a length bucket the papers give the unweighted mean of the bins, which is not the mean over
-    queries.
+    In a length bucket, the published nDCG@10 is the unweighted mean of the bins.
     """
     average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
     curve = data.find_curve(published.task, published.model, published.length)
@@ -59,11 +56,10 @@ def row_from_published(published: data.PublishedRow) -> ReportRow:
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,
         data.NOTABLE_BIAS.key: data.describe_notable(published.notable_bias),
     }
-    drawn = tuple(curve.ndcg_at_10) if curve else ()
     return ReportRow(
         model=published.model,
         task=published.task,
         length=published.length,
         scores=scores,
-        published_curve=drawn,
+        published_curve=curve.ndcg_at_10 if curve else (),
     )

@@ -1,4 +1,4 @@
-"""Rows of results: a task's subsets are pooled by adding their values, and the sums are scored."""
+"""Pool the subsets of each result by adding their values, and score the sums as rows."""
 
 from __future__ import annotations
 
@@ -55,38 +55,32 @@ from posir_tasks.values.scores import (
 
 
 def partial_suffix(subsets: int, missing: int) -> str:
-    """Return what follows the name of a task of which subsets are missing: ` (partial: 2 of 32
-    subsets)`; else nothing.
-    """
+    """Return ` (partial: 2 of 32 subsets)` for the name of a task, or nothing if complete."""
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
 
 def full_labels(runs: Iterable[Any]) -> list[str]:
-    """Return a label for each result or row: its model, and the revision if there are several of
-    the model.
-    """
-    listed = list(runs)
+    """Label each result or row with its model, and the revision if the model has several."""
+    runs = list(runs)
     revisions = defaultdict(set)
-    for run in listed:
+    for run in runs:
         revisions[run.model].add(run.revision)
     return [
         f"{run.model} @ {run.revision[:12]}" if len(revisions[run.model]) > 1 else run.model
-        for run in listed
+        for run in runs
     ]
 
 
 def short_labels(runs: Iterable[Any]) -> list[str]:
-    """Return the full label of each run without the model's organization, unless two models differ
-    in it alone.
-    """
+    """Label each result or row without the model's organization, unless this is ambiguous."""
     return drop_organizations(full_labels(runs))
 
 
 Value = TypeVar("Value")
 Summary = TypeVar("Summary", bound="RunSummary")
-#: Maximum number of results with a sentence each.
+#: With more results, counts of states replace a sentence for each.
 MAX_SENTENCES = 6
-#: Columns of the verdict, next to those of the scores that it is about.
+#: Columns of the verdict.
 VERDICT_COLUMNS = (
     "state",
     "reason",
@@ -96,9 +90,9 @@ VERDICT_COLUMNS = (
     "documents_needed",
     "answer",
 )
-#: Columns of the subsets of a row.
+#: Columns with numbers of subsets.
 COUNTS = ("subsets", "missing_subsets")
-#: Columns that are not scores. (`state` is a score, at the default margin.)
+#: Columns of the verdict that are not scores. (`state` is a score, at the default margin.)
 UNDECLARED = VERDICT_COLUMNS[1:]
 
 
@@ -107,25 +101,21 @@ class RunSummary:
     """The results of one model on one task."""
 
     model: str
-    """Full name, followed by the settings of the run in parentheses if they are not the model's
-    defaults.
-    """
+    """Full name, with settings in parentheses if they are not the model's defaults."""
     revision: str
     task: str
-    """Its name; followed by its data in parentheses if other models have results on other data of
-    the name.
-    """
+    """Name of the task, with the data in parentheses if other models have other data."""
     subsets: tuple[str, ...]
     missing: tuple[str, ...]
     """Subsets of the task without a result."""
     data_revision: str
-    """Revision of the dataset; several, separated by commas, if the subsets have different ones."""
+    """Revision of the dataset, or the revisions of all subsets separated by commas."""
     data: SubsetData = field(default_factory=dict, kw_only=True)
     """The data of each subset."""
 
     @property
     def full_task(self) -> str:
-        """The task; a subclass adds the part of it."""
+        """The task, with the subset in a subclass."""
         return self.task
 
 
@@ -148,7 +138,7 @@ class TaskSummary(RunSummary):
 
     @cached_property
     def place_findings(self) -> GroupFindings | None:
-        """The findings on the queries with several places of evidence; None if there are none."""
+        """The findings on queries with several evidence spans, or None."""
         return decide_places(self.values, self.margins.position_effect)
 
     @property
@@ -164,10 +154,9 @@ class TaskSummary(RunSummary):
 
 @dataclass(frozen=True, kw_only=True)
 class ReportRow:
-    """A line of a report: a model on a task, at all lengths, in a length bucket, or in a position
-    bin.
+    """A model on a task, at all lengths, in a length bucket, or in a position bin.
 
-    Scores that reports rely on have typed access; None if undefined or unknown.
+    Properties give typed access to common scores; None if undefined or unknown.
     """
 
     model: str
@@ -177,40 +166,38 @@ class ReportRow:
     length: str = ALL
     """`all`, or the length bucket."""
     length_title: str = ""
-    """The length bucket with its bounds: `Q1 up to 512`."""
+    """The length bucket with its bounds, such as `Q1 up to 512`."""
     position: str | None = None
     """The position bin; None for all positions."""
     scores: GroupScores = field(default_factory=dict)
     """Scores by key."""
     findings: GroupFindings | None = None
-    """The findings of the row; None for a position bin and for published results."""
+    """None for a position bin and for published results."""
     load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
-    """Returns the analysis that the findings follow from."""
+    """Returns the analysis behind the findings."""
     reference: CommandReference = NO_REFERENCE
-    """The names of the model and the task in commands."""
+    """Names of model and task in commands."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
-    """nDCG@10 of each position bin of a published row; NaN where unknown."""
+    """nDCG@10 of each position bin of a published row; NaN if unknown."""
 
     @property
     def sketch(self) -> str:
-        """The picture of the answer as a line of text, which a published row has of its position
-        bins.
-        """
+        """The picture of the findings, or of the published position bins, as a line of text."""
         if self.strip:
             return sketch_strip(self.strip)
         return draw_sparkline(self.published_curve) or MISSING
 
     @cached_property
     def strip(self) -> Strip | None:
-        """The picture of the findings, named by the model; None without any."""
+        """The picture of the findings, or None without findings."""
         if self.findings is None or self.load_group is None:
             return None
         return build_strip(self.findings, self.load_group(), self.model)
 
     def identity(self) -> dict[str, str]:
-        """Return the columns that say what the row is about."""
+        """Return the columns that identify the row."""
         position = {} if self.position is None else {"position": self.position}
         return {
             "model": self.model,
@@ -221,9 +208,12 @@ class ReportRow:
         }
 
     def score_columns(self, keys: Container[str] | None = None) -> dict[str, Any]:
-        """List the scores as columns, those with these keys if given; an estimate has three.
+        """Return the scores as columns; an estimate has three.
 
-        A score whose key another column has is `scores.KEY`.
+        A score with the key of another column becomes `scores.KEY`.
+
+        Args:
+            keys: Keys of the scores; by default all.
         """
         cells: dict[str, Any] = {}
         for key, value in self.scores.items():
@@ -232,35 +222,33 @@ class ReportRow:
         return prefix_scores(cells, (*self.identity(), *COUNTS, *UNDECLARED))
 
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the columns of the verdict, of what it follows from, and of its sentences; None
-        without findings.
-        """
+        """Return the `VERDICT_COLUMNS`; all are None without findings."""
         if self.findings is None:
             return dict.fromkeys(VERDICT_COLUMNS)
         values = self.findings.to_json() | {"answer": describe_group(self.findings)}
         return {name: values[name] for name in VERDICT_COLUMNS}
 
     def columns(self) -> dict[str, Any]:
-        """Return the row as the columns of CSV and charts; an estimate has three."""
+        """Return the columns of CSV and charts; an estimate has three."""
         columns = self.identity() | self.score_columns()
         if self.position is None:
             columns |= self.verdict_columns()
             columns |= {"subsets": self.subsets, "missing_subsets": self.missing_subsets}
         return columns
 
-    def with_scores(self, **changed: ScoreValue) -> Self:
-        """Return the row with other values of some scores."""
-        return replace(self, scores=ChainMap(changed, self.scores))  # type: ignore[arg-type]
+    def with_scores(self, **scores: ScoreValue) -> Self:
+        """Replace or add scores."""
+        return replace(self, scores=ChainMap(scores, self.scores))  # type: ignore[arg-type]
 
     def estimate(self, key: str) -> Estimate | None:
-        """Return a score that has an interval, or at least may have one."""
+        """Return a numeric score as an estimate, or None."""
         value = self.scores.get(key)
         if isinstance(value, int | float):
             return Estimate(value)
         return value if isinstance(value, Estimate) else None
 
     def get(self, key: str, kind: type[Value]) -> Value | None:
-        """Return a score of a type."""
+        """Return a score of the given type, or None."""
         value = self.scores.get(key)
         return value if isinstance(value, kind) else None
 
@@ -276,120 +264,121 @@ class ReportRow:
 
     @property
     def ndcg_at_10_as_published(self) -> Estimate | None:
-        """Unweighted mean of the position bins, as papers report length buckets."""
+        """Unweighted mean of the position bins, as in the papers' length buckets."""
         return self.estimate("ndcg_at_10_as_published")
 
     @property
     def position_effect(self) -> Estimate | None:
-        """Evidence in the first third of its document minus the same evidence in the last, in
-        nDCG@10.
-        """
+        """Position effect, in nDCG@10."""
         return self.estimate("position_effect")
 
     @property
     def start_minus_end(self) -> Estimate | None:
-        """First third of documents minus the last as the data lie, in nDCG@10: a description."""
+        """Difference between early and late evidence in the data, in nDCG@10."""
         return self.estimate("start_minus_end")
 
     @property
     def psi_as_published(self) -> float | None:
-        """Observed PSI."""
+        """PSI as the papers compute it."""
         return self.get("psi_as_published", float)
 
 
 def summarize(
     results: Iterable[SubsetResult], margins: Margins = DEFAULT_MARGINS
 ) -> list[TaskSummary]:
-    """Pool the subsets of each model and task, ordered by model, revision and task, with tasks
-    named apart by their data.
+    """Pool the subsets of each model and task, sorted by model, revision and task.
 
     Raises:
-        PosirError: A subset would count twice.
+        PosirError: A subset has several results.
     """
     summaries = []
     for run, group in groupby(sorted(results, key=identify_run), key=identify_run):
-        listed = list(group)
+        run_results = list(group)
         model, _, task = run
-        subsets = list_subsets(model, task, listed)
-        missing = {name for result in listed for name in result.run.get("missing_subsets", ())}
-        values = pool(result.values for result in listed)
+        subsets = list_subsets(model, task, run_results)
+        missing = set[str]()
+        for result in run_results:
+            missing.update(result.run.get("missing_subsets", ()))
+        values = pool(result.values for result in run_results)
         summary = TaskSummary(
             *run,
             subsets,
             tuple(sorted(missing - {*subsets})),
-            combine_revisions(result.data.revision for result in listed),
+            combine_revisions(result.data.revision for result in run_results),
             values,
             score_result(values),
             margins,
-            listed[0].reference,
-            data={result.subset: result.data for result in listed},
+            run_results[0].reference,
+            data={result.subset: result.data for result in run_results},
         )
         summaries.append(summary)
     return name_tasks_by_data(summaries)
 
 
 def identify_run(result: StoredResult) -> tuple[str, str, str]:
-    """Return model, revision and task; a run with other settings is another model."""
+    """Return model, revision and task; the model's name includes non-default settings."""
     settings = f" ({result.experiment})" if result.experiment else ""
     return result.model + settings, result.revision, result.task
 
 
 def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tuple[str, ...]:
-    """Return the subsets that results are of; raise PosirError if one would count twice."""
+    """Return the subsets of results; raise PosirError if a subset has several results."""
     subsets = tuple(result.subset for result in results)
     duplicates = [subset for subset, times in Counter(subsets).items() if times > 1]
     if duplicates:
         files = sorted({str(result.file) for result in results if result.subset in duplicates})
         raise PosirError(
-            f"{model} on {task}: the subset '{duplicates[0]}' has several results, which would "
-            f"count twice: {', '.join(files)}. Report one of the folders at a time, or remove "
-            "one of the results."
+            f"{model} on {task}: the subset '{duplicates[0]}' has several results: "
+            f"{', '.join(files)}. Report one of the folders at a time, or remove one of the "
+            "results."
         )
     return subsets
 
 
 def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
-    """Return summaries in which tasks have names of their own if results are on different data of
-    one name.
+    """Add the data to the name of a task if its results are on different data.
 
-    Everything that puts models side by side does so by task, so results on different data are never
-    in one table, chart or ranking. If one of the data is on the Hub, it keeps the task's name.
+    Tables, charts and rankings go by task, so they never mix data. If only one version of the data
+    is on the Hub, it keeps the task's name.
     """
     groups: dict[str, list[list[int]]] = {}
-    # The first of a group has the most of its data.
-    for place in sorted(range(len(summaries)), key=lambda place: -len(summaries[place].data)):
-        summary = summaries[place]
-        of_task = groups.setdefault(summary.full_task, [])
-        for group in of_task:
+    # Each group starts with the summary that has the most subsets.
+    for index in sorted(range(len(summaries)), key=lambda index: -len(summaries[index].data)):
+        summary = summaries[index]
+        task_groups = groups.setdefault(summary.full_task, [])
+        for group in task_groups:
             if _have_same_data(summary, summaries[group[0]]):
-                group.append(place)
+                group.append(index)
                 break
         else:
-            of_task.append([place])
-    named = list(summaries)
-    for of_task in groups.values():
-        revisions = [summaries[group[0]].data_revision for group in of_task]
+            task_groups.append([index])
+    renamed = list(summaries)
+    for task_groups in groups.values():
+        revisions = [summaries[group[0]].data_revision for group in task_groups]
         from_hub = [revision for revision in revisions if not revision.startswith(LOCAL)]
-        for number, (group, revision) in enumerate(zip(of_task, revisions, strict=True), start=1):
-            if len(of_task) > 1 and from_hub != [revision]:
+        for number, (group, revision) in enumerate(
+            zip(task_groups, revisions, strict=True), start=1
+        ):
+            if len(task_groups) > 1 and from_hub != [revision]:
                 is_shared = revisions.count(revision) > 1
                 data = f"{revision}, content {number}" if is_shared else revision
-                for place in group:
-                    task = f"{summaries[place].task} (data {data})"
-                    named[place] = replace(summaries[place], task=task)
-    return named
+                for index in group:
+                    task = f"{summaries[index].task} (data {data})"
+                    renamed[index] = replace(summaries[index], task=task)
+    return renamed
 
 
-def _have_same_data(own: RunSummary, other: RunSummary) -> bool:
-    """Tell whether results are on the same data; a part of the data belongs to it if it is marked
-    as partial.
+def _have_same_data(first: RunSummary, second: RunSummary) -> bool:
+    """Return True if shared subsets have the same data; sets of subsets may differ only if one
+    result is partial.
     """
-    is_whole = own.data.keys() == other.data.keys() or own.missing or other.missing
-    return bool(is_whole) and share_data(own.data, other.data)
+    may_differ = first.missing or second.missing
+    has_same_subsets = may_differ or first.data.keys() == second.data.keys()
+    return bool(has_same_subsets) and share_data(first.data, second.data)
 
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
-    """Return a row of a model on a task with some fields."""
+    """Build a row of a model on a task with further fields."""
     return replace(
         ReportRow(
             model=summary.model,
@@ -404,14 +393,14 @@ def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
 
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
-    """Return the row of all lengths, then one per length bucket, each with its findings."""
+    """Build the row of all lengths, then a row per length bucket."""
     lengths = len(summary.profile.lengths)
     indices = range(1 + lengths if lengths > 1 else 1)
     return [build_length_row(summary, index) for index in indices]
 
 
 def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
-    """Return the row of all lengths (index 0), or of a length bucket (from 1)."""
+    """Build the row of all lengths (index 0) or of a length bucket (from 1)."""
     profile = summary.profile
     length = profile.lengths[index - 1] if index else ALL
     title = profile.axes.length_titles[index - 1] if index else ""
@@ -424,25 +413,24 @@ def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
         findings=findings if profile.queries else None,
         load_group=partial(load_group, summary.values, index),
     )
-    # The declared state is that of the default margin.
-    changed = row.findings is not None and summary.margins != DEFAULT_MARGINS
-    return row.with_scores(state=findings.state.value) if changed else row
+    # The declared score has the state at the default margin.
+    if row.findings is None or summary.margins == DEFAULT_MARGINS:
+        return row
+    return row.with_scores(state=findings.state.value)
 
 
 def build_place_row(summary: TaskSummary) -> ReportRow | None:
-    """Return the row of the queries with several places of evidence, as a task of its own; None if
-    there are none.
-    """
+    """Build a row, with a task of its own, for queries with several evidence spans, if any."""
     findings = summary.place_findings
     places = analyze_places(summary.values)
     if findings is None or places is None:
         return None
-    shown = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
+    quantities = (Quantity.NDCG_AT_10, Quantity.START_MINUS_END)
     scores: GroupScores = {
         "queries": findings.questions,
         "unread_share": findings.value(Quantity.UNREAD_SHARE),
         "state": findings.state.value,
-        **{quantity.value: findings[quantity].estimate for quantity in shown},
+        **{quantity.value: findings[quantity].estimate for quantity in quantities},
     }
     return build_row(
         summary,
@@ -454,23 +442,21 @@ def build_place_row(summary: TaskSummary) -> ReportRow | None:
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return rows that say whether the bias of the model is notable, from its PSI on both datasets
-    of PosQ.
-    """
-    listed = list(rows)
+    """Add the score `notable_bias`, which follows from a model's PSI on both datasets of PosQ."""
+    rows = list(rows)
     psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
-    for row in listed:
+    for row in rows:
         value = row.psi_as_published
         if row.length == ALL and row.task in TWO_DATASETS and value is not None:
             psi[row.model, row.revision][row.task] = value
-    marked = []
-    for row in listed:
+    marked_rows = []
+    for row in rows:
         mark = find_notable_bias(psi[row.model, row.revision]).get(row.task)
-        marked.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
-    return marked
+        marked_rows.append(row.with_scores(**{NOTABLE_BIAS.key: describe_notable(mark)}))
+    return marked_rows
 
 
-#: Tasks over which PosIR averages, by the name of the average, which is that of its published rows.
+#: Averaged tasks of PosIR by the published name of the average.
 AVERAGED_TASKS = {
     MONOLINGUAL: frozenset(f"PosIR-{language.name}" for language in LANGUAGES),
     CROSS_LINGUAL: frozenset(
@@ -482,11 +468,9 @@ AVERAGED_TASKS = {
 
 
 def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return the unweighted means over the languages of PosIR, as its Tables 2 and 3 have them
-    (arXiv 2601.08363).
+    """Compute unweighted means over PosIR's languages, as in its Tables 2 and 3 (arXiv 2601.08363).
 
-    They are of the published readings, for each model and length, and only where all languages of
-    the paper have a result.
+    A model and length has a mean only if it has a result in every language of the paper.
     """
     groups: defaultdict[tuple[str, str, str, str], dict[str, ReportRow]] = defaultdict(dict)
     for row in rows:
@@ -509,7 +493,7 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
 
 
 def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
-    """Return one row per position bin, over all lengths."""
+    """Build a row per position bin, over all lengths."""
     return [
         build_row(summary, scores=scores, position=position)
         for position, scores in zip(summary.profile.positions, summary.scores.bins, strict=True)
@@ -517,12 +501,11 @@ def build_bin_rows(summary: TaskSummary) -> list[ReportRow]:
 
 
 def order_value(row: ReportRow) -> float:
-    """Return nDCG@10, or 0 if it is undefined."""
+    """Return nDCG@10, or 0 if undefined."""
     return row.ndcg_at_10.value if row.ndcg_at_10 else 0.0
 
 
 def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return the rows of all lengths by task, best nDCG@10 first."""
-    return sorted(
-        (row for row in rows if row.length == ALL), key=lambda row: (row.task, -order_value(row))
-    )
+    """Return the rows of all lengths, sorted by task and descending nDCG@10."""
+    overall = (row for row in rows if row.length == ALL)
+    return sorted(overall, key=lambda row: (row.task, -order_value(row)))

@@ -1,4 +1,4 @@
-"""The tables of a report: rows of models, tasks, lengths and position bins as text."""
+"""The tables of a report, formatted as text."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ from posir_tasks.values.profile import RECALL_COLUMNS, recall_gain
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
-#: The picture of the answer in a line, on an axis from 0 to 100.
+#: Column of the picture in a line of text, on an axis from 0 to 100.
 SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
-#: Headings that are not the title of their score.
+#: Headings that differ from the title of the score.
 HEADINGS = {"state": "Bias within\nthe window"}
-#: Heading of lengths of documents.
+#: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
-#: Design effects from here on are worth a note.
+#: Larger design effects get a note.
 LARGE_DESIGN_EFFECT = 1.2
 
 
 def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> str:
-    """Format the score of a row in a column; `brief` leaves out the interval of nDCG@10."""
+    """Format the score of a row; `brief` omits the interval of nDCG@10."""
     value = row.scores.get(column.key)
     if column is SKETCH:
         return row.sketch
@@ -70,17 +70,22 @@ def build_score_table(
     *,
     brief: bool = False,
 ) -> Table:
-    """Build a table of rows in columns, after the columns of their names by heading.
+    """Build a table of scores.
 
-    A brief one has nDCG@10 without its interval, and the picture only if there is room.
+    Args:
+        rows: The rows.
+        columns: The scores.
+        names: The columns before the scores, by heading.
+        title: Title of the table.
+        brief: If true, omit the interval of nDCG@10, and show the picture only if there is room.
     """
     cells = []
     for row, line in zip(rows, zip(*names.values(), strict=True), strict=True):
         cells.append((*line, *(format_cell(row, column, brief=brief) for column in columns)))
-    shown = []
+    score_columns = []
     for column in columns:
         heading = HEADINGS.get(column.key, column.title) if brief else column.title
-        shown.append(
+        score_columns.append(
             Column(
                 heading,
                 "left" if column.unit is Unit.TEXT else "right",
@@ -88,7 +93,7 @@ def build_score_table(
                 drawn=brief and column.key == Quantity.POSITION_EFFECT,
             )
         )
-    return Table((*build_columns(names), *shown), tuple(cells), title)
+    return Table((*build_columns(names), *score_columns), tuple(cells), title)
 
 
 def build_answer_table(
@@ -100,16 +105,17 @@ def build_answer_table(
     *,
     has_sketch: bool,
 ) -> Table:
-    """Build a table of what matters most, of models, tasks or lengths; chosen columns follow.
+    """Build a table of the main scores of models, tasks or lengths, then the chosen columns.
 
-    Lengths have their queries if these differ.
+    Lengths have a column of queries if the numbers differ.
     """
-    omitted = set() if has_sketch else {SKETCH.key}
-    if heading != LENGTH or len({row.queries for row in rows}) == 1:
-        omitted.add("queries")
+    keys = ["ndcg_at_10", "position_effect", "unread_share", SKETCH.key, "state"]
+    if not has_sketch:
+        keys.remove(SKETCH.key)
+    if heading == LENGTH and len({row.queries for row in rows}) > 1:
+        keys.insert(0, "queries")
     known = {column.key: column for column in (*known_columns(), SKETCH)}
-    keys = ("queries", "ndcg_at_10", "position_effect", "unread_share", SKETCH.key, "state")
-    columns = [known[key] for key in keys if key in known and key not in omitted]
+    columns = [known[key] for key in keys if key in known]
     columns += [column for column in (*added_columns(), *chosen) if column not in columns]
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
@@ -118,41 +124,41 @@ def length_table(
     rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False
 ) -> Table:
     """Build a table with a line for all lengths and for each length bucket."""
-    listed = list(rows)
+    rows = list(rows)
     names = {
-        "Model": full_labels(listed),
-        "Task": [name_task(row) for row in listed],
-        "Length": [row.length for row in listed],
+        "Model": full_labels(rows),
+        "Task": [name_task(row) for row in rows],
+        "Length": [row.length for row in rows],
     }
-    table = build_score_table(listed, [SKETCH, *columns] if curves else columns, names)
-    return replace(table, split_by="{Model} · {Task}", notes=tuple(level_notes(listed)))
+    table = build_score_table(rows, [SKETCH, *columns] if curves else columns, names)
+    return replace(table, split_by="{Model} · {Task}", notes=tuple(level_notes(rows)))
 
 
 def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Build a table with a line for each position bin."""
-    listed = list(rows)
+    rows = list(rows)
     names = {
-        "Model": full_labels(listed),
-        "Task": [row.task for row in listed],
-        "Length": [row.length for row in listed],
-        "Position": [row.position or "" for row in listed],
+        "Model": full_labels(rows),
+        "Task": [row.task for row in rows],
+        "Length": [row.length for row in rows],
+        "Position": [row.position or "" for row in rows],
     }
-    if all(row.length == ALL for row in listed):
+    if all(row.length == ALL for row in rows):
         del names["Length"]
-    return replace(build_score_table(listed, columns, names), split_by="{Model} · {Task}")
+    return replace(build_score_table(rows, columns, names), split_by="{Model} · {Task}")
 
 
 def name_task(row: ReportRow) -> str:
-    """Name the task of a row, and how many of its subsets there are if some are missing."""
+    """Name the task of a row, with the number of subsets if some are missing."""
     return row.task + partial_suffix(row.subsets, row.missing_subsets)
 
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:
-    """Explain columns, a line each."""
+    """Explain each column in a line."""
     lines = []
     for column in columns:
         text = column.description
-        # After a colon a sentence begins with a small letter, unless with an acronym.
+        # Lower case after a colon, except for acronyms.
         if not text[1:2].isupper():
             text = text[:1].lower() + text[1:]
         lines.append(f"{column.title}: {text}")
@@ -160,9 +166,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
 
 
 def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
-    """Summarize the queries with several places of evidence, each place at 1/n; None if there are
-    none.
-    """
+    """Summarize the queries with several evidence spans, each span with weight 1/n, if any."""
     places = summary.values.places
     if places is None:
         return None
@@ -190,16 +194,14 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
 
 
 def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Describe the queries with several places of evidence of each model and task."""
+    """Describe the queries with several evidence spans of each model and task."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if places := describe_places(summary):
             yield describe_place_counts(label, summary.task, places)
 
 
 def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Describe the window of each model and what is truncated, then name the models whose window is
-    unknown.
-    """
+    """Describe the window and truncation of each model, then list models with unknown windows."""
     unknown = []
     for label, summary in zip(labels, summaries, strict=True):
         if summary.values.read.kind is ReadKind.UNKNOWN:
@@ -212,14 +214,14 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
 
 
 def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Yield at which level the intervals of length rows hold; nothing without such rows."""
+    """Yield the confidence levels of length rows if they are not 95%."""
     levels = {row.findings.verdict.level for row in rows if row.findings} - {LEVEL}
     if levels:
         yield describe_levels(sorted(levels))
 
 
 def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Describe where questions of one document are alike, so that intervals are wider."""
+    """Describe large design effects: similar questions about one document widen intervals."""
     for label, summary in zip(labels, summaries, strict=True):
         scores = summary.scores[ALL]
         effect = scores.get("design_effect")
@@ -234,9 +236,9 @@ def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
 
 
 def cut_ranking_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
-    """Describe where rankings seem to end at rank 10: none of ranks 11 to 100 is relevant."""
+    """Describe rankings that seem to end at rank 10: no relevant document has rank 11 to 100."""
     for label, summary in zip(labels, summaries, strict=True):
-        at_rank = summary.profile.counts.sum(axis=(0, 1))
-        is_cut = not at_rank[RECALL_COLUMNS[10] : RECALL_COLUMNS[100]].any()
-        if is_cut and at_rank[RECALL_COLUMNS[100] :].any():
+        counts = summary.profile.counts.sum(axis=(0, 1))
+        is_cut = not counts[RECALL_COLUMNS[10] : RECALL_COLUMNS[100]].any()
+        if is_cut and counts[RECALL_COLUMNS[100] :].any():
             yield CUT_RANKINGS.format(model=label, task=summary.task)

@@ -40,7 +40,7 @@ from posir_leaderboard.board.ranks import (
     paired_differences,
     rank_ranges,
 )
-from posir_leaderboard.board.site import MODEL, bundle_table_library, data_file, render_site
+from posir_leaderboard.board.site import MODEL_FIELDS, bundle_table_library, data_file, render_site
 from posir_leaderboard.entries import read_entries
 from posir_published.rows import published_rows
 from posir_report.columns import known_columns
@@ -59,6 +59,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, mean_gain
+from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Better, ScoreInfo, Unit
 from tests.support.board import (
@@ -181,10 +182,12 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
     )
     (summary,) = summarize(read_results(tmp_path))
     (entry,), _ = read_entries(tmp_path)
-    view = views.build_task_view("PosIR-English", [recording.score_entry(entry)])
+    record = recording.score_entry(entry)
+    view = views.build_task_view("PosIR-English", [record])
     glyph = columns_at(view, "Q4")["strip"][0]
     assert glyph == draw_glyph(build_rows(summary)[-1].strip)
-    curves, counts = recording.merge_panels(summary)[1:], summary.profile.counts.sum(axis=2)
+    curves = record.detail["curves"][1:]
+    counts = summary.profile.counts.sum(axis=2)
     sparse = [bool(queries.min() < MIN_QUERIES) for queries in counts]
     assert True in sparse
     assert [curve is not None for curve in curves] == sparse
@@ -192,9 +195,9 @@ def test_sparse_bins_of_a_curve_are_merged_as_in_the_report(tmp_path):
         if curve:
             cells = [cell for cell in build_curve_cells(summary.values) if cell.length == title]
             assert len(cells) == MERGED_BINS
-            assert curve == {
-                name: [cell.columns().get(name) for cell in cells] for name in recording.CELL
-            }
+            for name in recording.BIN_COLUMNS:
+                expected = [cell.columns().get(name) for cell in cells]
+                assert curve[name] == round_floats(expected)
 
 
 def test_a_date_that_cannot_be_is_unknown():
@@ -473,9 +476,9 @@ def test_no_score_may_be_named_like_another_field_of_the_page():
         if recording.page_key(column) == column.key
         for name in recording.column_names(column, column.key)
     }
-    assert {*recording.NAMED} <= {column.key for column in known_columns()}
+    assert {*recording.NAMED_SCORES} <= {column.key for column in known_columns()}
     assert named.isdisjoint(
-        {*derived, "name", *MODEL, *recording.DRAWN, *VERDICT_COLUMNS} - {"state"}
+        {*derived, "name", *MODEL_FIELDS, *recording.TABLE_COLUMNS, *VERDICT_COLUMNS} - {"state"}
     )
 
 
@@ -495,7 +498,7 @@ def test_a_view_pairs_models_with_ranks_of_the_same_queries(tmp_path):
     assert JSON.validate_json(JSON.dump_json(records[0])).means.keys() == records[0].means.keys()
     view = views.build_task_view("PosIR-English", records)
     paired = view.differences_json(
-        {record.model.id: place for place, record in enumerate(records)}, view.differences()
+        {record.model.id: place for place, record in enumerate(records)}, view.compute_differences()
     )
     rows = [
         row
@@ -822,7 +825,7 @@ def test_only_what_changed_is_scored_again(results, tmp_path, monkeypatch):
 def test_many_results_are_scored_by_several_processes_alike(results, tmp_path, monkeypatch):
     files = list(building.entry_files(results))
     alone = building.score_results(files, tmp_path / "a", submitted=False)
-    monkeypatch.setattr(building, "PARALLEL_FROM", 1)
+    monkeypatch.setattr(building, "MIN_PARALLEL", 1)
     assert building.score_results(files, tmp_path / "b", submitted=False) == alone
 
 
@@ -854,9 +857,9 @@ def test_a_folder_without_a_site_is_left_alone(
     (tmp_path / "thesis.tex").write_text("years of work")
     for use, word in (
         (lambda: write_site({"index.html": b""}, tmp_path), "other than a leaderboard"),
-        (lambda: write_site({"index.html": b""}, tmp_path / "thesis.tex"), "not a folder"),
-        (lambda: create_server(tmp_path, 0), "no leaderboard"),
-        (lambda: push_site(tmp_path, "org/space"), "no leaderboard"),
+        (lambda: write_site({"index.html": b""}, tmp_path / "thesis.tex"), "is a file"),
+        (lambda: create_server(tmp_path, 0), "is not a leaderboard"),
+        (lambda: push_site(tmp_path, "org/space"), "is not a leaderboard"),
     ):
         with pytest.raises(PosirError, match=word):
             use()
@@ -906,7 +909,7 @@ def test_nothing_is_written_or_removed_through_a_link(tmp_path):
     (site / "js").rename(elsewhere / "js")
     (site / "js").symlink_to(elsewhere / "js")
     before = read_site(elsewhere)
-    with pytest.raises(PosirError, match="or a link"):
+    with pytest.raises(PosirError, match="is a link"):
         write_site({**LATER, "js/core.js": b"new"}, site)
     assert read_site(elsewhere) == before
     (tmp_path / "link").symlink_to("new")

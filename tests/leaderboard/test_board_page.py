@@ -396,7 +396,7 @@ def test_the_first_screen_answers_the_question(visit, address, data):
     assert answers[:2] == ["Loses least from short to long", "Best with a window of 8k or more"]
     provenance = page.text_content("#provenance")
     assert "main (" in provenance
-    assert "2026-01-31 as its file states" in provenance
+    assert "2026-01-31 according to its file" in provenance
     page.check("input[value=Q4]", force=True)
     assert page.state() == {"data": "PosIR", "length": "Q4"}
     expect(page.locator("th.score .tokens")).to_have_text("in Q4")

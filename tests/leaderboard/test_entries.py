@@ -293,7 +293,7 @@ def test_a_model_has_no_row_but_that_of_its_own_folder(file, name):
 def test_a_result_in_another_models_folder_is_refused(file, name, revision):
     file.with_name("model_meta.json").write_text(json.dumps({"name": name, "revision": revision}))
     assert (
-        f"lies in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}"
+        f"is in org__model/rev1, but model_meta.json names {name.replace('/', '__')}/{revision}"
         in refused(file)
     )
 
@@ -319,14 +319,14 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
         [],
     )
     (entry,) = (entry for entry in entries if entry.paper)
-    assert "is not the row of posir and BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
+    assert "the settings of posir for BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
     data = json.loads(made.read_text())
     data["scores"]["test"][0]["position_run"]["protocol"] = {
         "asked": find_protocol("posir", model).asked()
     }
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)
-    assert "is not the row" not in " ".join(map(str, origin_problems(asked)))
+    assert "the settings of posir" not in " ".join(map(str, origin_problems(asked)))
     record = score_entry(asked)
     assert record.model.label == "BAAI/bge-m3 (protocol posir)"
     separated = separate_data([record, score_entry(entries[0])], {}, submitted=False)

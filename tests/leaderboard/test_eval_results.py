@@ -91,7 +91,7 @@ def test_each_task_has_a_file_with_one_value(tmp_path):
     for content in commit.files.values():
         assert len(parse_eval_result_entries(yaml.safe_load(content))) == 1
     assert PAGE in commit.description
-    with pytest.raises(PosirError, match="none of the results"):
+    with pytest.raises(PosirError, match="needs results on a dataset of the Hub"):
         build_eval_results(entries[2:], PAGE)
 
 

@@ -252,7 +252,7 @@ def test_pins_that_were_committed_meanwhile_are_not_lost(hub, monkeypatch):
     monkeypatch.setattr(comparable, "compute_pin", pin_meanwhile)
     done = call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS)
     assert done.status == 1
-    assert "was changed while the content was made" in done.said
+    assert "has changed since the content was read" in done.said
     assert list(json.loads(store.main["pins.json"])) == ["PosIR-English"]
     monkeypatch.setattr(comparable, "compute_pin", compute)
     assert call_posir("leaderboard", "pin", "PosIR-Mini", "--results", RESULTS).status == 0

@@ -19,8 +19,8 @@ import pytest
 
 from posir_leaderboard.entries import Entry
 from posir_leaderboard.submission import (
-    ATTEMPTS,
-    LONGEST_WAIT,
+    MAX_ATTEMPTS,
+    MAX_WAIT,
     Commit,
     HubError,
     HuggingFaceHub,
@@ -208,7 +208,7 @@ def test_five_attempts_are_enough(hub, store, uploader, operation, trouble):
     with pytest.raises(HubError, match="gave up after attempt 5 of 5") as failed:
         upload(submission(), uploader(), sleep=waits.append, report=reports.append)
     assert "Run the same command later" in str(failed.value)
-    assert hub.count("commit") == (ATTEMPTS if operation == "commit" else 0)
+    assert hub.count("commit") == (MAX_ATTEMPTS if operation == "commit" else 0)
     assert waits == [2, 4, 8, 16]
     assert len(reports) == 4
     assert arrived(store) == []
@@ -239,7 +239,7 @@ def test_retry_after_may_be_a_date():
 
 def test_a_hub_that_asks_for_hours_is_left_for_later(hub, store):
     hub.failures.append(
-        Failure("commit", status=429, headers={"Retry-After": str(int(LONGEST_WAIT) + 1)})
+        Failure("commit", status=429, headers={"Retry-After": str(int(MAX_WAIT) + 1)})
     )
     with pytest.raises(HubError, match=r"after attempt 1 of 5 .*asks to wait 601 seconds"):
         upload(submission(), by_pull_request(), sleep=pytest.fail)
@@ -412,7 +412,7 @@ def test_a_dry_run_shows_what_would_be_sent(hub, store, results):
     )
     again = posir("submit", results, "--repo", LEADERBOARD)
     assert again.exit_code == 0
-    assert "nothing was sent, the same files are there already: pull request #1" in again.stdout
+    assert "nothing was sent, the files are already there: pull request #1" in again.stdout
 
 
 def test_direct_commits(store, results):

@@ -478,7 +478,7 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
 @pytest.mark.parametrize(
     ("place", "change", "field", "word"),
     [
-        ((), {"strangers_score": 0.7}, "strangers_score", "cannot be checked"),
+        ((), {"strangers_score": 0.7}, "strangers_score", "cannot compute"),
         (("position_profile",), {"schema": 0}, "position_profile.schema", "must be 1"),
         (
             ("position_profile", "axes"),
@@ -490,7 +490,7 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
             ("document_ranks", "sets", 0),
             {"queries": "0" * 16},
             "document_ranks",
-            "dataset's queries",
+            "other queries or documents",
         ),
         (
             ("read_ranks", "sets", 0),

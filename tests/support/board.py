@@ -11,7 +11,13 @@ import numpy as np
 
 from posir_leaderboard.board.groups import Group
 from posir_leaderboard.board.published import published_records
-from posir_leaderboard.board.records import CELL, BoardModel, BoardRecord, BoardRow, row_columns
+from posir_leaderboard.board.records import (
+    BIN_COLUMNS,
+    BoardModel,
+    BoardRecord,
+    BoardRow,
+    row_columns,
+)
 from posir_leaderboard.board.site import bundle_table_library
 from posir_leaderboard.board.views import View
 from posir_significance.decision import DEFAULT_MARGINS, decide_state
@@ -156,7 +162,7 @@ def fake_detail(
         panels.append(
             dict(
                 zip(
-                    CELL,
+                    BIN_COLUMNS,
                     ([queries] * 20, *(end.clip(0, 1).round(6).tolist() for end in ends)),
                     strict=True,
                 )
@@ -215,7 +221,7 @@ def hostile_names() -> list[str]:
 
 
 def columns_at(view: View, length: str) -> dict[str, list[Any]]:
-    return view.columns(length, view.differences())
+    return view.columns(length, view.compute_differences())
 
 
 def length_columns(data: Mapping[str, Any], file: str, length: str) -> dict[str, list[Any]]:

@@ -9,21 +9,27 @@ from typing import Any
 import numpy as np
 
 from posir_leaderboard.board.groups import Group
-from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, board_columns
+from posir_leaderboard.board.records import (
+    BIN_COLUMNS,
+    BoardRecord,
+    BoardRow,
+    Columns,
+    board_columns,
+)
 from posir_psi.scores import none_if_nan
 from posir_published.rows import START_TO_END_UNWEIGHTED, find_query_count
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.scores import ALL, Unit
 
-#: Units of the scores that have a mean over tasks.
+#: Units of scores that can be averaged over tasks.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-#: What the curves of all tasks share.
-SHARED = ("lengths", "positions", "position_title", "relative")
+#: Fields of a detail that describe its curves.
+CURVE_FIELDS = ("lengths", "positions", "position_title", "relative")
 
 
 def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord:
-    """Average a model's results on the tasks of a group; without rows if it lacks one."""
+    """Average a model's results on the tasks of a group; without rows if a task is missing."""
     tasks = group.averaged_tasks
     members = tuple(sorted(records, key=lambda record: tasks.index(record.task)))
     average = BoardRecord(
@@ -44,11 +50,11 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     for length in lengths:
         row = average_rows([rows[length] for rows in complete], group.name, group.power)
         if average.model.published and length == ALL:
-            # The papers give the exact sum, but only the average for most languages.
+            # The papers give the exact total, but only an average for most languages.
             queries, _ = find_query_count(group.name)
             row = row.with_scores(queries=queries or row.queries)
         if average.model.published and group.power == 1:
-            # Each model has curves of other languages, so they have no average.
+            # The papers have curves of other languages for each model.
             row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
         rows.append(row)
     detail = {} if average.model.published else average_detail(members, lengths)
@@ -56,9 +62,8 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
 
 
 def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict[str, Any]:
-    """Average the curves of tasks and the ends of their intervals, unweighted.
-
-    The ends are those of fully correlated errors. Empty unless all tasks have the same positions.
+    """Average the curves of tasks and the ends of their intervals, unweighted, as if errors were
+    fully correlated; empty unless all tasks have the same positions.
     """
     first = tasks[0].detail
     if any(task.detail["positions"] != first["positions"] for task in tasks):
@@ -69,12 +74,12 @@ def average_detail(tasks: Sequence[BoardRecord], lengths: Sequence[str]) -> dict
             panels.append(_average_panels([task.find_detail(name, length) for task in tasks]))
     if not any(curves["panels"]):
         return {}
-    return {**{name: first[name] for name in SHARED}, **curves}
+    return {**{name: first[name] for name in CURVE_FIELDS}, **curves}
 
 
 def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
     average: Columns = {}
-    for name in CELL:
+    for name in BIN_COLUMNS:
         values = np.array([panel[name] for panel in panels if panel], float)
         if len(values) < len(panels):
             return None
@@ -86,13 +91,13 @@ def _average_panels(panels: Sequence[Columns | None]) -> Columns | None:
 
 
 def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRow:
-    """Return the unweighted mean over tasks of the board's scores, as the papers average over
-    languages.
+    """Return the unweighted mean of the board's scores over tasks, as the papers average languages.
 
-    The distances to the ends of the intervals are combined: `power` is 2 for tasks on different
-    data, whose errors add in quadrature; 1 for fully correlated ones, such as translations of the
-    same queries. A value that a task lacks is None in the average. The rows are of one model at one
-    length.
+    Args:
+        rows: One model at one length on each task. A score that a task lacks has no average.
+        name: Name of the average.
+        power: How the distances to the ends of intervals add: 2 for tasks on different data, in
+            quadrature; 1 for full correlation, such as translations of the same queries.
     """
     first = rows[0]
     queries = [row.queries for row in rows]
@@ -101,8 +106,8 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
         if column.unit in AVERAGED_UNITS:
             estimates = [row.estimate(column.key) for row in rows]
             present = [estimate for estimate in estimates if estimate is not None]
-            is_known = len(present) == len(rows)
-            scores[column.key] = _average(present, power) if is_known else None
+            is_complete = len(present) == len(rows)
+            scores[column.key] = _average(present, power) if is_complete else None
     return BoardRow(
         model=first.model,
         task=name,

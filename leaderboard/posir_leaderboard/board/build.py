@@ -1,4 +1,4 @@
-"""Building a site from results."""
+"""Build a site from results."""
 
 from __future__ import annotations
 
@@ -45,16 +45,14 @@ from posir_tasks.base.progress import progress
 from posir_tasks.plugin_api import loaded_plugins
 from posir_tasks.results import META_FILE
 
-#: Number of results from which worker processes score them: each takes three seconds to start, and
-#: a result one or two.
-PARALLEL_FROM = 8
-#: Largest difference in nDCG@10 between two runs of one model, on other hardware or with other
-#: libraries.
+#: Fewer results are scored in this process, since workers take seconds to start.
+MIN_PARALLEL = 8
+#: Maximum difference in nDCG@10 between runs of one model with other hardware or libraries.
 TOLERANCE = 0.002
-#: Raise it whenever records are computed differently.
+#: Part of the cache key. Raise it when records are computed differently.
 FORMAT_VERSION = 17
 JSON = TypeAdapter(BoardRecord)
-#: What is known of models by name and revision.
+#: Identities by name and revision of the model.
 Identities = Mapping[tuple[str, str], Identity]
 
 
@@ -65,20 +63,20 @@ class BuildSummary:
     models: int
     results: int
     scored: int
-    """Results that were not cached by an earlier build."""
+    """Number of results that were not cached."""
     changed_files: int
     problems: tuple[EntryProblem, ...]
-    """One for each file that is excluded."""
+    """One for each excluded file."""
     unranked: tuple[str, ...]
-    """Model, task and reason of each result that is shown, but not ranked."""
+    """Model, task and reason of each result that is on the page without a rank."""
     unchecked: tuple[str, ...]
     """Models that could not be looked up, with the reason."""
     separate: tuple[str, ...]
-    """Names of the tables of results on other data than those that keep a task's name."""
+    """Names of the tables of results on other data of a task."""
     unpinned: tuple[str, ...]
-    """Tasks of submitted results whose data have no pin."""
+    """Tasks of submitted results without a pin of their data."""
     kept: tuple[str, ...]
-    """Files of the earlier site that someone has changed, which are kept."""
+    """Files of the earlier site that someone edited; they are not deleted."""
 
 
 def build_site(
@@ -89,12 +87,15 @@ def build_site(
     url: str = "",
     statistics: Sequence[Path] = (),
 ) -> BuildSummary:
-    """Build the site of every readable result below a folder, if there is any, and of the published
-    results.
+    """Build the site from the results below a folder and the published results.
 
-    `cache` holds records and libraries; the dataset repository, if known, takes submissions; `url`
-    is where the site will be; `statistics` are files with the query counts of tasks, for the
-    published results.
+    Args:
+        results: Folder of results, which may be empty.
+        output: Folder for the site.
+        cache: Folder for records and libraries.
+        repository: The dataset repository that takes submissions.
+        url: Future address of the site.
+        statistics: Outputs of `posir stats`, with query counts for the published results.
     """
     check_output_folder(output)
     counts = read_statistics(statistics)
@@ -102,9 +103,12 @@ def build_site(
     pins = {**KNOWN_PINS, **(own_pins or {})}
     submitted = repository is not None or own_pins is not None
     # The maintainers' own runs of submitted models.
-    runs = results.resolve() / REPRODUCED
-    files = list(entry_files(results))
-    submissions = [file for file in files if not file.is_relative_to(runs)]
+    reproduced_folder = results.resolve() / REPRODUCED
+    submissions: list[Path] = []
+    reproductions: list[Path] = []
+    for file in entry_files(results):
+        is_reproduction = file.is_relative_to(reproduced_folder)
+        (reproductions if is_reproduction else submissions).append(file)
     scored, problems, newly_scored = score_results(submissions, cache, submitted=submitted)
     identities = {}
     if submitted:
@@ -113,20 +117,20 @@ def build_site(
     problems += exclude_results(scored, identities)
     records = list(scored.values())
     if submitted:
-        repeated = [file for file in files if file.is_relative_to(runs)]
-        reproduced, _, _ = score_results(repeated, cache, submitted=False)
+        reproduced, _, _ = score_results(reproductions, cache, submitted=False)
         records = _describe_submitted(records, list(reproduced.values()), identities)
     separated = separate_data([*records, *published_records()], pins, submitted=submitted)
     records = [record for record in separated if not record.model.published]
     published = [record for record in separated if record.model.published]
-    everything = [*records, *add_query_counts(published, collect_query_counts(records) | counts)]
+    published = add_query_counts(published, collect_query_counts(records) | counts)
+    all_records = [*records, *published]
     libraries = {
         "datatables": bundle_table_library(),
         "vega": cached_chart_library(cache / "libraries"),
     }
     tasks = {record.base_task or record.task for record in records}
     groups = add_data_tables(builtin_groups(tasks), records)
-    change = write_site(render_site(everything, groups, libraries, repository, url), output)
+    change = write_site(render_site(all_records, groups, libraries, repository, url), output)
     unranked = []
     unpinned = set()
     for record in records:
@@ -137,7 +141,7 @@ def build_site(
             reason = exclusion.label if exclusion else record.partial
             unranked.append(f"{record.model.label}, {record.task}: {reason}")
     return BuildSummary(
-        models=len({record.model.id for record in everything}),
+        models=len({record.model.id for record in all_records}),
         results=len(records),
         scored=newly_scored,
         changed_files=change.number,
@@ -157,34 +161,38 @@ def build_site(
 def _describe_submitted(
     records: Sequence[BoardRecord], reproduced: Sequence[BoardRecord], identities: Identities
 ) -> list[BoardRecord]:
-    """Return submitted results with what the registry or the Hub says of their models.
-
-    A result is `reproduced` where the maintainers' own run of the model on the same data has the
-    same nDCG@10, up to `TOLERANCE`; else `as submitted`.
+    """Describe the models of submitted results as the registry or the Hub does, and mark results
+    whose nDCG@10 the maintainers' own run confirms, up to `TOLERANCE`.
     """
     runs = {(record.model.id, record.task, record.data): record for record in reproduced}
-    described = []
+    described_records = []
     for record in records:
         name, revision = record.model.key
         model = read_board_model(name, revision, identities[name, revision].meta)
         standing = AS_SUBMITTED
         if run := runs.get((record.model.id, record.task, record.data)):
             score = record.rows[0].score
-            repeated = run.rows[0].score
-            if score and repeated and abs(score.value - repeated.value) <= TOLERANCE:
+            confirmation = run.rows[0].score
+            if score and confirmation and abs(score.value - confirmation.value) <= TOLERANCE:
                 standing = REPRODUCED
         model = replace(model, paper=record.model.paper)
-        described.append(replace(record, model=model, standing=standing))
-    return described
+        described_records.append(replace(record, model=model, standing=standing))
+    return described_records
 
 
 def score_results(
     files: Sequence[Path], cache: Path, *, submitted: bool
 ) -> tuple[dict[Path, BoardRecord], list[EntryProblem], int]:
-    """Return the record of each usable result file, a problem for each other one, and the number of
-    newly scored files.
+    """Score result files, with a cache of records.
 
-    Submitted results must say on which data and when they were made. Records are cached.
+    Args:
+        files: Files of results.
+        cache: Folder for the cache.
+        submitted: If true, a result must name its data and its date.
+
+    Returns:
+        The record of each usable file, the problems of the others, and the number of files that
+        were not cached.
     """
     paths = {file: _find_cached(cache / "records", file, submitted=submitted) for file in files}
     outcomes: dict[Path, BoardRecord | EntryProblem | None] = {}
@@ -196,16 +204,16 @@ def score_results(
             except ValidationError:
                 continue  # damaged
     uncached = [file for file in files if outcomes[file] is None]
-    scored = zip(progress(uncached, "Scoring"), _score_files(uncached, submitted), strict=True)
+    new_outcomes = _score_files(uncached, submitted)
     newly_scored = 0
-    for file, outcome in scored:
+    for file, outcome in zip(progress(uncached, "Scoring"), new_outcomes, strict=True):
         outcomes[file] = outcome
         path = paths[file]
         if isinstance(outcome, BoardRecord):
             newly_scored += 1
             if path:
-                with atomic_write(path) as part:
-                    part.write_bytes(JSON.dump_json(outcome))
+                with atomic_write(path) as temporary:
+                    temporary.write_bytes(JSON.dump_json(outcome))
     records = {
         file: outcome for file, outcome in outcomes.items() if isinstance(outcome, BoardRecord)
     }
@@ -216,12 +224,10 @@ def score_results(
 def exclude_results(
     records: dict[Path, BoardRecord], identities: Identities
 ) -> Iterator[EntryProblem]:
-    """Remove results whose model does not exist, and those that claim one model and task; yield a
-    problem for each.
+    """Remove results of models that do not exist and duplicate results; yield a problem for each.
 
-    Of several files for a model and task, the one stays that is spelled as mteb's registry or the
-    Hub spells its model. If that is none or several, all go, since it is unknown which one is
-    correct.
+    Among several files for a model and task, the one with the spelling of mteb's registry or the
+    Hub stays. If none or several have it, all are removed.
     """
     for file, record in list(records.items()):
         identity = identities.get(record.model.key)
@@ -230,21 +236,21 @@ def exclude_results(
             yield _remove(records, file, message, "name")
     keys = {file: (record.model.id, record.task) for file, record in records.items()}
     for same in find_duplicates(keys):
-        right = []
+        correct = []
         registered = MODEL_REGISTRY.resolve()
         for file in same:
             name, revision = records[file].model.key
             identity = identities.get((name, revision))
             if name in registered or (identity and identity.meta):
-                right.append(file)
+                correct.append(file)
         for file in same:
-            other = right[0] if len(right) == 1 else same[1 if file == same[0] else 0]
-            message = f"is of the same model and task as {other} (case does not count)"
-            if len(right) != 1:
+            other = correct[0] if len(correct) == 1 else same[1 if file == same[0] else 0]
+            message = f"has the same model and task as {other} (ignoring case)"
+            if len(correct) != 1:
                 message += "; both are excluded until one is removed"
                 yield _remove(records, file, message)
-            elif file not in right:
-                message += ", whose name is spelled as it is known"
+            elif file not in correct:
+                message += ", which has the correct spelling"
                 yield _remove(records, file, message, "name")
 
 
@@ -258,23 +264,24 @@ def _remove(
 def _score_files(
     files: Sequence[Path], submitted: bool
 ) -> Iterator[BoardRecord | EntryProblem | None]:
-    if len(files) < PARALLEL_FROM:
+    if len(files) < MIN_PARALLEL:
         yield from map(score_file, files, repeat(submitted))
         return
+    # "forkserver" would share imports, but also import modules of the current folder.
     with ProcessPoolExecutor(mp_context=get_context("spawn")) as pool:
         yield from pool.map(score_file, files, repeat(submitted))
 
 
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
-    """Return the path of the record of a result file, named by a digest of its files and of the
-    programs that score them; None if the file must not be read.
+    """Return the path of the cached record, or None if the file must not be read.
+
+    The key is a digest of the result's files, their names and the versions of the programs.
     """
-    parts = (file, file.with_name(META_FILE))
-    for part in parts:
-        if part.is_symlink() or not part.is_file() or part.stat().st_size > MAX_BYTES:
+    inputs = (file, file.with_name(META_FILE))
+    for path in inputs:
+        if path.is_symlink() or not path.is_file() or path.stat().st_size > MAX_BYTES:
             return None
-    # The names of the file and its folders are checked when it is read, so they belong to the key.
-    digests = [digest_file(part).hex() for part in parts]
+    digests = [digest_file(path).hex() for path in inputs]
     key = digest(_describe_programs(), str(submitted), *digests, *file.parts[-3:])
     return folder / f"{key.hex()}.json"
 

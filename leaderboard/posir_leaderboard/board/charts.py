@@ -1,9 +1,8 @@
-"""Specifications of the page's charts, without data, which the page adds: written in Vega-Lite,
-compiled to Vega.
+"""Specifications of the page's charts, written in Vega-Lite and compiled to Vega.
 
-Each takes its rows from the named dataset `rows` and its colors from the page's theme. Scores are
-in [0, 1], printed x 100. A mark's tooltip is its row, which the page prints when it is pointed at:
-texts for every mark would take longer than the marks.
+The page adds the rows, as the dataset `rows`, and the colors of its theme. Scores are in [0, 1] and
+printed x 100. The tooltip of a mark is its row, which the page formats on hover: formatting all of
+them in advance takes longer than drawing.
 """
 
 from functools import cache
@@ -16,17 +15,15 @@ from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
 from posir_tasks.display import charts
 
 ROWS = alt.NamedData("rows")
-#: Set by the page: colors, the ends of the scale of scores, and the entries of the scatter's
-#: legends.
-GIVEN = {
+#: Parameters that the page sets: colors, ends of scales, and entries of legends.
+PARAMETERS = {
     "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
 }  # fmt: skip
 ROW = alt.value(alt.ExprRef("datum"))
-#: Pixels below which legends have columns.
+#: On pages with fewer pixels, legends have columns.
 NARROW = 600
-#: Color and shape of each compared model; the page has the legend, and shapes are for readers who
-#: do not see colors.
+#: Compared models differ in color and shape; the page has the legend.
 PLACES = [0, 1, 2, 3]
 COLOR = alt.Color("place:N", legend=None, scale=alt.Scale(domain=PLACES))
 FILL = alt.Fill("place:N", legend=None, scale=alt.Scale(domain=PLACES))
@@ -39,8 +36,8 @@ RANGE = alt.Scale(domainMin=alt.ExprRef("low"), domainMax=alt.ExprRef("high"), n
 
 @cache
 def build_specifications() -> dict[str, dict[str, Any]]:
-    """Return every specification by name. Compiling them here saves the page the time."""
-    drawn: dict[str, charts.LayeredChart] = {
+    """Build every specification by name, compiled so that the page need not do it."""
+    layered: dict[str, charts.LayeredChart] = {
         "scatter": _draw_scatter(),
         "curve": draw_curves(equal_bins=True),
         "steps": draw_curves(equal_bins=False),
@@ -48,11 +45,10 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         "subsets": _draw_subsets(),
     }
     fit = alt.AutoSizeParams(type="fit-x", contains="padding")
-    params = [alt.param(name=name, value=value) for name, value in GIVEN.items()]
+    params = [alt.param(name=name, value=value) for name, value in PARAMETERS.items()]
     compiled = {}
-    for name, chart in drawn.items():
-        # A chart has a label, and tables have its numbers; a description of every mark would only
-        # take time.
+    for name, chart in layered.items():
+        # The chart has a label and tables have its numbers, so marks need no description.
         silent = (
             chart.properties(width="container", autosize=fit)
             .add_params(*params)
@@ -61,29 +57,33 @@ def build_specifications() -> dict[str, dict[str, Any]]:
         compiled[name] = vl_convert.vegalite_to_vega(
             silent.to_dict(), vl_version=".".join(alt.SCHEMA_VERSION.split(".")[:2])
         )
-        # White, which would hide the page's color.
+        # White would hide the page's color.
         compiled[name].pop("background", None)
     return compiled
 
 
 def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
-    """Return a legend of the given entries in one row, or in columns if the page is narrow; of a
-    single one it is not seen.
+    """Build a legend in one row, or in columns on a narrow page; invisible with a single entry.
+
+    Args:
+        entries: Name of the parameter with the entries.
+        columns: Number of columns on a narrow page.
+        symbols: Further properties of the legend.
     """
     values = alt.ExprRef(entries)
-    seen = alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
-    symbols |= {"symbolSize": 80, "values": values, "symbolOpacity": seen, "labelOpacity": seen}
+    opacity = alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")
+    symbols |= {"symbolSize": 80, "values": values}
+    symbols |= {"symbolOpacity": opacity, "labelOpacity": opacity}
     return alt.Legend(
         orient="top", columns=alt.ExprRef(f"width < {NARROW} ? {columns} : 0"), **symbols
     )
 
 
 def _draw_scatter() -> charts.LayeredChart:
-    """Return the difference of start and end against nDCG@10: a point for each model, and a line at
-    0.
+    """Draw start minus end against nDCG@10, a point per model.
 
-    The area of a point is given by the page. Models that are marked have intervals. The page places
-    names next to their points, with a line to those that are `led` away.
+    The page sets the area of each point, marks the models with intervals, and places names next to
+    points or, if `led`, at the end of a line.
     """
     points_axis = alt.Axis(
         labelExpr="(datum.value > 0 ? '+' : '') + round(datum.value * 100)",
@@ -127,21 +127,19 @@ def _draw_scatter() -> charts.LayeredChart:
         strokeWidth=0.7, color=alt.ExprRef("faint")
     )
     names = named.mark_text(align=alt.ExprRef("datum.name_align"), color=alt.ExprRef("ink"))
-    place = {"x": "name_score:Q", "y": "name_effect:Q"}
+    name_position = {"x": "name_score:Q", "y": "name_effect:Q"}
     return alt.layer(
         zero,
-        leaders.encode(x2=place["x"], y2=place["y"]),
+        leaders.encode(x2=name_position["x"], y2=name_position["y"]),
         charts.interval_rule(marked, "score", "x", color),
         charts.interval_rule(marked, "effect", "y", color),
         points,
-        names.encode(**place, text="name:N"),
+        names.encode(**name_position, text="name:N"),
     ).properties(height=440)
 
 
 def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
-    """Return nDCG@10 over position, a line for each model, with 95% intervals; the scale starts at
-    `low`.
-    """
+    """Draw nDCG@10 over position, a line per model, with 95% intervals."""
     title = "Position of the evidence, from start to end" if equal_bins else None
     base = alt.Chart(ROWS)
     positions = charts.Positions(title, None, equal_bins)
@@ -158,10 +156,10 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
 
 
 def draw_heat_map() -> charts.LayeredChart:
-    """Return nDCG@10 by position, a row for each language or other choice of a group; one without a
-    result is hatched.
+    """Draw nDCG@10 by position, a row per language or other choice; rows without a result are
+    hatched.
     """
-    # Sorted by number: those without a result are another set of marks, and would come last.
+    # Without an order, hatched rows would come last, since they are a layer of their own.
     base = alt.Chart(ROWS).encode(
         y=alt.Y(
             "choice:N",
@@ -190,7 +188,7 @@ def draw_heat_map() -> charts.LayeredChart:
 
 
 def _draw_subsets() -> charts.LayeredChart:
-    """Return nDCG@10 of every subset, a point for each model, with its interval."""
+    """Draw nDCG@10 of every subset, a point per model, with its interval."""
     base = alt.Chart(ROWS).encode(
         y=alt.Y(
             "subset:N",

@@ -1,9 +1,8 @@
-"""Comparable results of a task: complete, and on the same data by content, whatever their revision.
+"""Decide which results of a task are comparable: complete, and on data with the same content.
 
-The data of a task are pinned, never elected: were they elected, by number or date of results, one
-forged file could remove all others from the ranking. The content of packaged data is known; a
-maintainer of submitted results pins that of other tasks. On a board of one's own results, several
-data of a task have a table each.
+Submitted results are ranked only on data that a maintainer pinned, or that ship with a package. A
+majority vote of results would let one forged file exclude all others. Without submissions, each
+version of the data gets a table.
 """
 
 from __future__ import annotations
@@ -29,24 +28,33 @@ from posir_tasks.values.result_schema import DataVersion, identify_data
 
 
 class Pin(BaseModel):
-    """The data on which results of a task are ranked."""
+    """The data on which the results of a task are ranked."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     revision: str
-    """The revision that was read: a commit of the Hub, or the version of data in a package."""
+    """A commit on the Hub, or the version of packaged data."""
     digest: Annotated[str, StringConstraints(pattern="^[0-9a-f]{16}$")]
-    """Digest of the content of all subsets, as `identify_data` gives it."""
+    """Digest of the content of all subsets, from `identify_data`."""
 
 
 Pins = Mapping[str, Pin]
-#: Data whose content is known to this version: those that ship inside the package.
+#: Pins of the data in this package.
 KNOWN_PINS: Pins = {MINI.name: Pin(revision=MINI.revision, digest="d9433e2e4e2f4ea3")}
 
 
 def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | None:
-    """Return the pins of a folder of results, the copy of a repository if one is named; None if it
-    has no file of them.
+    """Read the pins of a folder of results.
+
+    Args:
+        folder: The folder.
+        repository: Name of the dataset repository that it is a copy of.
+
+    Returns:
+        The pins by task, or None without a file of pins.
+
+    Raises:
+        PosirError: The file is damaged.
     """
     file = folder / PINS
     if not file.exists() and not file.is_symlink():
@@ -55,24 +63,25 @@ def read_pins(folder: Path, repository: str | None = None) -> dict[str, Pin] | N
         return TypeAdapter(dict[str, Pin]).validate_python(read_json(file))
     except (GateError, ValidationError) as error:
         problem = error.problem if isinstance(error, GateError) else summarize_error(error)
-        place = str(file)
-        removal = f"rm {shlex.quote(place)}"
+        source = str(file)
+        removal = f"rm {shlex.quote(source)}"
         if repository:
-            place = f"{PINS} of dataset {repository}"
+            source = f"{PINS} of dataset {repository}"
             removal = f"hf repos delete-files {repository} {PINS} --type dataset"
         raise PosirError(
-            f"Cannot read {place}: {problem}. Remove the file and pin its tasks again:\n{removal}\n"
+            f"Cannot read {source}: {problem}. Remove the file and pin its tasks again:\n"
+            f"{removal}\n"
             f"posir leaderboard pin TASK --results {shlex.quote(repository or str(folder))}"
         ) from error
 
 
 def format_pins(pins: Pins) -> str:
-    """Return the content of a file of pins, ordered by task."""
+    """Format pins as the content of a file, sorted by task."""
     return json.dumps({task: pins[task].model_dump() for task in sorted(pins)}, indent=2) + "\n"
 
 
 def compute_pin(task_name: str) -> Pin:
-    """Read all data of a task, and return the pin of their content."""
+    """Read all data of a task and pin their content."""
     task = require_task(task_name)()
     versions = {}
     for subset in task.metadata.hf_subsets:
@@ -85,29 +94,31 @@ def compute_pin(task_name: str) -> Pin:
 def separate_data(
     records: Sequence[BoardRecord], pins: Pins, *, submitted: bool
 ) -> list[BoardRecord]:
-    """Return records in which results on different data of a task are of tasks of their own, so
-    that each has its own table.
+    """Rename the task of results on other data, so that each version of the data has a table.
 
-    The data of a pin keep the task's name, and so do the only data of a task without a pin. No
-    number or date of results decides between several data: then each is named by its revision, and
-    by its content where revisions are equal. Published results keep the task's name.
+    Pinned data keep the task's name, and so do the only data of a task without a pin. Otherwise
+    each version is named by its revision, and by its content if revisions are equal. Published
+    results keep the task's name.
 
     Args:
         records: Results and published results, at most one for each model and task.
-        pins: The data of each task whose content is known.
-        submitted: Whether results of others are ranked on pinned data alone.
+        pins: Pins by task.
+        submitted: If true, only results on pinned data are ranked.
     """
     results: dict[str, list[BoardRecord]] = {}
     for record in records:
         if not record.model.published:
             results.setdefault(record.task, []).append(record)
-    data = {task: TaskData.of_records(some, pins.get(task)) for task, some in results.items()}
+    data = {
+        task: TaskData.from_records(task_records, pins.get(task))
+        for task, task_records in results.items()
+    }
     separated = []
     for record in records:
-        of_task = data.get(record.task)
-        if of_task and not record.model.published:
-            separated.append(of_task.separate(record, submitted=submitted))
-        elif of_task and of_task.main and of_task.revisions[of_task.main][0].startswith(LOCAL):
+        task_data = data.get(record.task)
+        if task_data and not record.model.published:
+            separated.append(task_data.separate(record, submitted=submitted))
+        elif task_data and task_data.is_local:
             separated.append(replace(record, exclusion=Exclusion(Unranked.PAPERS_DATA)))
         else:
             separated.append(record)
@@ -120,37 +131,41 @@ class TaskData:
 
     pin: Pin | None
     revisions: Mapping[str, Sequence[str]]
-    """The revisions by the digest of the content, those of the Hub or a package first."""
+    """The revisions by digest of the content, local ones last."""
     main: str | None
-    """Digest of the data that keep the task's name; None if it is unknown which of several are the
-    task's.
-    """
+    """Digest of the data that keep the task's name; None if ambiguous."""
+
+    @property
+    def is_local(self) -> bool:
+        """True if the data that keep the task's name come from a local folder."""
+        return self.main is not None and self.revisions[self.main][0].startswith(LOCAL)
 
     @classmethod
-    def of_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
-        """Return the data of results on a task."""
+    def from_records(cls, records: Sequence[BoardRecord], pin: Pin | None) -> TaskData:
+        """Collect the data of results on a task."""
         contents = {pin.digest: {pin.revision}} if pin else {}
-        # Partial results last: those of the revision of complete data are of these.
+        # A partial result counts as the complete data of its revision.
         for record in sorted(records, key=lambda record: bool(record.partial)):
             revision = record.data_revision
-            if not record.partial or not any(revision in some for some in contents.values()):
+            has_complete = any(revision in names for names in contents.values())
+            if not record.partial or not has_complete:
                 contents.setdefault(record.data, set()).add(revision)
         revisions = {
-            data: sorted(some, key=lambda revision: (revision.startswith(LOCAL), revision))
-            for data, some in sorted(contents.items())
+            data: sorted(names, key=lambda name: (name.startswith(LOCAL), name))
+            for data, names in sorted(contents.items())
         }
         if pin:
             return cls(pin, revisions, pin.digest)
-        public = [data for data, some in revisions.items() if not some[0].startswith(LOCAL)]
+        public = [data for data, names in revisions.items() if not names[0].startswith(LOCAL)]
         candidates = public if len(public) == 1 else list(revisions)
         return cls(None, revisions, candidates[0] if len(candidates) == 1 else None)
 
     def separate(self, record: BoardRecord, *, submitted: bool) -> BoardRecord:
-        """Return a result with the task and the exclusion that follow from its data."""
+        """Set the task and the exclusion of a result by its data."""
         digest: str | None = record.data
         if digest not in self.revisions:
-            # A partial result is of the complete data of its revision.
-            same = [data for data, some in self.revisions.items() if record.data_revision in some]
+            revision = record.data_revision
+            same = [data for data, names in self.revisions.items() if revision in names]
             digest = same[0] if len(same) == 1 else self.main
         pin = self.pin
         exclusion = None
@@ -162,9 +177,9 @@ class TaskData:
             exclusion = Exclusion(Unranked.OTHER_CONTENT, shorten_revision(pin.revision))
         if digest is None or digest == self.main:
             return replace(record, exclusion=exclusion)
-        names = [shorten_revision(some[0]) for some in self.revisions.values()]
-        name = shorten_revision(self.revisions[digest][0])
-        if names.count(name) > 1:
+        names = {data: shorten_revision(first) for data, (first, *_) in self.revisions.items()}
+        name = names[digest]
+        if list(names.values()).count(name) > 1:
             name = f"{name}, content {digest[:8]}"
         return replace(
             record,
@@ -176,9 +191,7 @@ class TaskData:
 
 
 def shorten_revision(revision: str) -> str:
-    """Return the revision of data as it is shown: a commit as 12 digits, a digest of local files as
-    8.
-    """
+    """Shorten a commit to 12 digits and a digest of local files to 8."""
     if revision.startswith(f"{LOCAL}-"):
         return revision[: len(LOCAL) + 9]
     return revision[:12]

@@ -1,4 +1,4 @@
-"""A site as files in a folder."""
+"""Write, serve and upload a site."""
 
 import mimetypes
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write, find_free_name, follow_links, is_unfinished
 from posir_tasks.base.progress import progress
 
-#: Content of every file by its path.
+#: Content of every file by path.
 Site: TypeAlias = dict[str, bytes]
 #: The file that identifies a folder as a site.
 INDEX = "data/board.js"
@@ -33,24 +33,22 @@ INDEX = "data/board.js"
 
 @dataclass(frozen=True)
 class SiteChange:
-    """The changes to a folder that a site was written into."""
+    """The changes that writing a site made to a folder."""
 
     number: int
-    """Files that were written or removed."""
+    """Number of files that were written or removed."""
     kept: tuple[str, ...]
-    """Files of an earlier site that someone has changed since: where each is now."""
+    """Current paths of files of an earlier site that someone edited."""
 
 
 def write_site(site: Site, folder: Path) -> SiteChange:
-    """Write the files of a site that differ from those in a folder, and remove files of an earlier
-    site.
+    """Write the changed files of a site and remove stale files of an earlier one.
 
-    Only files that the manifest of the folder lists are replaced or removed. One that was changed
-    since posir wrote it is kept: under its name, or under the name `NAME.replaced` if the site has
-    another file there.
+    Only files in the folder's manifest are replaced or removed. Edited files are kept, under the
+    name `NAME.replaced` if the site needs the name.
 
     Raises:
-        PosirError: The folder has something else, at a path of the site or everywhere.
+        PosirError: The folder has files that posir did not write.
     """
     check_output_folder(folder)
     folder = follow_links(folder)
@@ -58,14 +56,14 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     changed = [path for path, body in site.items() if _read_file(folder, path) != body]
     edited = [folder / path for path in changed if _is_edited(folder, path, earlier)]
     kept = [file.rename(find_free_name(file, "replaced")) for file in edited]
-    written = Manifest(files={path: [hash_content(body)] for path, body in site.items()})
-    # First, so that a killed run leaves no file that the next one takes for somebody else's.
-    if changed or earlier != written:
-        (earlier | written).write(folder)
-    # The page last: until then the earlier one works, except for data that it loads later.
+    manifest = Manifest(files={path: [hash_content(body)] for path, body in site.items()})
+    # The manifest comes first, so that the next run recognizes the files of a killed one.
+    if changed or earlier != manifest:
+        (earlier | manifest).write(folder)
+    # The page comes last: until then the earlier page mostly works.
     for path in progress(sorted(changed, key=lambda path: path == "index.html"), "Writing"):
-        with atomic_write(folder / path) as part:
-            part.write_bytes(site[path])
+        with atomic_write(folder / path) as temporary:
+            temporary.write_bytes(site[path])
     removed = 0
     for path in earlier.files.keys() - site.keys():
         file = folder / path
@@ -75,13 +73,13 @@ def write_site(site: Site, folder: Path) -> SiteChange:
             removed += 1
         elif file.exists():
             kept.append(file)
-    if earlier != written:
-        written.write(folder)
+    if earlier != manifest:
+        manifest.write(folder)
     return SiteChange(len(changed) + removed, tuple(sorted(map(str, kept))))
 
 
 def _read_file(folder: Path, path: str) -> bytes | None:
-    """Return the content of a file of a folder; None if there is none, or a link leads to it."""
+    """Return the content of a file, or None if it is missing or behind a link."""
     file = folder / path
     if has_link(folder, path) or not file.is_file():
         return None
@@ -89,7 +87,7 @@ def _read_file(folder: Path, path: str) -> bytes | None:
 
 
 def _read_folder_manifest(folder: Path) -> Manifest:
-    """Return the manifest of a folder, an empty one if there is none."""
+    """Return the manifest of a folder, or an empty one."""
     file = folder / MANIFEST
     if not file.is_file() or has_link(folder, MANIFEST):
         return Manifest()
@@ -97,8 +95,8 @@ def _read_folder_manifest(folder: Path) -> Manifest:
 
 
 def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
-    """Return whether a file of an earlier site has another content than posir wrote; raise
-    PosirError if it is no such file, but exists.
+    """Return True if someone edited a file of an earlier site. Raise PosirError if posir did not
+    write the file.
     """
     file = folder / path
     content = _read_file(folder, path)
@@ -106,22 +104,22 @@ def _is_edited(folder: Path, path: str, earlier: Manifest) -> bool:
         return False
     if content is None or path not in earlier.files:
         raise PosirError(
-            f"{file}: not written by `posir leaderboard build`, or a link. Move it elsewhere, or "
-            "give another folder as --output."
+            f"{file} is a link, or was not written by `posir leaderboard build`. Move it "
+            "elsewhere, or give another folder as --output."
         )
     return not earlier.has_content(path, content)
 
 
 def check_output_folder(folder: Path) -> None:
-    """Raise PosirError if a folder is a file, or contains something other than an earlier site."""
+    """Raise PosirError unless a folder is new, empty or an earlier site."""
     if folder.exists() and not folder.is_dir():
-        raise PosirError(f"{folder}: a file, not a folder. --output takes a folder for the site.")
+        raise PosirError(f"{folder} is a file. Give a folder as --output.")
     if _read_folder_manifest(folder).files:
         return
-    others = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-    if any(not is_unfinished(path) for path in others):
+    files = (path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    if any(not is_unfinished(path) for path in files):
         raise PosirError(
-            f"{folder}: contains something other than a leaderboard. Give an empty or new folder "
+            f"{folder} contains something other than a leaderboard. Give an empty or new folder "
             "as --output."
         )
 
@@ -129,21 +127,19 @@ def check_output_folder(folder: Path) -> None:
 def _check_site(folder: Path) -> None:
     if not (folder / INDEX).is_file():
         raise PosirError(
-            f"{folder}: no leaderboard. Build it: posir leaderboard build --results results "
+            f"{folder} is not a leaderboard. Build one: posir leaderboard build --results results "
             f"--output {folder}"
         )
 
 
-#: Never another address: to show a leaderboard to others, push it.
+#: This machine only. To show a leaderboard to others, push it.
 HOST = "127.0.0.1"
 
 
 class SiteHandler(SimpleHTTPRequestHandler):
-    """Serves the files of one folder that are neither hidden nor links; never a folder, except `/`,
-    which is its index.html.
-    """
+    """Serves the files of one folder, but no hidden files, links or listings."""
 
-    # The machine's own table may name other types for scripts.
+    # The machine's own table may have another type for scripts.
     extensions_map = {**mimetypes.types_map, ".js": "text/javascript"}  # noqa: RUF012
     protocol_version = "HTTP/1.1"
 
@@ -161,7 +157,7 @@ class SiteHandler(SimpleHTTPRequestHandler):
         return None
 
     def log_message(self, format: str, *args: object) -> None:
-        """Log nothing: the command has printed the address."""
+        """Log nothing: the command prints the address."""
 
 
 def _is_served(folder: Path, name: str) -> bool:
@@ -169,7 +165,7 @@ def _is_served(folder: Path, name: str) -> bool:
 
 
 def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
-    """Return a server for a site, not yet started; port 0 is any free one."""
+    """Create a server for a site without starting it; port 0 takes any free port."""
     _check_site(folder)
     try:
         return ThreadingHTTPServer((HOST, port), partial(SiteHandler, directory=str(folder)))
@@ -180,17 +176,15 @@ def create_server(folder: Path, port: int) -> ThreadingHTTPServer:
 
 
 def push_site(folder: Path, space: str) -> CommitInfo:
-    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit of the changed
-    files.
+    """Upload a site to a static Space `ORG/NAME`, created if missing, in one commit.
 
-    Only files that posir wrote are uploaded, and of those in the Space only files that its manifest
-    lists are removed.
+    Only files that posir wrote are uploaded or removed, according to the manifests.
     """
     _check_site(folder)
     manifest = _read_folder_manifest(folder)
     if not manifest.files:
         raise PosirError(
-            f"{folder}: has no {MANIFEST}, the list of its files. Build the leaderboard again, in "
+            f"{folder} has no {MANIFEST}, the list of its files. Build the leaderboard again, in "
             "an empty folder."
         )
     paths = [path for path in sorted({*manifest.files, MANIFEST}) if _is_served(folder, path)]
@@ -203,8 +197,8 @@ def push_site(folder: Path, space: str) -> CommitInfo:
             if MANIFEST in listed:
                 copy = hub.api.hf_hub_download(space, MANIFEST, repo_type="space")
                 earlier = read_manifest(Path(copy), f"space {space}: {MANIFEST}")
-            # Not `upload_folder`, which makes several commits of a large folder; visitors would see
-            # an inconsistent page.
+            # `upload_folder` splits a large folder into several commits, between which the page
+            # would be inconsistent.
             added = [CommitOperationAdd(path, folder / path) for path in paths]
             stale = sorted((earlier.files.keys() & listed).difference(paths))
             return hub.api.create_commit(

@@ -1,4 +1,4 @@
-"""Groups of tasks that a visitor chooses from."""
+"""Groups of tasks on the page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from posir_tasks.text.languages import LANGUAGES, PIVOT
 
 
 class Dimension(StrEnum):
-    """The property in which the tasks of a group differ."""
+    """The property that distinguishes the tasks of a group."""
 
     LANGUAGE = "Language"
     PAIR = "Language pair"
@@ -31,10 +31,10 @@ class Dimension(StrEnum):
 
 @dataclass(frozen=True)
 class Group:
-    """Tasks that a visitor chooses from: a benchmark, by language, language pair or dataset."""
+    """Tasks that a visitor chooses from, such as the languages of a benchmark."""
 
     name: str
-    """Name of the benchmark, if it is one."""
+    """The benchmark, if the group is one."""
     dimension: str
     """A `Dimension`."""
     description: str
@@ -45,27 +45,25 @@ class Group:
 
     @property
     def power(self) -> int:
-        """2 if the errors of its tasks are independent; 1 for translations of the same queries."""
+        """2 if the tasks have independent errors, 1 for translations of the same queries."""
         return 2 if self.dimension == Dimension.DATASET else 1
 
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
-    """Return PosIR's benchmarks, with those of the tasks that are of further languages, and
-    PosIR-Mini.
-    """
-    others = [language for name in sorted(tasks) if (language := read_language(name))]
+    """Return PosIR's benchmarks, extended by tasks in further languages, and PosIR-Mini."""
+    further_languages = [language for name in sorted(tasks) if (language := read_language(name))]
     languages: dict[str, str] = {}
     pairs: dict[str, str] = {}
     samples: dict[str, str] = {}
-    for language in dict.fromkeys((*LANGUAGES, *others)):
-        of_language = [
+    for language in dict.fromkeys((*LANGUAGES, *further_languages)):
+        choices = [
             (languages, declare_posir(language, language), language.name),
             (samples, declare_nano(language), language.name),
         ]
         if language != PIVOT:
             label = f"{language.name} → {PIVOT.name}"
-            of_language.append((pairs, declare_posir(language, PIVOT), label))
-        for labels, task, label in of_language:
+            choices.append((pairs, declare_posir(language, PIVOT), label))
+        for labels, task, label in choices:
             if task in BUILTIN or task.name in tasks:
                 labels[task.name] = label
     datasets = {task.name: task.name for task in POSQ_DATASETS}
@@ -82,20 +80,18 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
-    """Return groups, and one more if there are tasks that are in none of them."""
+    """Append a group of the tasks that no group has."""
     groups = list(groups)
-    others = set(tasks).difference(*(group.labels for group in groups))
-    if not others:
+    other_tasks = set(tasks).difference(*(group.labels for group in groups))
+    if not other_tasks:
         return groups
     description = "Tasks that belong to no benchmark of the papers."
-    labels = {task: task for task in sorted(others)}
+    labels = {task: task for task in sorted(other_tasks)}
     return [*groups, Group("Other tasks", Dimension.TASK, description, labels)]
 
 
 def add_data_tables(groups: Iterable[Group], records: Iterable[BoardRecord]) -> list[Group]:
-    """Return groups in which a task is followed by its results on other data, which `separate_data`
-    names apart.
-    """
+    """Add the tables of results on other data, which `separate_data` names, after their task."""
     tables = sorted({(record.base_task, record.task, record.data_name) for record in records})
     extended = []
     for group in groups:

@@ -1,6 +1,4 @@
-"""The list of the files that posir wrote into a folder: only these are replaced and removed
-later.
-"""
+"""The list of the files that posir wrote into a folder and may later replace or remove."""
 
 from __future__ import annotations
 
@@ -14,13 +12,13 @@ from posir_tasks.base.errors import check_schema, summarize_error
 from posir_tasks.base.files import write_text
 from posir_tasks.base.untrusted import GateError, parse_json
 
-#: Where a site has its manifest.
+#: Path of a site's manifest.
 MANIFEST = "posir-site.json"
 SCHEMA = 1
 
 
 def is_site_path(path: str) -> bool:
-    """Return whether a path is one of a file below a folder, in its only spelling."""
+    """Return True for a normalized relative path without `..`."""
     pure = PurePosixPath(path)
     if pure.is_absolute() or ".." in pure.parts or not pure.parts:
         return False
@@ -29,17 +27,17 @@ def is_site_path(path: str) -> bool:
 
 def _check_site_path(path: str) -> str:
     if not is_site_path(path):
-        raise ValueError(f"{path!r:.80} is no path of a site")
+        raise ValueError(f"{path!r:.80} is not a path of a site")
     return path
 
 
 def hash_content(content: bytes) -> str:
-    """Return the SHA-256 digest of a file, in 64 hexadecimal digits."""
+    """Return the SHA-256 of a file's content as 64 hexadecimal digits."""
     return hashlib.sha256(content).hexdigest()
 
 
 class Manifest(BaseModel):
-    """The files that posir wrote into a folder, as they are listed there."""
+    """The files that posir wrote into a folder, with their digests."""
 
     model_config = ConfigDict(strict=True)
 
@@ -48,17 +46,17 @@ class Manifest(BaseModel):
         Annotated[str, AfterValidator(_check_site_path)],
         list[Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]],
     ] = {}
-    """SHA-256 of the contents that each path may have: several while a site is written."""
+    """SHA-256 of the possible contents of each path; two while a site is being replaced."""
 
     def __or__(self, other: Manifest) -> Manifest:
-        """Return the manifest of a folder whose files are of either manifest."""
+        """Return the manifest of a folder with files of either manifest."""
         both = {path: list(digests) for path, digests in self.files.items()}
         for path, digests in other.files.items():
             both.setdefault(path, []).extend(digests)
         return Manifest(files=both)
 
     def has_content(self, path: str, content: bytes) -> bool:
-        """Return whether posir wrote this content at a path."""
+        """Return True if posir wrote this content at a path."""
         return hash_content(content) in self.files.get(path, ())
 
     def write(self, folder: Path) -> None:
@@ -67,7 +65,7 @@ class Manifest(BaseModel):
 
 
 def read_manifest(file: Path, name: object) -> Manifest:
-    """Read a manifest; `name` is its source in messages. Raise PosirError if it is invalid."""
+    """Read a manifest; `name` is its name in messages. Raise PosirError if it is invalid."""
     try:
         manifest = Manifest.model_validate(parse_json(file.read_bytes(), name))
     except ValidationError as error:
@@ -81,6 +79,6 @@ def read_manifest(file: Path, name: object) -> Manifest:
 
 
 def has_link(folder: Path, path: str) -> bool:
-    """Return whether a file, or a folder between it and the given one, is a link."""
+    """Return True if a path below a folder is a link or passes through one."""
     pure = PurePosixPath(path)
-    return any((folder / part).is_symlink() for part in (pure, *pure.parents[:-1]))
+    return any((folder / prefix).is_symlink() for prefix in (pure, *pure.parents[:-1]))

@@ -1,4 +1,4 @@
-"""The published results as records, for comparison."""
+"""Published results as records of the board."""
 
 from __future__ import annotations
 
@@ -11,7 +11,13 @@ from typing import Any
 import numpy as np
 from pydantic import BaseModel, Field, NonNegativeInt, ValidationError
 
-from posir_leaderboard.board.records import CELL, BoardRecord, BoardRow, Columns, read_board_model
+from posir_leaderboard.board.records import (
+    BIN_COLUMNS,
+    BoardRecord,
+    BoardRow,
+    Columns,
+    read_board_model,
+)
 from posir_published.rows import (
     CROSS_LINGUAL,
     MONOLINGUAL,
@@ -24,7 +30,7 @@ from posir_published.rows import (
     read_posq_systems,
 )
 from posir_report.published import row_from_published
-from posir_tasks.base.errors import PosirError
+from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import Z, wilson_interval
@@ -36,14 +42,14 @@ from posir_tasks.values.schemes import (
 )
 from posir_tasks.values.scores import ALL
 
-#: Titles of the position axes of PosQ.
-POSITIONS = {
+#: Titles of PosQ's position axes.
+POSITION_TITLES = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
     "FineWeb-PosQ": "Part of the passage that holds the evidence",
 }
-#: Ends the name of a sample of PosQ's tasks.
+#: Suffix of the samples of PosQ's tasks.
 TINY = "-Tiny"
-#: Why a published result has no state.
+#: The reason why published results have no state.
 UNTESTED = (
     "Published results are not tested for bias within the window: the papers publish neither "
     "windows nor texts with their scores, so no evidence can be moved."
@@ -53,16 +59,14 @@ ASSUMPTIONS = (
     "scores in [0, 1] can have. Queries on the same document are not independent, so the "
     "intervals may still be too narrow for new documents. " + UNTESTED
 )
-#: mteb's names of the architectures in the papers.
+#: mteb's names of the papers' architectures.
 ARCHITECTURES = {"reranker": "cross-encoder"}
-#: The queries of a task's data by length: their number, and those of each position bin.
+#: Number of queries, and of queries per position bin, by length.
 QueryCounts = Mapping[str, tuple[int, Sequence[int]]]
 
 
 def published_records() -> list[BoardRecord]:
-    """Return every published result of a task; averages over tasks are computed here as for
-    submitted results.
-    """
+    """Return every published result, without the papers' averages over tasks."""
     registered = read_models()
     kinds = {system.model: system.architecture for system in read_posq_systems()}
     records = []
@@ -73,29 +77,29 @@ def published_records() -> list[BoardRecord]:
         if task in (MONOLINGUAL, CROSS_LINGUAL):
             continue
         for name, group in groupby(published_rows(task), key=lambda row: row.model):
-            described = registered.get(name.casefold(), {})
+            description = registered.get(name.casefold(), {})
             if kind := kinds.get(name):
-                described = described | {"model_type": [ARCHITECTURES.get(kind, kind)]}
-            # The papers print one name in several cases.
-            full_name = str(described.get("name", name))
-            model = read_board_model(full_name.split("/")[-1], "", described, published=True)
+                description = description | {"model_type": [ARCHITECTURES.get(kind, kind)]}
+            # The papers' spelling varies in case.
+            full_name = str(description.get("name", name))
+            model = read_board_model(full_name.split("/")[-1], "", description, published=True)
             rows = list(group)
             by_length = [bins.get((name, row.length), []) for row in rows]
-            scored = tuple(map(_build_row, rows, by_length))
-            records.append(BoardRecord(model, task, scored, _build_detail(rows, by_length)))
+            board_rows = tuple(map(_build_row, rows, by_length))
+            records.append(BoardRecord(model, task, board_rows, _build_detail(rows, by_length)))
     return records
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
-    """Return a published row with the widest possible intervals, if numbers of queries are known.
+    """Build a row with the widest possible intervals, if numbers of queries are published.
 
-    The variance of nDCG@10 over queries is not published; with a mean m in [0, 1] it is at most m
-    (1 - m), that of a Bernoulli variable. So the first is Wilson's interval of a proportion, wider
-    than the true one. nDCG@10(Qk) and PSI have none, because the number of queries in their bins is
-    not published. Start minus end is that of the position buckets, each with the largest possible
-    variance of its mean, m (1 - m) / n, for independent queries.
+    The papers do not publish the variance of nDCG@10. With a mean m in [0, 1] it is at most
+    m (1 - m), which makes Wilson's interval of a proportion an upper bound. With n independent
+    queries, the mean of a position bucket has a variance of at most m (1 - m) / n, from which the
+    interval of start minus end follows. nDCG@10(Qk) and PSI have no interval, since the queries of
+    their bins are not published.
     """
-    row = BoardRow.of_report(row_from_published(published))
+    row = BoardRow.from_report(row_from_published(published))
     if published.queries:
         interval = wilson_interval(published.ndcg_at_10, published.queries)
         row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))
@@ -116,19 +120,17 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
 def _build_detail(
     rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]
 ) -> dict[str, Any]:
-    """Return the details of a published result, given its rows and the position bins of each; a
-    length without any has no panel.
-    """
+    """Build the details of a published result from its rows and the position bins of each row."""
     axes = RelativePositions().axes
     task = rows[0].task.removesuffix(TINY)
     first = next(filter(None, bins), [])
-    sources = dict.fromkeys([rows[0].source, *(some[0].source for some in bins if some)])
+    sources = dict.fromkeys([rows[0].source, *(row[0].source for row in bins if row)])
     titles = {ALL: ALL_LENGTHS, **dict(zip(axes.lengths, axes.length_titles, strict=True))}
     detail: dict[str, Any] = {
         "lengths": [titles[row.length] for row in rows] if first else [],
         "positions": [bin_.position for bin_ in first],
-        "position_title": POSITIONS.get(task, axes.position_title),
-        "relative": task not in POSITIONS,
+        "position_title": POSITION_TITLES.get(task, axes.position_title),
+        "relative": task not in POSITION_TITLES,
         "panels": list(map(_build_panel, bins)) if first else [],
         "curves": [],
         "subsets": None,
@@ -141,61 +143,58 @@ def _build_detail(
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
-    """Return position bins as the columns of a curve, with intervals where numbers of queries are
-    known.
-    """
+    """Return position bins as columns, with intervals for published numbers of queries."""
     rows: list[tuple[float | None, ...]] = []
     for bin_ in bins:
         interval: tuple[float | None, float | None] = (None, None)
         if bin_.queries:
             interval = wilson_interval(bin_.ndcg_at_10, bin_.queries)
         rows.append((bin_.queries, bin_.ndcg_at_10, *interval))
-    columns = zip(CELL, zip(*rows, strict=True), strict=False)
+    columns = zip(BIN_COLUMNS, zip(*rows, strict=True), strict=False)
     return {name: list(column) for name, column in columns} or None
 
 
 class StatisticsRow(BaseModel):
-    """The fields that are read of a row of `posir stats TASK --format json`."""
+    """A row of `posir stats TASK --format json`."""
 
     queries: NonNegativeInt
     histogram: dict[str, list[NonNegativeInt]]
 
 
 class StatisticsFile(BaseModel):
-    """The fields that are read of its output; the last row is the total."""
+    """The output of `posir stats TASK --format json`; the last row is the total."""
 
     dataset: str
     rows: list[StatisticsRow] = Field(min_length=1)
 
 
 def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
-    """Return the counts of each task whose statistics are in a file, the output of `posir stats
-    TASK --format json`.
-    """
+    """Read the query counts of tasks from outputs of `posir stats TASK --format json`."""
     counts: dict[str, QueryCounts] = {}
     for file in files:
         try:
             statistics = StatisticsFile.model_validate(read_json(file))
         except (GateError, ValidationError) as error:
-            hint = "Give the output of `posir stats TASK --format json`."
+            problem = error.problem if isinstance(error, GateError) else summarize_error(error)
             raise PosirError(
-                f"{file}: no statistics of a task ({type(error).__name__}). {hint}"
+                f"Cannot read the statistics of a task from {file}: {problem}. Give the output of "
+                "`posir stats TASK --format json`."
             ) from error
         if statistics.dataset not in published_tasks():
             raise PosirError(
-                f"{file}: statistics of {statistics.dataset}, a name without published results. "
-                f"These have some: {', '.join(published_tasks())}."
+                f"{file} has the statistics of {statistics.dataset}, which has no published "
+                f"results. Tasks with published results: {', '.join(published_tasks())}."
             )
-        # A query of PosIR is in one bin of one length.
         total = statistics.rows[-1]
-        of_task = {length: (sum(bins), bins) for length, bins in total.histogram.items()}
-        of_task[ALL] = (total.queries, total.histogram.get(ALL, []))
-        counts[statistics.dataset] = of_task
+        # Each query of PosIR is in a single bin, so bins add up.
+        by_length = {length: (sum(bins), bins) for length, bins in total.histogram.items()}
+        by_length[ALL] = (total.queries, total.histogram.get(ALL, []))
+        counts[statistics.dataset] = by_length
     return counts
 
 
 def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCounts]:
-    """Return the counts of each task of which there is a complete result on the published data."""
+    """Collect the query counts of tasks from complete results on the published data."""
     counts: dict[str, QueryCounts] = {}
     for record in results:
         if record.comparable and not record.local and record.detail["panels"]:
@@ -210,19 +209,17 @@ def collect_query_counts(results: Iterable[BoardRecord]) -> dict[str, QueryCount
 def add_query_counts(
     published: Iterable[BoardRecord], counts: Mapping[str, QueryCounts]
 ) -> list[BoardRecord]:
-    """Return published records with the query counts of their task's data, and with the intervals
-    that follow from them.
+    """Add query counts, which the papers omit, and the intervals that follow, to published records.
 
-    The papers do not give the counts of length buckets and position bins. With at least n queries
-    in each of P bins, the unweighted mean m of the bins has a variance of at most m (1 - m) / (P
-    n).
+    With at least n queries in each of P bins, the unweighted mean m of the bins has a variance of
+    at most m (1 - m) / (P n).
     """
     records = []
     for record in published:
-        of_task = counts.get(record.task, {})
+        by_length = counts.get(record.task, {})
         rows = []
         for row in record.rows:
-            queries, bins = of_task.get(row.length, (0, ()))
+            queries, bins = by_length.get(row.length, (0, ()))
             filled = [count for count in bins if count]
             key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
             score = row.estimate(key)

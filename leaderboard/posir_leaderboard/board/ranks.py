@@ -1,6 +1,4 @@
-"""Changes between models, and the rank ranges that follow: the possible ranks of models whose
-scores are uncertain.
-"""
+"""Differences between models, and the ranges of ranks that follow from them."""
 
 from __future__ import annotations
 
@@ -23,18 +21,16 @@ Range = tuple[int, int]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Metrics of a change, whose intervals hold at the same time.
+#: Number of metrics of a change; their intervals hold at the same time.
 METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
 
 
 @dataclass(frozen=True)
 class MeanByCluster:
-    """nDCG@10 of a model, and what the queries of each cluster (article or document) contribute to
-    its deviation.
-    """
+    """nDCG@10 of a model, with the deviation from it by cluster (article or document)."""
 
     queries: str
-    """Digest of the queries and their documents: equal for the same ones in the same order."""
+    """Digest of the queries and their documents in this order."""
     gains: Floats
     """nDCG@10 of each query, shape (n,)."""
     deviations: Floats
@@ -44,20 +40,19 @@ class MeanByCluster:
 
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
-    """Return nDCG@10, the mean over queries, over all lengths, then in each length bucket.
-
-    None where there are fewer than two clusters.
+    """Return mean nDCG@10 over all lengths, then in each length bucket; None with fewer than two
+    clusters.
     """
     observations = Observations.from_ranks(ranks)
     digest = "+".join(f"{part.documents}:{part.queries}" for part in ranks.sets)
     lengths = len(ranks.axes.lengths)
-    members = [np.ones(len(observations.gains), bool)]
+    masks = [np.ones(len(observations.gains), bool)]
     if lengths > 1:
-        members += [observations.lengths == length for length in range(lengths)]
+        masks += [observations.lengths == length for length in range(lengths)]
     means: list[MeanByCluster | None] = []
-    for some in members:
-        gains = observations.gains[some]
-        names, cluster = np.unique(observations.clusters[some], return_inverse=True)
+    for mask in masks:
+        gains = observations.gains[mask]
+        names, cluster = np.unique(observations.clusters[mask], return_inverse=True)
         if len(names) < 2:
             means.append(None)
             continue
@@ -71,12 +66,10 @@ def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
 
 @dataclass(frozen=True, eq=False)
 class PairedDifferences:
-    """Differences of nDCG@10 between k models on the same queries, with the intervals and states of
-    `compare_groups`.
-    """
+    """Differences in nDCG@10 between k models, estimated as in `compare_groups`."""
 
     values: Floats
-    """Row minus column, shape (k, k); NaN where two models do not share all queries."""
+    """Row minus column, shape (k, k); NaN if two models have different queries."""
     errors: Floats
     """Standard errors, for new clusters, shape (k, k)."""
     freedom: Floats
@@ -84,13 +77,11 @@ class PairedDifferences:
     documents: Floats
     """Number of clusters, shape (k, k)."""
     comparisons: int = METRICS
-    """Comparisons that intervals are adjusted for: the metrics of a change, at each length bucket
-    if they are of one.
-    """
+    """Number of comparisons that intervals are adjusted for (Bonferroni)."""
 
     @cached_property
     def paired(self) -> Mask:
-        """Whether two models are compared on the same queries, shape (k, k)."""
+        """True if two different models have the same queries, shape (k, k)."""
         mask: Mask = ~np.isnan(self.values)
         np.fill_diagonal(mask, val=False)
         return mask
@@ -98,13 +89,14 @@ class PairedDifferences:
     @cached_property
     def half_widths(self) -> Floats:
         """Half the width of the interval of each difference, shape (k, k)."""
-        widths: Floats = stdtrit(self.freedom, 1 - ALPHA / self.comparisons / 2) * self.errors
+        # There are few distinct degrees of freedom, and a quantile is slow.
+        freedom, inverse = np.unique(self.freedom, return_inverse=True)
+        quantiles = stdtrit(freedom, 1 - ALPHA / self.comparisons / 2)
+        widths: Floats = quantiles[inverse].reshape(self.errors.shape) * self.errors
         return widths
 
     def read_change(self, row: int, column: int) -> tuple[Estimate | None, ChangeState | None]:
-        """Return the difference of two models with its interval, and its state; None where they are
-        not paired.
-        """
+        """Return the difference of two models and its state, or (None, None) if not paired."""
         if not self.paired[row, column]:
             return None, None
         value = float(self.values[row, column])
@@ -113,7 +105,9 @@ class PairedDifferences:
         return Estimate(value, (value - half, value + half)), state
 
     def is_before(self) -> Mask:
-        """Return whether the row's model is better than the column's, in all pairs jointly."""
+        """Return True if the row's model is better than the column's, with intervals that hold for
+        all pairs at the same time; shape (k, k).
+        """
         pairs = int(self.paired.sum()) // 2
         joint = replace(self, comparisons=max(self.comparisons, pairs))
         mask: Mask = (self.states == ChangeState.BETTER) & (joint.states == ChangeState.BETTER)
@@ -121,11 +115,9 @@ class PairedDifferences:
 
     @cached_property
     def states(self) -> NDArray[np.str_]:
-        """The change from the column's model to the row's, shape (k, k); empty where they
-        are not paired.
+        """The change from the column's model to the row's, shape (k, k); empty if not paired.
 
-        The rule of `decide_change`, whose states follow from the interval and the margin alone, for
-        all pairs at once.
+        The rule of `decide_change` for all pairs at once.
         """
         margin = DEFAULT_MARGINS.ndcg_at_10
         half = self.half_widths
@@ -133,7 +125,7 @@ class PairedDifferences:
         high = self.values + half
         rules = {
             "": ~self.paired,
-            # The rules that come first hold.
+            # The first rule that holds decides.
             ChangeState.INCONCLUSIVE: self.documents < MIN_DOCUMENTS,
             ChangeState.EQUIVALENT: (-margin < low) & (high < margin),
             ChangeState.BETTER: low > 0,
@@ -144,10 +136,11 @@ class PairedDifferences:
 
 
 def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferences:
-    """Compare models pairwise, as `estimate_difference` does: C / (C - 1) sum (d_1 - d_2)^2 over
-    clusters.
+    """Compare models pairwise, as `estimate_difference` does.
+
+    The squared error is C / (C - 1) sum (d_1 - d_2)^2 over the C clusters.
     """
-    # Takes long to import, and what scores one result does not need it.
+    # Slow to import, and not needed to score a result.
     from scipy.spatial.distance import cdist
 
     shape = (len(means), len(means))
@@ -167,7 +160,7 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
         queries = gains.shape[1]
         level = gains.mean(axis=1)
         squares = cdist(deviations, deviations, "sqeuclidean")
-        # One pseudo-query keeps errors positive where all queries agree.
+        # One pseudo-query keeps errors positive if all queries agree.
         share = (cdist(gains, gains, "cityblock") + 0.5) / (queries + 1)
         pseudo = share * (1 - share) / queries**2
         values[block] = level[:, None] - level
@@ -178,10 +171,11 @@ def paired_differences(means: Sequence[MeanByCluster | None]) -> PairedDifferenc
 
 
 def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> PairedDifferences:
-    """Return the differences of averages over tasks of the same models.
+    """Average the differences of the same models over tasks.
 
-    `power` is 2 if tasks are independent, so that errors add in quadrature; 1 for the error of
-    fully correlated tasks.
+    Args:
+        tasks: The differences on each task.
+        power: 2 for independent tasks, whose errors add in quadrature; 1 for full correlation.
     """
     errors = np.sum([task.errors**power for task in tasks], axis=0) ** (1 / power) / len(tasks)
     return PairedDifferences(
@@ -195,19 +189,18 @@ def average_differences(tasks: Sequence[PairedDifferences], *, power: int) -> Pa
 def rank_ranges(
     scores: Sequence[Estimate | None], differences: PairedDifferences | None = None
 ) -> list[Range | None]:
-    """Return the possible ranks of each score: from 1 + those that are before it to all but those
-    that are after it.
+    """Return the possible ranks of each score.
 
-    Of two models on the same queries, one is before the other as `PairedDifferences.is_before`
-    says. Of two others, if their intervals are disjoint: the rule of Klein, Wright & Wieczorek
-    2020, Journal of the Royal Statistical Society C 69, 589-606, who give it for intervals of a
-    joint level. With 95% intervals of similar width, two models of equal true score are separated
-    in 0.6% of comparisons if their errors are independent. A score without an interval has no range
-    and separates nothing.
+    The best rank is 1 + the number of models ahead; the worst leaves room for the models behind.
+    Models with the same queries are ordered by `PairedDifferences.is_before`, all others by
+    disjoint intervals: the rule of Klein, Wright & Wieczorek 2020, Journal of the Royal Statistical
+    Society C 69, 589-606, for intervals of a joint level. With 95% intervals of similar width and
+    independent errors, two models of equal true score are separated in 0.6% of comparisons. A score
+    without an interval has no range.
 
     Args:
-        scores: None if missing: unranked, and not counted in the ranks of others.
-        differences: Of the same models, if any share their queries.
+        scores: None for an unranked model, which no rank counts.
+        differences: Differences of the same models, if any have the same queries.
     """
     intervals = [score.interval if score else None for score in scores]
     has_interval = np.array([interval is not None for interval in intervals], bool)
@@ -219,4 +212,4 @@ def rank_ranges(
     first = 1 + ahead.sum(axis=0)
     last = len(scores) - scores.count(None) - ahead.sum(axis=1)
     ranges = zip(first.tolist(), last.tolist(), strict=True)
-    return [ends if some else None for ends, some in zip(ranges, has_interval, strict=True)]
+    return [ends if ranked else None for ends, ranked in zip(ranges, has_interval, strict=True)]

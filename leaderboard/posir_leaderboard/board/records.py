@@ -1,6 +1,4 @@
-"""Records: the scores of one model on one task, computed from its profiles, and what is known of
-the model.
-"""
+"""Records: one model with its scores on one task."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ from functools import cache, cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
+import numpy as np
 from pydantic import (
     BaseModel,
     Field,
@@ -24,7 +23,7 @@ from pydantic import (
 
 from posir_leaderboard.board.ranks import MeanByCluster, means_by_cluster
 from posir_leaderboard.entries import (
-    FIRST_DATE,
+    MIN_DATE,
     Entry,
     EntryError,
     EntryProblem,
@@ -39,20 +38,14 @@ from posir_report.summary import (
     VERDICT_COLUMNS,
     ReportRow,
     TaskSummary,
-    build_bin_rows,
     build_length_row,
     build_rows,
     summarize,
 )
 from posir_report.tables import describe_places, truncation_notes
 from posir_significance.advice import build_commands
-from posir_significance.cells import (
-    ProfileCell,
-    build_cells,
-    build_curve_cells,
-    is_sparse,
-    pool_curve_cells,
-)
+from posir_significance.analysis import analyze, estimate_bins
+from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import State
 from posir_significance.messages.board import (
@@ -61,6 +54,7 @@ from posir_significance.messages.board import (
     describe_several_places,
 )
 from posir_significance.messages.verdicts import iterate_answer, label_state
+from posir_significance.observations import Observations
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import drop_organization
@@ -75,17 +69,16 @@ from posir_tasks.values.result_schema import average_vectors, identify_data, rou
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 from posir_tasks.values.scores import ScoreInfo, flatten, prefix_scores
 
-#: Columns of the cells of a curve.
-CELL = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
-#: Latest date that can be written in years of four digits.
-LAST_DATE = 253_402_300_799
-#: Columns that the table is drawn and ranked by, whatever score they are.
-DRAWN = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
-#: Scores that the page names; every other one is `scores.KEY` there, so that no key is that of a
-#: field.
-NAMED = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
-#: The origin of a submitted result: the maintainers of the board have the same nDCG@10, or the
-#: submitter's run alone.
+#: Columns of the position bins of a curve.
+BIN_COLUMNS = ("queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
+#: The last second of the year 9999.
+MAX_DATE = 253_402_300_799
+#: Columns of the table that are not declared scores.
+TABLE_COLUMNS = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
+#: Scores with a field of their own on the page. All others are `scores.KEY`, so that a plugin's key
+#: cannot clash with a field.
+NAMED_SCORES = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
+#: Whether the maintainers' own run confirms a submitted nDCG@10.
 REPRODUCED = "reproduced"
 AS_SUBMITTED = "as submitted"
 
@@ -100,13 +93,13 @@ KINDS = {
     "late-interaction": "Late interaction",
     "cross-encoder": "Cross-encoder",
 }
-#: Longest license and longest address that are shown.
+#: Maximum length of a license and of an address.
 MAX_TEXT = 300
 Count = Annotated[int, Field(gt=0, lt=2**53)]
 
 
 class Metadata(BaseModel):
-    """The fields of mteb's `model_meta.json` that are shown; None if missing or invalid."""
+    """The fields of mteb's `model_meta.json` on the page; None if missing or invalid."""
 
     model_type: list[Any] | None = None
     n_parameters: Count | None = None
@@ -134,13 +127,13 @@ class Unranked(StrEnum):
     NOT_PINNED = "not_pinned"
     """The data of a submitted result have no pin."""
     OTHER_CONTENT = "other_content"
-    """Its data have the revision of a pin, but not its content."""
+    """The data have the pinned revision, but other content."""
     PAPERS_DATA = "papers_data"
-    """A published result, next to results on other data."""
+    """A published result in a table of results on local data."""
     PROTOCOL = "protocol"
-    """It was run with the protocol of a paper."""
+    """The model was run with the protocol of a paper."""
     OTHER_MEAN = "other_mean"
-    """A published row of a length, which has another mean than the others."""
+    """A published mean over positions, among means over queries."""
 
 
 @dataclass(frozen=True)
@@ -149,17 +142,17 @@ class Exclusion:
 
     reason: Unranked
     name: str = ""
-    """The revision of the pin, or the paper."""
+    """The pinned revision, or the paper."""
 
     @property
     def label(self) -> str:
-        """The reason as the page shows it."""
+        """The reason in words."""
         return BOARD_UNRANKED[self.reason].format(self.name)
 
 
 @dataclass(frozen=True)
 class BoardModel:
-    """A model in one revision, or a model of a paper. None if unknown."""
+    """A model in one revision, or a model of a paper. Unknown properties are None."""
 
     name: str
     """Full name, such as `Qwen/Qwen3-Embedding-0.6B`; for a paper's model, as printed."""
@@ -167,14 +160,14 @@ class BoardModel:
     """Empty for a paper's model."""
     published: bool = False
     paper: str = ""
-    """The paper with whose protocol it was run; empty for mteb's settings."""
+    """The paper whose protocol the run used; empty for mteb's settings."""
     kind: str = UNKNOWN
     parameters: int | None = None
     """0 for BM25."""
     window: int | None = None
-    """Most tokens of a text that it reads."""
+    """Maximum number of input tokens."""
     dimensions: int | None = None
-    """Dimensions of an embedding; the largest number, if there is a choice."""
+    """Dimensions of an embedding; the largest if there is a choice."""
     open_weights: bool | None = None
     license: str | None = None
     reference: str | None = None
@@ -182,19 +175,17 @@ class BoardModel:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Name and revision, by which it is looked up."""
+        """Name and revision."""
         return self.name, self.revision
 
     @property
     def label(self) -> str:
-        """The name, with the paper whose protocol it was run with."""
+        """The name, with the paper of the protocol."""
         return f"{self.name} (protocol {self.paper})" if self.paper else self.name
 
     @property
     def origin(self) -> str | None:
-        """`local` or `endpoint` for a model that visitors cannot run; such results are not
-        submitted.
-        """
+        """`local` or `endpoint` for a model that visitors cannot run, else None."""
         return None if self.published else model_origin(self.name)
 
     @property
@@ -204,10 +195,10 @@ class BoardModel:
 
     @property
     def id(self) -> str:
-        """Identifier in files and links: twelve hexadecimal digits of a hash, so that a name cannot
-        choose it.
+        """Twelve hexadecimal digits for file names and links, hashed so that a submitter cannot
+        choose them.
 
-        The Hub's names differ in more than case, and the papers write one name in several cases.
+        Case is ignored: the papers write one name in several cases.
         """
         kind = "published" if self.published else "result"
         return digest(kind, self.label.casefold(), self.revision, size=6).hex()
@@ -216,9 +207,7 @@ class BoardModel:
 def read_board_model(
     name: str, revision: str, meta: Mapping[str, Any], *, published: bool = False
 ) -> BoardModel:
-    """Return a model, perhaps published in a paper only, as mteb's `model_meta.json` describes
-    it.
-    """
+    """Read a model from mteb's `model_meta.json`."""
     fields = Metadata.model_validate(meta)
     is_bm25 = "bm25" in name.lower()
     types = [kind for kind in fields.model_type or () if isinstance(kind, str) and kind in KINDS]
@@ -240,16 +229,14 @@ def read_board_model(
 
 @dataclass(frozen=True, kw_only=True)
 class BoardRow(ReportRow):
-    """A row of a report as plain JSON, or the average of such rows over tasks."""
+    """A report row that can be saved as JSON, or the average of such rows over tasks."""
 
     task_states: tuple[State, ...] = ()
-    """State of each task of an average; empty of one task."""
+    """The state of each task of an average; empty for one task."""
 
     @property
     def states(self) -> tuple[State, ...]:
-        """The states of the bias within the window, the most frequent of an average first; a
-        published row is not tested.
-        """
+        """The states of the bias within the window, most frequent first."""
         if self.findings is not None:
             return (self.findings.state,)
         counts = Counter(self.task_states or [State.NOT_TESTED])
@@ -257,36 +244,46 @@ class BoardRow(ReportRow):
 
     @property
     def state_label(self) -> str:
-        """The state in words; of an average, in how many of its tasks each is."""
+        """The state in words, or the number of tasks in each state for an average."""
         if self.findings is not None:
             return label_state(self.findings)
         margin = DEFAULT_MARGINS.position_effect
         return count_task_states(self.task_states or self.states, margin)
 
     def verdict_columns(self) -> dict[str, Any]:
-        """Return the columns of the verdict, as of a row of a report; a published row is not
-        tested.
-        """
+        """Return the report's columns of the verdict; the state is None if tasks differ."""
         state = self.states[0] if len(self.states) == 1 else None
         return {**super().verdict_columns(), "state": state}
 
+    @cached_property
+    def cells(self) -> dict[str, Any]:
+        """The columns of `row_columns`, rounded. Cached, since several views show the row."""
+        cells: dict[str, Any] = {}
+        for column in board_columns():
+            cells |= flatten(page_key(column), self.scores.get(column.key))
+        cells |= self.verdict_columns() | flatten("score", self.score)
+        cells |= {"states": list(self.states), "state_label": self.state_label}
+        cells |= {"parts": [], "code": ""}
+        if self.findings is not None:
+            # nDCG@10 and the position effect are columns of their own.
+            cells["parts"] = list(iterate_answer(self.findings, self.task))[2:]
+            cells["code"] = "\n".join(build_commands(self.findings, self.reference))
+        rounded: dict[str, Any] = round_floats(cells)
+        return rounded
+
     @property
     def score(self) -> Estimate | None:
-        """nDCG@10, the mean over queries; of a published row in a length bucket that over
-        positions, the only one it has.
-        """
+        """Mean nDCG@10 over queries, or over positions if only that mean is published."""
         return self.ndcg_at_10 or self.ndcg_at_10_as_published
 
     @property
     def difference(self) -> Estimate | None:
-        """Start minus end as the data lie; of a published row that of unweighted thirds, if it has
-        no other.
-        """
+        """Start minus end, from unweighted thirds if nothing else is published."""
         return self.start_minus_end or self.estimate(START_TO_END_UNWEIGHTED.key)
 
     @classmethod
-    def of_report(cls, row: ReportRow) -> BoardRow:
-        """Return a row of a report as plain JSON, with the reference that others can use."""
+    def from_report(cls, row: ReportRow) -> BoardRow:
+        """Compute all values of a report row; its commands name no local paths."""
         findings = row.findings
         if findings:
             findings = replace(findings, findings=dict(findings.findings))
@@ -303,51 +300,45 @@ class BoardRow(ReportRow):
 
 @dataclass(frozen=True)
 class BoardRecord:
-    """One model on one task, or on average over those of a benchmark."""
+    """One model on one task, or on average over the tasks of a benchmark."""
 
     model: BoardModel
     task: str
     rows: tuple[BoardRow, ...]
     """All lengths, then each length bucket; empty if the model lacks a task of the average."""
     detail: Mapping[str, Any]
-    """Further contents of the model's own page: plain JSON, numbers rounded as mteb rounds
-    scores.
-    """
+    """The rest of the model's page as JSON, rounded as mteb rounds scores."""
     document_ranks: Mapping[str, Any] | None = None
-    """JSON of the axes and of the ranks by document of all subsets; None if published, or of an
-    average.
+    """The axes and the ranks by document of all subsets, as JSON; None for published results and
+    averages.
     """
     partial: str = ""
-    """Number of the subsets or tasks that have results, such as `2 of 32 subsets`; empty if all
-    have.
-    """
+    """The share of subsets or tasks with results, such as `2 of 32 subsets`; empty if complete."""
     standing: str = ""
-    """The origin of a submitted result; empty of one's own and of published ones."""
+    """`REPRODUCED` or `AS_SUBMITTED` for a submitted result, else empty."""
     exclusion: Exclusion | None = None
-    """The reason why it is not ranked; None if it is. Set when a board is built."""
+    """The reason why the record is not ranked; None if ranked. Set when a board is built."""
     base_task: str = ""
-    """The name without the data of a task that is named by its data; empty of others. Set when a
-    board is built.
+    """The task's own name, if results on other data have another table. Set when a board is built.
     """
     data_name: str = ""
-    """The name of these data."""
+    """The name of the data in that table."""
     members: tuple[BoardRecord, ...] = ()
+    """The records of the tasks of an average."""
 
     @property
     def comparable(self) -> bool:
-        """Whether it is ranked among the others."""
+        """True if the record is ranked."""
         return not self.partial and self.exclusion is None
 
     @property
     def results(self) -> tuple[BoardRecord, ...]:
-        """The results that it consists of: itself, or those of an average."""
+        """The members of an average, else the record itself."""
         return self.members or (self,)
 
     @cached_property
     def means(self) -> dict[str, MeanByCluster]:
-        """nDCG@10 by cluster at each length where there is one, to compare models on the same
-        queries.
-        """
+        """nDCG@10 by cluster at each length, to compare models on the same queries."""
         if self.document_ranks is None:
             return {}
         axes = Axes.from_json(self.document_ranks["axes"])
@@ -360,36 +351,30 @@ class BoardRecord:
         return {row.length: row for row in self.rows}
 
     def find_detail(self, name: str, length: str) -> Any:
-        """Return the value of a length in a list of the detail, such as `panels`; None if
-        unknown.
-        """
+        """Return the value of a length in a list of the detail, such as `panels`, or None."""
         values = zip(self.rows_by_length, self.detail.get(name) or (), strict=False)
         return dict(values).get(length)
 
     @property
     def local(self) -> bool:
-        """Whether its data are of a local folder, which need not be those of other results of the
-        task.
-        """
+        """True if the data come from a local folder."""
         return self.data_revision.startswith(LOCAL)
 
     @property
     def data_revision(self) -> str:
-        """Revision of its data; several, separated by commas, if its subsets have different ones;
-        empty if published.
+        """Revision of the data, or the revisions of all subsets separated by commas; empty if
+        published.
         """
         return str(self.detail["data_revision"])
 
     @property
     def data(self) -> str:
-        """Digest of the content of its data; empty if published."""
+        """Digest of the data's content; empty if published."""
         return str(self.detail["data"])
 
 
 def score_entry(entry: Entry) -> BoardRecord:
-    """Score an entry: pooled over its subsets, as `posir report` does, and each subset by
-    itself.
-    """
+    """Score the subsets of an entry pooled, as `posir report` does, and one by one."""
     (summary,) = summarize(entry.subsets)
     model = read_board_model(entry.model, entry.revision, entry.meta)
     if entry.paper is not None:
@@ -400,7 +385,7 @@ def score_entry(entry: Entry) -> BoardRecord:
     return BoardRecord(
         model,
         entry.task,
-        tuple(map(BoardRow.of_report, rows)),
+        tuple(map(BoardRow.from_report, rows)),
         dict(round_floats(_build_detail(summary, rows, entry))),
         {"axes": summary.ranks.axes.to_json(), "ranks": summary.ranks.to_json()},
         partial,
@@ -408,9 +393,7 @@ def score_entry(entry: Entry) -> BoardRecord:
 
 
 def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
-    """Return the record of a result file, or its problem; None if it is of a task without
-    positions.
-    """
+    """Return the record of a result file or its problem; None for a task without positions."""
     try:
         entry = read_entry(file)
         if entry is None:
@@ -424,139 +407,114 @@ def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None
 
 
 def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry) -> dict[str, Any]:
-    """Build the contents of the model's own page on a task, apart from the rows."""
+    """Build the contents of the model's page on a task, without the rows."""
     strips = [row.strip for row in rows]
     axes = summary.profile.axes
     lengths = list(axes.length_titles)
-    cells = build_cells(summary.values)
-    panels = [_select_cells(cells, title) for title in lengths]
     if len(lengths) > 1:
         lengths.insert(0, ALL_LENGTHS)
-        panels.insert(0, _cell_columns([row.score_columns() for row in build_bin_rows(summary)]))
-    places = describe_places(summary)
-    notes = [describe_several_places(places)] if places else []
+    groups = [group.observations for group in analyze(summary.values).groups]
+    several_places = describe_places(summary)
+    notes = [describe_several_places(several_places)] if several_places else []
     notes += truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
     subsets = None
     if len(entry.subsets) > 1:
-        scored = [build_length_row(summarize([subset])[0], 0) for subset in entry.subsets]
+        subset_rows = [
+            BoardRow.from_report(build_length_row(summarize([subset])[0], 0))
+            for subset in entry.subsets
+        ]
         names = [subset.subset for subset in entry.subsets]
-        subsets = {"name": names, **row_columns(list(map(BoardRow.of_report, scored)))}
+        subsets = {"name": names, **row_columns(subset_rows)}
     return {
         "strips": [strip and draw_glyph(strip) for strip in strips],
         "lengths": lengths,
         "positions": list(axes.positions),
         "position_title": axes.position_title,
         "relative": axes.equal_bins,
-        "panels": panels,
-        "curves": merge_panels(summary),
+        "panels": [_describe_bins(group) for group in groups],
+        "curves": [_describe_merged_bins(group, axes) for group in groups],
         "subsets": subsets,
         "data_revision": summary.data_revision,
         "data": identify_data(summary.data),
         "date": read_date(entry.data.get("date")),
         "vectors": average_vectors(subset.run for subset in entry.subsets),
-        "several_places": places and places["queries"],
+        "several_places": several_places and several_places["queries"],
         "notes": notes,
     }
 
 
 def read_date(seconds: object) -> str | None:
-    """Return the day that a result file states, such as 2026-11-22; None if it is missing or cannot
-    be one of a result.
-    """
-    if not isinstance(seconds, int | float) or not FIRST_DATE <= seconds <= LAST_DATE:
+    """Return the day of a result, such as 2026-11-22, or None if it is missing or implausible."""
+    if not isinstance(seconds, int | float) or not MIN_DATE <= seconds <= MAX_DATE:
         return None
     return datetime.fromtimestamp(seconds, UTC).date().isoformat()
 
 
-def _cell_columns(cells: Sequence[Mapping[str, Any]]) -> Columns:
-    return {name: [cell.get(name) for cell in cells] for name in CELL}
+def _describe_bins(observations: Observations) -> Columns:
+    """Return the `BIN_COLUMNS` of the position bins."""
+    counts = np.bincount(observations.position, minlength=observations.bins).tolist()
+    columns: Columns = {name: [] for name in BIN_COLUMNS}
+    for queries, mean in zip(counts, estimate_bins(observations), strict=True):
+        low, high = (mean and mean.interval) or (None, None)
+        cell = (queries, mean.value if mean else None, low, high)
+        for column, value in zip(columns.values(), cell, strict=True):
+            column.append(value)
+    return columns
 
 
-def _select_cells(cells: Iterable[ProfileCell], length: str) -> Columns:
-    return _cell_columns([cell.columns() for cell in cells if cell.length == length])
+def _describe_merged_bins(observations: Observations, axes: Axes) -> Columns | None:
+    """Merge twenty bins into five if one is sparse, as the report does; else return None."""
+    counts = np.bincount(observations.position, minlength=observations.bins)
+    if not counts.any() or not is_sparse(axes, counts):
+        return None
+    return _describe_bins(observations.merge_bins(EQUAL_BINS // MERGED_BINS))
 
 
-def merge_panels(summary: TaskSummary) -> list[Columns | None]:
-    """Return the columns of five merged bins for each panel with a sparse bin, merged as in the
-    report; None for the others.
+def row_columns(rows: Sequence[BoardRow | None]) -> Columns:
+    """Return the declared scores, the verdict and the `TABLE_COLUMNS` of rows; missing rows are
+    None.
     """
-    axes = summary.profile.axes
-    counts = summary.profile.counts.sum(axis=2)
-    cells = build_curve_cells(summary.values)
-    panels: list[Columns | None] = []
-    for title, queries in zip(axes.length_titles, counts, strict=True):
-        is_merged = queries.any() and is_sparse(axes, queries)
-        panels.append(_select_cells(cells, title) if is_merged else None)
-    if len(panels) > 1:
-        pooled = None
-        if is_sparse(axes, counts.sum(axis=0)):
-            pooled = _select_cells(pool_curve_cells([summary.values])[0], ALL_LENGTHS)
-        panels.insert(0, pooled)
-    return panels
-
-
-def row_columns(scored: Sequence[BoardRow | None]) -> Columns:
-    """Return rows as columns, named by their scores' keys; None where there is no row.
-
-    Next to the declared scores are the verdict and what the table is drawn and ranked by, `score`
-    with its interval among it.
-    """
-    cells = [_cells(row) if row else {} for row in scored]
+    cells = [row.cells if row else {} for row in rows]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
     return {
-        name: round_floats([row.get(name) for row in cells])
-        for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *DRAWN))
+        name: [row.get(name) for row in cells]
+        for name in dict.fromkeys((*scores, *VERDICT_COLUMNS, *TABLE_COLUMNS))
     }
-
-
-def _cells(row: BoardRow) -> dict[str, Any]:
-    cells: dict[str, Any] = {}
-    for column in board_columns():
-        cells |= flatten(page_key(column), row.scores.get(column.key))
-    cells |= row.verdict_columns() | flatten("score", row.score)
-    cells |= {"states": list(row.states), "state_label": row.state_label, "parts": [], "code": ""}
-    if row.findings is not None:
-        # nDCG@10 and the position effect are columns of their own.
-        cells["parts"] = list(iterate_answer(row.findings, row.task))[2:]
-        cells["code"] = "\n".join(build_commands(row.findings, row.reference))
-    return cells
 
 
 def page_key(column: ScoreInfo) -> str:
     """Return the name of a score on the page."""
-    return column.key if column.key in NAMED else f"scores.{column.key}"
+    return column.key if column.key in NAMED_SCORES else f"scores.{column.key}"
 
 
-#: What names a line.
+#: Columns that identify a line of a CSV file.
 RUN = ("model", "revision", "published", "task", "data_revision", "length")
 
 
 def scores_csv(records: Iterable[BoardRecord]) -> bytes:
-    """Return every declared score of every model, task and length, compressed."""
-    taken = (*RUN, *UNDECLARED)
+    """Write every declared score of every model, task and length as gzipped CSV."""
+    other_columns = (*RUN, *UNDECLARED)
     declared = [name for column in known_columns() for name in column_names(column, column.key)]
-    names = (*prefix_scores(dict.fromkeys(declared), taken), *UNDECLARED)
+    names = (*prefix_scores(dict.fromkeys(declared), other_columns), *UNDECLARED)
     lines = []
     for record in records:
         for row in record.rows:
-            cells = prefix_scores(row.score_columns(), taken) | row.verdict_columns()
+            cells = prefix_scores(row.score_columns(), other_columns) | row.verdict_columns()
             lines.append((*_run(record, row.length), *map(cells.get, names)))
     return _compress((*RUN, *names), lines)
 
 
 def positions_csv(records: Iterable[BoardRecord]) -> bytes:
-    """Return nDCG@10, its interval and the queries of every position bin of every model, task and
-    length, compressed.
-    """
+    """Write the position bins of every model, task and length as gzipped CSV."""
     lines = []
     for record in records:
         for length in record.rows_by_length:
             if panel := record.find_detail("panels", length):
-                bins = zip(record.detail["positions"], *map(panel.get, CELL), strict=True)
+                bins = zip(record.detail["positions"], *map(panel.get, BIN_COLUMNS), strict=True)
                 lines += [(*_run(record, length), *cells) for cells in bins]
-    return _compress((*RUN, "position", *CELL), lines)
+    return _compress((*RUN, "position", *BIN_COLUMNS), lines)
 
 
 def _run(record: BoardRecord, length: str) -> tuple[Any, ...]:
@@ -570,14 +528,13 @@ def _compress(header: Sequence[str], lines: Iterable[Sequence[Any]]) -> bytes:
 
 @cache
 def board_columns() -> tuple[ScoreInfo, ...]:
-    """Return the scores that the page has: those that it names, and those that tables show."""
-    return tuple(column for column in known_columns() if column.column or column.key in NAMED)
+    """Return the scores on the page: `NAMED_SCORES` and the default columns of tables."""
+    columns = known_columns()
+    return tuple(column for column in columns if column.column or column.key in NAMED_SCORES)
 
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
-    """Return the names of a score's columns under a key; one with an interval has three, as in
-    `posir_tasks.values.scores.flatten`.
-    """
+    """Return the names of a score's columns, as `posir_tasks.values.scores.flatten` makes them."""
     if not column.interval:
         return (key,)
     return key, f"{key}_low", f"{key}_high"

@@ -1,11 +1,11 @@
-"""The site: all its files, rendered from records alone; equal records give equal bytes."""
+"""Render all files of the site from records; equal records give equal bytes."""
 
 import hashlib
 import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from importlib.metadata import version
+from importlib.metadata import distribution, version
 from importlib.resources import files
 from operator import itemgetter
 from pathlib import Path
@@ -61,14 +61,14 @@ SCRIPTS = (
     "main",
 )
 PREVIEW = "preview.png"
-#: Rows that the page has without scripts, as many as a page of its table.
-PAGE = 20
-#: Pictures of models in the preview.
-PICTURES = 3
-#: Fields of a score's declaration, from which the page makes its columns.
-COLUMN = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
-#: Fields of a model that the page shows.
-MODEL = (
+#: Rows of `index.html`, which are shown without scripts; as many as a page of its table.
+STATIC_ROWS = 20
+#: Models in the preview.
+PREVIEW_MODELS = 3
+#: Fields of a score's declaration on the page.
+COLUMN_FIELDS = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
+#: Fields of a model on the page.
+MODEL_FIELDS = (
     "revision", "published", "origin",
     "kind", "parameters", "window", "dimensions", "open_weights", "license", "reference",
 )  # fmt: skip
@@ -81,34 +81,44 @@ def render_site(
     repository: str | None = None,
     url: str = "",
 ) -> Site:
-    """Return every file of the site by its path.
+    """Render every file of the site.
 
-    There is at least one record, at most one for each model and task, and tasks in no group get
-    their own. The repository takes submissions; `url` is where the site will be, which link
-    previews need.
+    Args:
+        records: At least one; at most one for each model and task.
+        groups: Groups of tasks; tasks in no group get a group of their own.
+        libraries: Source of each JavaScript library by name.
+        repository: The dataset repository that takes submissions.
+        url: Future address of the site, for link previews.
+
+    Returns:
+        The content of each file by path.
     """
-    by_task = sorted(records, key=lambda record: record.task)
-    ordered = sorted(by_task, key=lambda record: (record.model.label.casefold(), record.model.id))
+    ordered = sorted(
+        records, key=lambda record: (record.model.label.casefold(), record.model.id, record.task)
+    )
     groups = add_other_tasks(groups, (record.task for record in ordered))
     views = {group.name: list(build_views(group, ordered)) for group in groups}
-    opened = find_opening([view for of_group in views.values() for view in of_group])
+    opening_view = find_opening([view for group_views in views.values() for view in group_views])
     site = {f"lib/{name}.js": text.encode() for name, text in sorted(libraries.items())}
     scripts = [f"js/{name}.js" for name in SCRIPTS]
     for name in ("board.css", *scripts):
         site[name] = _static(name)
-    data = dict(build_data(ordered, groups, views))
-    for name, value in data.items():
+    file = f"views/{opening_view.id}"
+    # Only the data that `index.html` repeats stay in memory.
+    data = {}
+    for name, value in build_data(ordered, groups, views):
         site[f"data/{name}.js"] = data_file(name, value)
+        if name in ("board", file):
+            data[name] = value
     site["scores.csv.gz"] = scores_csv(ordered)
     site["positions.csv.gz"] = positions_csv(ordered)
-    site[PREVIEW] = draw_preview(opened)
-    file = f"views/{opened.id}"
-    # In execution order, with the view that the page opens with.
+    site[PREVIEW] = draw_preview(opening_view)
+    # In execution order.
     scripts = ["lib/datatables.js", scripts[0], INDEX, f"data/{file}.js", *scripts[1:]]
     view = data[file]
     models = data["board"]["models"]
     columns = view["columns"]
-    # By descending score, those that are not ranked last.
+    # By descending score, unranked models last.
     marks = zip(view["partial"], columns["other_data"], columns["score"], strict=True)
     keys = [(bool(partial or other), -(score or 0)) for partial, other, score in marks]
     digest = hashlib.sha256()
@@ -128,13 +138,13 @@ def render_site(
         citations=(POSIR, POSQ),
         models=models,
         view=view,
-        order=sorted(range(len(keys)), key=keys.__getitem__)[:PAGE],
-        published=any(models["published"][at] for at in view["models"]),
+        order=sorted(range(len(keys)), key=keys.__getitem__)[:STATIC_ROWS],
+        published=any(models["published"][index] for index in view["models"]),
         untested=UNTESTED,
         percent=format_percent,
         points=format_points,
     )
-    # A name may be no valid Unicode.
+    # Model names may contain lone surrogates.
     return site | {"index.html": page.encode(errors="replace"), "README.md": _static("space.md")}
 
 
@@ -143,12 +153,10 @@ def _static(name: str) -> bytes:
 
 
 def data_file(name: str, value: Any) -> bytes:
-    """Return data as a script that passes it to the page: unlike JSON, a page opened as a file can
-    load it.
+    """Render data as a script, which even a page opened from the disk can load.
 
-    It is ASCII without `<`, so that it cannot contain markup. The data is JSON in a string, which a
-    browser parses faster than a JavaScript object, and in which no name, such as `__proto__`, has a
-    special meaning.
+    The script is ASCII without `<`, so that it cannot contain markup. It parses JSON from a string:
+    faster than a JavaScript object, and names such as `__proto__` have no special meaning.
     """
     text = json.dumps(value, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -158,35 +166,39 @@ def data_file(name: str, value: Any) -> bytes:
 def build_data(
     records: Sequence[BoardRecord], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> Iterator[tuple[str, Any]]:
-    """Yield the name and content of every data file, from records that are grouped by model and
-    the views of each group.
+    """Yield the name and content of every data file.
+
+    Args:
+        records: Sorted by model.
+        groups: All groups.
+        views: The views of each group by its name.
     """
     by_model: dict[str, list[BoardRecord]] = {}
     for record in records:
         by_model.setdefault(record.model.id, []).append(record)
     indices = {name: index for index, name in enumerate(by_model)}
-    # If a model's files describe it differently, the first description is used.
+    # The first description of a model is used.
     models = [results[0].model for results in by_model.values()]
     yield "board", _build_index(models, groups, views)
     yield "charts", build_specifications()
     averages: dict[str, dict[str, Any]] = {name: {} for name in by_model}
-    for group, of_group in views.items():
-        for view in of_group:
-            differences = view.differences()
+    for group, group_views in views.items():
+        for view in group_views:
+            differences = view.compute_differences()
             yield f"views/{view.id}", view.to_json(indices, differences)
-            for at, length in enumerate(view.lengths):
+            for index, length in enumerate(view.lengths):
                 if length != view.opening_length:
-                    yield f"lengths/{view.id}-{at}", view.columns(length, differences)
+                    yield f"lengths/{view.id}-{index}", view.columns(length, differences)
             yield f"differences/{view.id}", view.differences_json(indices, differences)
             if view.average:
                 for average in view.rows:
-                    averages[average.model.id][group] = _page_of(average)
+                    averages[average.model.id][group] = _describe_record(average)
     for model, results in progress(list(by_model.items()), "Rendering"):
-        tasks = {record.task: _page_of(record) for record in results}
+        tasks = {record.task: _describe_record(record) for record in results}
         yield f"models/{model}", {"tasks": tasks, "averages": averages[model]}
 
 
-def _page_of(record: BoardRecord) -> dict[str, Any]:
+def _describe_record(record: BoardRecord) -> dict[str, Any]:
     rows = {"length": list(record.rows_by_length), **row_columns(record.rows)}
     return {"rows": rows, **record.detail}
 
@@ -194,50 +206,19 @@ def _page_of(record: BoardRecord) -> dict[str, Any]:
 def _build_index(
     models: Sequence[BoardModel], groups: Sequence[Group], views: Mapping[str, Sequence[View]]
 ) -> dict[str, Any]:
-    """Build what the page loads first: the declared columns, the models and the choices."""
+    """Build the data that the page loads first: declared scores, models, and groups of views."""
     names = [model.label for model in models]
-    times = Counter(model.label for model in models if not model.published)
+    revisions = Counter(model.label for model in models if not model.published)
     labels = []
     for model in models:
-        # With its revision if there are results of several revisions.
-        is_repeated = not model.published and times[model.label] > 1
+        is_repeated = not model.published and revisions[model.label] > 1
         labels.append(f"{model.label} @ {model.revision[:12]}" if is_repeated else model.label)
-    described = []
-    opening = None
-    opened = find_opening([view for of_group in views.values() for view in of_group])
-    for group in groups:
-        of_group = views[group.name]
-        if opened in of_group:
-            opening = group.name
-        choices = []
-        for view in of_group:
-            label = view.label if view.data == view.name else f"{view.label}, local data"
-            models_in_view = len(view.rows)
-            choices.append(
-                {
-                    "name": view.name,
-                    "label": label,
-                    "data": view.data,
-                    "file": view.id,
-                    "models": models_in_view,
-                    "average": view.average,
-                    "averaged": view.averaged,
-                }
-            )
-        described.append(
-            {
-                "name": group.name,
-                "dimension": group.dimension,
-                "opening": find_opening(of_group).name if of_group else None,
-                "description": group.description,
-                "views": choices,
-            }
-        )
+    opening_view = find_opening([view for group_views in views.values() for view in group_views])
     margins = DEFAULT_MARGINS
     return {
-        "opening": opening,
+        "opening": next(group.name for group in groups if opening_view in views[group.name]),
         "columns": [
-            {name: getattr(column, name) for name in COLUMN} | {"key": page_key(column)}
+            {name: getattr(column, name) for name in COLUMN_FIELDS} | {"key": page_key(column)}
             for column in board_columns()
         ],
         "states": {state: name_state(state, margins.position_effect) for state in State},
@@ -248,9 +229,30 @@ def _build_index(
             "id": [model.id for model in models],
             "name": names,
             "label": labels,
-            **{name: [getattr(model, name) for model in models] for name in MODEL},
+            **{name: [getattr(model, name) for model in models] for name in MODEL_FIELDS},
         },
-        "groups": described,
+        "groups": [_describe_group(group, views[group.name]) for group in groups],
+    }
+
+
+def _describe_group(group: Group, views: Sequence[View]) -> dict[str, Any]:
+    return {
+        "name": group.name,
+        "dimension": group.dimension,
+        "opening": find_opening(views).name if views else None,
+        "description": group.description,
+        "views": [
+            {
+                "name": view.name,
+                "label": view.label if view.data == view.name else f"{view.label}, local data",
+                "data": view.data,
+                "file": view.id,
+                "models": len(view.rows),
+                "average": view.average,
+                "averaged": view.averaged,
+            }
+            for view in views
+        ],
     }
 
 
@@ -258,10 +260,14 @@ EXPORTS = re.compile(r"export\{([^{}]*)\};")
 
 
 def bundle_table_library() -> str:
-    """Return a script that defines `DataTable` (DataTables and jQuery, MIT license); raise
-    PosirError if it cannot.
+    """Return a script that defines `DataTable` (DataTables and jQuery, MIT license).
+
+    Raises:
+        PosirError: The installed itables has no usable module.
     """
-    text = (files("itables") / "html" / "dt_bundle.js").read_text(encoding="utf-8")
+    # Importing itables is slow.
+    file = Path(str(distribution("itables").locate_file("itables/html/dt_bundle.js")))
+    text = file.read_text(encoding="utf-8")
     exports = EXPORTS.search(text)
     names = dict(pair.split(" as ")[::-1] for pair in exports[1].split(",")) if exports else {}
     if exports is None or "default" not in names:
@@ -276,9 +282,7 @@ def bundle_table_library() -> str:
 
 
 def cached_chart_library(folder: Path) -> str:
-    """Return the script that defines `vegaEmbed` from a cache folder, since bundling takes
-    seconds.
-    """
+    """Return the script that defines `vegaEmbed`; it is cached, since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
         write_text(file, bundle_chart_library())
@@ -286,7 +290,7 @@ def cached_chart_library(folder: Path) -> str:
 
 
 def draw_preview(view: View) -> bytes:
-    """Return a PNG of the three best models with known positions of a view."""
+    """Draw the three best models of a view as PNG."""
     length = view.opening_length
     strips = []
     for record, row in zip(view.rows, view.ranked_rows(length), strict=True):
@@ -297,6 +301,6 @@ def draw_preview(view: View) -> bytes:
             estimates = {Quantity.NDCG_AT_10: row.score, effect: shift}
             if strip := read_strip(record, length, caption_model(estimates, label)):
                 strips.append((row.score.value, strip))
-    best = sorted(strips, key=itemgetter(0), reverse=True)[:PICTURES]
+    best = sorted(strips, key=itemgetter(0), reverse=True)[:PREVIEW_MODELS]
     source = f"{view.data}, {view.describe_documents(length)}." if best else ""
     return render_png(draw_card([strip for _, strip in best], "PosIR leaderboard", source))

@@ -1,6 +1,4 @@
-"""Views: the table of one task, or of a benchmark's average, as columns that a browser parses
-quickly; and which there are.
-"""
+"""Views: the tables of a task, or of a benchmark's average, as columns of JSON."""
 
 from __future__ import annotations
 
@@ -23,6 +21,7 @@ from posir_leaderboard.board.ranks import (
     rank_ranges,
 )
 from posir_leaderboard.board.records import (
+    BIN_COLUMNS,
     BoardRecord,
     BoardRow,
     Columns,
@@ -56,91 +55,91 @@ from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
-#: Models whose paired differences a site contains: they are of every two.
+#: Models of a view whose pairwise differences are on the site.
 MAX_PAIRED = 40
-#: Ranked models up to which the heading describes the findings on each.
+#: With more ranked models, the heading does not describe the findings on each.
 MAX_DESCRIBED = 3
 SIZES = {"B": 10**9, "M": 10**6, "K": 1000}
-#: States that are no verdict.
+#: States without a verdict.
 UNDECIDED = {State.INCONCLUSIVE, State.NOT_TESTED}
-#: Separates the names in a heading, which the page isolates, from the text around them.
+#: Marks both ends of a name in a heading; the page isolates names from the text around them.
 NAME_MARK = "\0"
-#: The differences between the models of a view by length.
+#: Differences between the models of a view, by length.
 Differences = Mapping[str, PairedDifferences]
-#: The scores of models by their place in a view.
+#: Scores by the model's index in a view.
 Scores = Mapping[int, Estimate]
-#: The columns of a curve.
-CURVE = ("ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high")
 
 
 @dataclass(frozen=True)
 class View:
-    """A table of models, as it is offered to visitors."""
+    """A table of models that a visitor can choose."""
 
     name: str
     rows: tuple[BoardRecord, ...]
     label: str = ""
     dimension: str = ""
-    """The `Dimension` in which it differs from the other views of its group."""
+    """The `Dimension` that distinguishes the views of a group."""
     average: bool = False
+    """True for an average over tasks."""
     averaged: bool = False
+    """True for a task in the average of its group."""
     power: int = 1
-    """2 if the errors of the tasks of an average are independent."""
+    """2 if the tasks of an average have independent errors, else 1."""
 
     @property
     def id(self) -> str:
-        """Name of its file, a hash, so that a task's name cannot choose it."""
+        """Name of the view's file, hashed so that a task's name cannot choose it."""
         return digest("average" if self.average else "task", self.name, size=6).hex()
 
     @cached_property
     def lengths(self) -> list[str]:
-        """Names of the lengths, all of them together first."""
-        return list(dict.fromkeys(row.length for record in self.rows for row in record.rows)) or [
-            ALL
-        ]
+        """Names of the lengths, `ALL` first."""
+        lengths = dict.fromkeys(row.length for record in self.rows for row in record.rows)
+        return list(lengths) or [ALL]
 
     @cached_property
     def opening_length(self) -> str:
-        """Name of the length that is shown first: the first with a verdict, of own results all;
-        else the longest documents.
+        """Name of the length to show first: the first with a verdict; failing that, `ALL`, or the
+        longest documents if all results are published.
         """
         for length in self.lengths:
             if any(row and not UNDECIDED.issuperset(row.states) for row in self.rows_at(length)):
                 return length
-        return self.lengths[0 if self.own else -1]
+        return self.lengths[0 if self.has_evaluations else -1]
 
     @property
-    def own(self) -> bool:
-        """Whether a result that is not published has scores."""
+    def has_evaluations(self) -> bool:
+        """True if a result that is not from a paper has scores."""
         return any(record.rows and not record.model.published for record in self.rows)
 
     @property
     def opening_order(self) -> tuple[bool, bool, bool]:
-        """Sort key of what opens first: a view with a verdict, with own results, of one task."""
+        """Sort key for the first view: prefer verdicts, then evaluations, then a single task."""
         states = {state for record in self.rows for row in record.rows for state in row.states}
-        return states <= UNDECIDED, not self.own, self.average
+        return states <= UNDECIDED, not self.has_evaluations, self.average
 
     def rows_at(self, length: str) -> list[BoardRow | None]:
         """Return the row of each record at a length."""
         return [record.rows_by_length.get(length) for record in self.rows]
 
     def to_json(self, indices: Mapping[str, int], differences: Differences) -> dict[str, Any]:
-        """Return the view as columns, one entry per model, given each model id's index in the list
-        of all models.
+        """Return the view as columns with an entry per model.
 
-        It has the columns of the length that it opens on, and nDCG@10 of the others, whose columns
-        the page loads when needed.
+        Only the opening length has all its columns; the page loads the others when needed.
+
+        Args:
+            indices: Index of each model's id in the list of all models.
+            differences: As `compute_differences` returns them.
         """
         results = [result for record in self.rows for result in record.results]
-        # The papers name no revision, and give some numbers of queries only approximately.
         revisions = Counter(result.data_revision for result in results if result.data_revision)
         count, is_exact = find_query_count(self.name)
-        newest = None
-        dated = [result for result in results if result.detail.get("date")]
-        if dated:
-            latest = max(dated, key=lambda result: (result.detail["date"], result.task))
-            model = indices[latest.model.id]
-            newest = {"model": model, "task": latest.task, "date": latest.detail["date"]}
+        dates = [
+            {"model": indices[result.model.id], "task": result.task, "date": result.detail["date"]}
+            for result in results
+            if result.detail.get("date")
+        ]
+        newest = max(dates, key=lambda row: (row["date"], row["task"]), default=None)
         return {
             "models": [indices[record.model.id] for record in self.rows],
             "partial": [record.partial for record in self.rows],
@@ -150,25 +149,20 @@ class View:
             "lengths": self.lengths,
             "opening": self.opening_length,
             "columns": self.columns(self.opening_length, differences),
-            "scores": {length: self._list_scores(length) for length in self.lengths},
+            "scores": {
+                length: [row.cells["score"] if row else None for row in self.rows_at(length)]
+                for length in self.lengths
+            },
             "revisions": dict(sorted(revisions.items())),
             "about": [describe_result(record) for record in self.rows],
             "newest": newest,
         }
 
-    def _list_scores(self, length: str) -> list[float | None]:
-        scores = [row.score if row else None for row in self.rows_at(length)]
-        values: list[float | None] = round_floats(
-            [score.value if score else None for score in scores]
-        )
-        return values
-
     def columns(self, length: str, differences: Differences) -> Columns:
-        """Return the columns of one length, with rank ranges and, for each model, how many ranked
-        ones it is paired with.
+        """Return the columns of one length.
 
-        `changes` has a letter for each model of the view, the first of the state of the change from
-        it to the row's model.
+        `paired` counts the ranked models with the same queries. `changes` has a letter per model of
+        the view: the first of the `ChangeState` from that model to the row's model.
         """
         rows = self.rows_at(length)
         ranked = self.ranked_rows(length)
@@ -201,9 +195,9 @@ class View:
         }
 
     def ranked_rows(self, length: str) -> list[BoardRow | None]:
-        """Return the row of each record that is ranked at a length, None of others.
+        """Return the ranked row of each record at a length, or None.
 
-        In a length bucket the papers have the mean over positions alone, which is not ranked among
+        In a length bucket the papers give only the mean over positions, which is not ranked among
         means over queries.
         """
         pairs = zip(self.rows, self.rows_at(length), strict=True)
@@ -214,13 +208,13 @@ class View:
 
     @property
     def data(self) -> str:
-        """Name of the data: that of the task, unless all that is ranked is on a local folder's
-        data.
-        """
-        own = [record for record in self.rows if record.comparable and not record.model.published]
-        revisions = {result.data_revision for record in own for result in record.results}
+        """Name of the data: the task's, unless every ranked result uses local data."""
+        ranked = [
+            record for record in self.rows if record.comparable and not record.model.published
+        ]
+        revisions = {result.data_revision for record in ranked for result in record.results}
         is_local = all(revision.startswith(LOCAL) for revision in revisions)
-        if not revisions or not is_local or any(record.base_task for record in own):
+        if not revisions or not is_local or any(record.base_task for record in ranked):
             return self.name
         name = f"{self.name} data, local"
         if len(revisions) > 1:
@@ -243,30 +237,31 @@ class View:
         return between.format(documents=documents, length=length)
 
     def write_heading(self, length: str, differences: PairedDifferences) -> tuple[str, str]:
-        """Write the heading about the best models, and the lead below it about the first, with a
-        `NAME_MARK` on either side of each name.
+        """Write the heading about the best models and the lead below it, with a `NAME_MARK` on
+        either side of each name.
         """
-        marked = (record.model.short_name.replace(NAME_MARK, "") for record in self.rows)
-        names = [f"{NAME_MARK}{name}{NAME_MARK}" for name in marked]
+        short_names = (record.model.short_name.replace(NAME_MARK, "") for record in self.rows)
+        names = [f"{NAME_MARK}{name}{NAME_MARK}" for name in short_names]
         ranked = self.ranked_rows(length)
-        scores = {at: row.score for at, row in enumerate(ranked) if row and row.score}
+        scores = {index: row.score for index, row in enumerate(ranked) if row and row.score}
         if not scores:
             return BOARD["unranked"], ""
-        first, *others = sorted(scores, key=lambda at: -scores[at].value)
-        ties = [at for at in others if _is_tied(first, at, scores, differences)]
+        first, *runners_up = sorted(scores, key=lambda index: -scores[index].value)
+        ties = [index for index in runners_up if _is_tied(first, index, scores, differences)]
+        best = [first, *ties]
         heading = describe_best(
-            [names[at] for at in (first, *ties)],
-            scores[[first, *ties][-1]],
+            [names[index] for index in best],
+            scores[best[-1]],
             scores[first],
             self.describe_documents(length),
-            paired=not others or bool(differences.paired[first, others[0]]),
+            paired=not runners_up or bool(differences.paired[first, runners_up[0]]),
         )
-        if self.own and others:
+        if self.has_evaluations and runners_up:
             models = f"{len(scores)} models"
             heading = BOARD["models"].format(models=models) + heading
         lead = ""
-        if others:
-            second = others[0]
+        if runners_up:
+            second = runners_up[0]
             gap, state = differences.read_change(first, second)
             lead = describe_lead(
                 names[first],
@@ -276,8 +271,8 @@ class View:
                 published=self.rows[first].model.published or self.rows[second].model.published,
                 margin=DEFAULT_MARGINS.ndcg_at_10,
             )
-        rows = [(names[at], row) for at, row in enumerate(ranked) if at in scores and row]
-        if not self.own:
+        rows = [(name, row) for name, row in zip(names, ranked, strict=True) if row and row.score]
+        if not self.has_evaluations:
             ends = [(name, row.difference) for name, row in rows if row.difference]
             return heading, describe_ends(ends) + lead
         findings = [(name, row.findings) for name, row in rows if row.findings]
@@ -290,7 +285,7 @@ class View:
             lead += count_states(Counter(map(label_state, results)))
         return heading, lead
 
-    def differences(self) -> Differences:
+    def compute_differences(self) -> Differences:
         """Compare nDCG@10 between models on the same queries at each length."""
         comparable = [record for record in self.rows if record.comparable]
         tasks = max((len(record.results) for record in comparable), default=1)
@@ -317,12 +312,12 @@ class View:
     def differences_json(
         self, indices: Mapping[str, int], differences: Differences
     ) -> dict[str, Any] | None:
-        """Return the paired differences between the best models on the same queries, at each
-        length; None if there are none.
+        """Return the differences between the best `MAX_PAIRED` models at each length, or None if no
+        two models have the same queries.
         """
         is_paired = np.any([group.paired.any(axis=1) for group in differences.values()], axis=0)
-        paired = [at for at in range(len(self.rows)) if is_paired[at]]
-        best = sorted(paired, key=lambda at: -self._read_overall(at))[:MAX_PAIRED]
+        paired_models = np.flatnonzero(is_paired).tolist()
+        best = sorted(paired_models, key=lambda index: -self._overall_score(index))[:MAX_PAIRED]
         if not best:
             return None
         block = np.ix_(best, best)
@@ -334,10 +329,11 @@ class View:
                 "state": difference.states[block].tolist(),
                 "comparisons": difference.comparisons,
             }
-        return {"models": [indices[self.rows[at].model.id] for at in best], "lengths": columns}
+        models = [indices[self.rows[index].model.id] for index in best]
+        return {"models": models, "lengths": columns}
 
-    def _read_overall(self, at: int) -> float:
-        row = self.rows[at].rows_by_length.get(ALL)
+    def _overall_score(self, index: int) -> float:
+        row = self.rows[index].rows_by_length.get(ALL)
         return row.score.value if row and row.score else 0.0
 
 
@@ -347,7 +343,7 @@ def _to_lists(values: NDArray[np.float64]) -> list[Any]:
 
 
 def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferences) -> bool:
-    """Return whether the best model may be no better than another one."""
+    """Return True unless the best model is better than the other one."""
     if differences.paired[first, other]:
         return bool(differences.states[first, other] != ChangeState.BETTER)
     low = scores[first].low
@@ -355,8 +351,8 @@ def _is_tied(first: int, other: int, scores: Scores, differences: PairedDifferen
 
 
 def bound_lengths() -> dict[str, tuple[int, int | None]]:
-    """Return the least and the most tokens of each of PosIR's length buckets; None without a
-    limit.
+    """Return the minimum and maximum number of tokens of each of PosIR's length buckets; the last
+    has no maximum.
     """
     scheme = RelativePositions()
     lows = (1, *(bound + 1 for bound in scheme.token_bounds))
@@ -368,7 +364,7 @@ def describe_result(record: BoardRecord) -> list[str]:
     """List facts about a model and its result: kind, size, window, license, vectors, date."""
     model = record.model
     vectors = record.detail.get("vectors") or 1
-    places = record.detail.get("several_places")
+    several_places = record.detail.get("several_places")
     window = model.window
     tokens = window and (format_count(window) if window % 1024 else f"{window // 1024}k")
     facts = (
@@ -377,14 +373,16 @@ def describe_result(record: BoardRecord) -> list[str]:
         tokens and f"{tokens} tokens",
         "own license" if (model.license or "").startswith("http") else model.license,
         f"{vectors:.3g} vectors a document" if vectors != 1 else "",
-        f"{format_count(places)} queries with several places apart" if places else "",
+        f"{format_count(several_places)} queries with several places apart"
+        if several_places
+        else "",
         record.detail.get("date"),
     )
     return [str(fact) for fact in facts if fact]
 
 
 def shorten_size(parameters: int) -> str:
-    """Format a number of parameters with two digits, such as `7.6B`; empty below a thousand."""
+    """Format a number of parameters with two digits, such as `7.6B`, or empty below 1,000."""
     for unit, size in SIZES.items():
         if parameters >= size:
             number = float(f"{parameters / size:.2g}")
@@ -393,21 +391,19 @@ def shorten_size(parameters: int) -> str:
 
 
 def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip | None:
-    """Return nDCG@10 by position bins of whole documents, with words next to it; None if it is
-    unknown.
-    """
+    """Return nDCG@10 by position bin as a picture with words, or None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
-    parts: list[Estimate | None] = []
-    for mean, low, high in zip(*map(panel.get, CURVE), strict=True):
+    estimates: list[Estimate | None] = []
+    for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True):
         interval = None if low is None else (low, high)
-        parts.append(None if mean is None else Estimate(mean, interval))
-    return Strip(record.model.short_name, tuple(words), tuple(parts))
+        estimates.append(None if mean is None else Estimate(mean, interval))
+    return Strip(record.model.short_name, tuple(words), tuple(estimates))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
-    """Yield the views of a group that contain any model, the average first."""
+    """Yield the average of a group, then its tasks; views without models are left out."""
     average = build_average_view(group, records)
     if average.rows:
         yield average
@@ -419,7 +415,7 @@ def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
 
 
 def find_opening(views: Sequence[View]) -> View:
-    """Return the view that opens first."""
+    """Return the view to open first."""
     return min(views, key=lambda view: view.opening_order)
 
 
@@ -429,7 +425,7 @@ def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") 
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
-    """Return the view of a benchmark's average, with the models that have any of its tasks."""
+    """Return the average of a benchmark, with all models that have a result on one of its tasks."""
     by_model: dict[str, list[BoardRecord]] = {}
     for record in records:
         if record.task in group.averaged_tasks:
@@ -439,8 +435,7 @@ def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
         record.rows and record.comparable and not record.model.published for record in averages
     )
     if not is_compared:
-        # Nothing of one's own has an average that published ones could be mistaken for comparable
-        # with.
+        # Without evaluations in the average, published results are ranked among themselves.
         averages = [
             replace(record, exclusion=None) if record.model.published else record
             for record in averages

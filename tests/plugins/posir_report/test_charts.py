@@ -551,7 +551,7 @@ def test_short_forms_are_those_of_format(folder):
     [
         (("--csv", "--latex"), "Several output formats: csv, latex."),
         (("--markdown", "--format", "json"), "Several output formats: json, markdown."),
-        (("--recall", "--bins"), "tables of their own"),
+        (("--recall", "--bins"), "different tables"),
         (("--bare",), "Add --figures FOLDER"),
         (("--figures", "folder", "--font-size", "9"), "Add --bare"),
         (("--bins", "--figures", "folder"), "There is no chart"),

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import posir
-from posir_report.judged import PLAIN_NOTE, describe_parts, summarize_judged
+from posir_report.judged import PLAIN_NOTE, describe_subsets, summarize_judged
 from posir_tasks.base.errors import PosirError
 from posir_tasks.results import JudgedResult
 from posir_tasks.values.judgments import METRICS, UNIT, JudgedScores
@@ -105,9 +105,9 @@ def test_what_all_models_of_a_task_share_is_said(tmp_path):
     )
     write_plain(tmp_path, "a", "SciFact", {"test": {"default": 0.6}})
     shown = " ".join(str(posir.report(tmp_path)).split())
-    assert "XQuADRetrieval: not all models" in shown
-    assert "All of them have 2 of 4: validation, de; validation, th." in shown
-    assert "SciFact: not all models" not in shown
+    assert "XQuADRetrieval: models have results on different" in shown
+    assert "All models have 2 of 4: validation, de; validation, th." in shown
+    assert "SciFact: models have results" not in shown
 
 
 def test_results_of_mteb_on_other_revisions_are_told_apart(tmp_path):
@@ -146,16 +146,16 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
     values = {"de": [1.0, 0.5, 0.0], "en": [0.25]}
     results = [judge(model, subset, listed) for model in "ab" for subset, listed in values.items()]
     pooled = summarize_judged(results)
-    assert [(summary.model, summary.part, summary.subsets) for summary in pooled] == [
+    assert [(summary.model, summary.subset, summary.subsets) for summary in pooled] == [
         ("a", "", ("de", "en")),
         ("b", "", ("de", "en")),
     ]
     # The mean over all queries, by hand.
     assert pooled[0].estimates["ndcg_at_10"].value == pytest.approx(1.75 / 4)
-    assert list(describe_parts(pooled)) == []
+    assert list(describe_subsets(pooled)) == []
 
     apart = summarize_judged([*results, judge("c", "de", values["de"])])
-    assert [(summary.model, summary.part) for summary in apart] == [
+    assert [(summary.model, summary.subset) for summary in apart] == [
         ("a", "de"),
         ("a", "en"),
         ("b", "de"),
@@ -163,13 +163,13 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
         ("c", "de"),
     ]
     means = {
-        summary.part: summary.estimates["ndcg_at_10"].value
+        summary.subset: summary.estimates["ndcg_at_10"].value
         for summary in apart
         if summary.model == "a"
     }
     assert means == pytest.approx({"de": 0.5, "en": 0.25})
-    (note,) = describe_parts(apart)
-    assert "All of them have 1 of 2: de." in note
+    (note,) = describe_subsets(apart)
+    assert "All models have 1 of 2: de." in note
 
 
 def test_judged_queries_of_other_data_have_another_name():

@@ -1,33 +1,33 @@
 "use strict";
-// The answers above the table, computed from the rows that pass the filters, at the chosen length.
+// The answers above the table, computed from the filtered rows at the chosen length.
 
 {
-  const { el, known } = board;
+  const { el, isKnown } = board;
 
   const score = (row) => row.score;
-  const small = (row) => known(row.parameters) && row.parameters < 1e9;
+  const small = (row) => isKnown(row.parameters) && row.parameters < 1e9;
   const wide = (row) => board.RANGES.window.contains("8k and more", row.window);
 
-  /** Models whose nDCG@10 is at least the median: a model that finds nothing loses nothing. */
+  /** Models with at least median nDCG@10, since a model that finds nothing cannot get worse. */
   function betterHalf(rows) {
-    const scores = rows.map(score).filter(known).sort((a, b) => a - b);
+    const scores = rows.map(score).filter(isKnown).sort((a, b) => a - b);
     return rows.filter((row) => row.score >= scores[Math.floor(scores.length / 2)]);
   }
 
-  /** Return the row with the highest value of a score, with those that read the same or, of nDCG@10, are tied with it. */
+  /** Return the rows with the highest value as it is printed; for nDCG@10 also rows tied with the best. */
   function best(rows, value, format) {
-    const scored = rows.filter((row) => known(value(row)));
+    const scored = rows.filter((row) => isKnown(value(row)));
     const first = scored.reduce((top, row) => (!top || value(row) > value(top) ? row : top), null);
     const ties = (row) => (value === score ? board.tied(first, row) : format(value(row)) === format(value(first)));
     return first && [first, ...scored.filter((row) => row !== first && ties(row)).sort((a, b) => value(b) - value(a))];
   }
 
-  /** Return a question about the best model with a property, which some models do not state. */
+  /** Return a question about the best model with a property, which may be unknown for some models. */
   const among = (title, has, unknown, patch) => ({
     title,
     find: (rows) => best(rows.filter(has), score),
     text: ([row], rows) => {
-      const others = rows.filter((other) => unknown(other) && known(other.score));
+      const others = rows.filter((other) => unknown(other) && isKnown(other.score));
       const better = others.filter((other) => other.score > row.score).length;
       return `${board.percent(row.score)}${better ? `; ${better} of unknown ${patch.size ? "size" : "window"} ${better === 1 ? "is" : "are"} better` : ""}`;
     },
@@ -43,13 +43,13 @@
     },
     {
       title: "Loses least from short to long",
-      note: "nDCG@10 in Q4 minus that in Q1, among the half of models with the higher nDCG@10.",
+      note: "nDCG@10 in Q4 minus nDCG@10 in Q1, among the better half of models by nDCG@10.",
       find: (rows) => best(betterHalf(rows), (row) => row.change, board.points),
       text: ([row]) => `${board.points(row.change)} points from Q1 to Q4`,
       patch: { sort: "-change" },
     },
-    among("Best under 1B parameters", small, (row) => !known(row.parameters), { size: "under 1B" }),
-    among("Best with a window of 8k or more", wide, (row) => !known(row.window), { window: "8k and more" }),
+    among("Best under 1B parameters", small, (row) => !isKnown(row.parameters), { size: "under 1B" }),
+    among("Best with a window of 8k or more", wide, (row) => !isKnown(row.window), { window: "8k and more" }),
   ];
 
   function answer({ title, note, text, patch }, found, rows, state) {
@@ -70,7 +70,7 @@
 
   let shown = { rows: null, key: null };
 
-  /** Show the answers for the rows that pass the filters; one that repeats the first row of the table is left out. */
+  /** Show the answers for the filtered rows, except one that repeats the first row of the table. */
   board.showAnswers = (rows, state, { length }, lengths) => {
     const key = JSON.stringify(state);
     if (shown.rows === rows && shown.key === key) return;

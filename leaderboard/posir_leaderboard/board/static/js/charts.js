@@ -1,10 +1,10 @@
 "use strict";
-// Charts by Vega, loaded with the first chart. Specifications come from the site's data.
+// Charts by Vega, which is loaded with the first chart. Specifications come from the site's data.
 
 {
-  const { byId, el, known } = board;
+  const { byId, el, isKnown } = board;
   const MAX_MARKED = 40;
-  // As many as the height of the chart has lines for; and both in pixels.
+  // Lines that fit into the height of the chart; both in pixels.
   const MAX_NAMED = 30;
   const HEIGHT = 440;
   const LINE = 14;
@@ -39,7 +39,7 @@
     return { config, colors: { halo: color("paper"), ink, faint } };
   }
 
-  /** Return the colors of the light or the dark theme; reading them takes long. */
+  /** Return the colors of the light or the dark theme, cached since reading them is slow. */
   function theme() {
     const chosen = document.documentElement.dataset.theme || (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
     if (!themes.has(chosen)) themes.set(chosen, readTheme());
@@ -49,11 +49,11 @@
   /** Return a specification with the rows and the values of its signals. */
   const filled = ({ data, signals, ...others }, rows, values) => ({
     ...others,
-    data: data.map((one) => (one.name === "rows" ? { ...one, values: rows } : one)),
-    signals: signals.map((one) => (one.name in values ? { ...one, value: values[one.name] } : one)),
+    data: data.map((dataset) => (dataset.name === "rows" ? { ...dataset, values: rows } : dataset)),
+    signals: signals.map((signal) => (signal.name in values ? { ...signal, value: values[signal.name] } : signal)),
   });
 
-  /** Free the charts that have left the page. */
+  /** Free the charts that are no longer in the page. */
   function forget() {
     for (const [place, { finalize }] of drawn) {
       if (place.isConnected) continue;
@@ -63,10 +63,10 @@
   }
 
   /**
-   * Draw a chart in an element of the page. A chart that is there already gets the new rows.
+   * Draw a chart in an element, or update the rows of its chart.
    *
    * @param {Element} place
-   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart With `entries`, values of its other signals.
+   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart `entries` are the values of further signals.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
   board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
@@ -89,7 +89,7 @@
       ast: true,
       actions: false,
       defaultStyle: false,
-      // Errors only: a chart warns about its data before it has any.
+      // Errors only, since a chart without data warns.
       logLevel: 1,
       renderer: "svg",
       tooltip: { disableDefaultStyle: true, theme: "board", formatTooltip: board.tooltip },
@@ -100,7 +100,7 @@
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
-  /** Offer a drawn chart as a picture, on the color of the page. */
+  /** Offer a chart as a picture with the background of the page. */
   async function savePicture(place, caption, type) {
     const view = drawn.get(place)?.view;
     if (!view) return;
@@ -111,7 +111,7 @@
     view.background(null);
   }
 
-  /** Return an element for a chart, in a figure with a caption; a chart that is drawn already keeps its `place`. */
+  /** Return a figure with a caption and an element for a chart, by default the element `place` of an earlier chart. */
   board.figure = (caption, { place = el("div", { class: "chart", role: "img" }), below = null } = {}) => {
     place.setAttribute("aria-label", caption);
     const save = (type) =>
@@ -120,13 +120,13 @@
     return { place, element: el("figure", {}, el("figcaption", {}, caption, pictures), place, below) };
   };
 
-  /** Show the position effect, of published rows start minus end, against nDCG@10 of the rows that pass the filters. */
+  /** Show the position effect, or start minus end of published rows, against nDCG@10 of the filtered rows. */
   board.showScatter = (rows, state) => {
     const comparable = rows.filter(board.isComparable);
-    const scored = comparable.filter((row) => board.passes(row, state) && known(row.score));
-    // They are different quantities: published rows are drawn where no other has an effect.
-    const tested = scored.filter((row) => known(row.effect));
-    const passing = tested.length ? tested : scored.filter((row) => known(row.difference));
+    const scored = comparable.filter((row) => board.passes(row, state) && isKnown(row.score));
+    // These are different quantities, so published rows appear only if no row has a position effect.
+    const tested = scored.filter((row) => isKnown(row.effect));
+    const passing = tested.length ? tested : scored.filter((row) => isKnown(row.difference));
     const name = tested.length ? "position_effect" : "start_minus_end";
     board.sayCount(passing.length, comparable.length);
     const panel = byId("panel-chart");
@@ -150,11 +150,11 @@
       marked: passing.length <= MAX_MARKED || selected.includes(row.id),
       area: row.parameters ? 55 + 40 * Math.max(0, Math.log10(row.parameters / 1e7)) : 65,
     }));
-    const scale = board.ends(points, "score", ...(points.some((one) => one.marked) ? ["score_low", "score_high"] : []));
+    const scale = board.ends(points, "score", ...(points.some((point) => point.marked) ? ["score_low", "score_high"] : []));
     scale.high = Math.min(scale.high, 1);
-    const { low: bottom, high: top } = board.ends([...points, { effect: 0 }, ...points.map((one) => ({ effect: 1.1 * one.effect }))], "effect", "effect_low", "effect_high");
+    const { low: bottom, high: top } = board.ends([...points, { effect: 0 }, ...points.map((point) => ({ effect: 1.1 * point.effect }))], "effect", "effect_low", "effect_high");
     namePoints(points, { ...scale, bottom, top, width: panel.clientWidth - 84 }, selected);
-    const present = (name) => [...new Set(points.map((one) => one[name]))].sort();
+    const present = (name) => [...new Set(points.map((point) => point[name]))].sort();
     const entries = { kinds: present("kind"), sources: present("source"), bottom, top };
     panel.querySelector("figcaption").firstChild.data = TITLES[name];
     panel.querySelector(".explanation").replaceChildren(explanation(points, scored.length, name));
@@ -163,49 +163,49 @@
     );
   };
 
-  /** Name the selected points and those with the highest scores, each beside its point, or as near to it as there is room. */
+  /** Label the selected points and the points with the highest scores, as near as there is room. */
   function namePoints(points, { low, high, bottom, top, width }, selected) {
-    const first = (one) => Number(selected.includes(one.id));
+    const first = (point) => Number(selected.includes(point.id));
     const named = [...points].sort((a, b) => first(b) - first(a) || b.score - a.score).slice(0, MAX_NAMED);
     const across = (score) => ((score - low) / (high - low)) * width;
     const down = (effect) => ((top - effect) / (top - bottom)) * HEIGHT;
-    const at = (one) => [across(one.score), down(one.effect)];
-    // Names keep clear of points, of their intervals, and of the line at 0.
+    const locate = (point) => [across(point.score), down(point.effect)];
+    // Labels avoid points, intervals and the line at 0.
     const taken = [[0, width, down(0) - 1, down(0) + 1]];
-    for (const one of points) {
-      const [x, y] = at(one);
+    for (const point of points) {
+      const [x, y] = locate(point);
       taken.push([x - 6, x + 6, y - 6, y + 6]);
-      if (one.marked && known(one.score_low)) taken.push([across(one.score_low), across(one.score_high), y - 1, y + 1]);
-      if (one.marked && known(one.effect_low)) taken.push([x - 1, x + 1, down(one.effect_high), down(one.effect_low)]);
+      if (point.marked && isKnown(point.score_low)) taken.push([across(point.score_low), across(point.score_high), y - 1, y + 1]);
+      if (point.marked && isKnown(point.effect_low)) taken.push([x - 1, x + 1, down(point.effect_high), down(point.effect_low)]);
     }
     const free = ([left, right, upper, lower]) =>
       left >= 0 && right <= width && upper >= -LINE / 2 && lower <= HEIGHT + LINE / 2 && !taken.some((box) => left < box[1] && box[0] < right && upper < box[3] && box[2] < lower);
-    // On the same line, right or left of the point, then on ever more distant ones.
+    // First right or left of the point, then on increasingly distant lines.
     const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
-    for (const one of named) {
-      const [x, y] = at(one);
-      const name = shorten(board.short(one.label), width < 500 ? 22 : Infinity);
+    for (const point of named) {
+      const [x, y] = locate(point);
+      const name = shorten(board.short(point.label), width < 500 ? 22 : Infinity);
       const boxes = places.map(([side, dy]) => {
         const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
         return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
       });
       const { side, dy, near, box } = boxes.find((place) => free(place.box)) ?? boxes[0];
       taken.push(box);
-      const place = { name_score: low + (near / width) * (high - low), name_effect: one.effect - (dy / HEIGHT) * (top - bottom) };
-      Object.assign(one, { name, ...place, name_align: side > 0 ? "left" : "right", led: Math.abs(dy) > LINE });
+      const place = { name_score: low + (near / width) * (high - low), name_effect: point.effect - (dy / HEIGHT) * (top - bottom) };
+      Object.assign(point, { name, ...place, name_align: side > 0 ? "left" : "right", led: Math.abs(dy) > LINE });
     }
   }
 
   const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
 
-  /** Return start minus end as the papers or the authors' code give it; null if unknown. */
+  /** Return start minus end of the observed data, or null. */
   board.differenceOf = (row) => row.start_minus_end ?? row.start_to_end_unweighted ?? null;
 
-  /** Return the largest start minus end in either direction whose interval leaves out 0 or is unknown, as text and elements. */
+  /** Describe the largest start minus end in either direction whose interval excludes 0 or is unknown. */
   board.describeEnds = (rows) => {
-    const clear = rows.filter((one) => known(one.difference) && (!known(one.start_minus_end_low) || one.start_minus_end_low > 0 || one.start_minus_end_high < 0));
-    const largest = (sign) => clear.reduce((top, one) => (sign * one.difference > sign * (top?.difference ?? 0) ? one : top), null);
-    const say = (template, one) => (one ? board.fill(template, { points: board.percent(Math.abs(one.difference)), model: board.name(board.short(one.name)) }) : []);
+    const clear = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
+    const largest = (sign) => clear.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
+    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.short(row.name)) }) : []);
     return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
   };
 
@@ -213,26 +213,26 @@
   const TITLES = { position_effect: "Position effect against nDCG@10", start_minus_end: "Start minus end against nDCG@10" };
   const scatterFigure = () => board.figure(TITLES.position_effect, { below: el("p", { class: "faint explanation" }) }).element;
 
-  /** What is on the axis that goes up. */
+  /** The quantity of the vertical axis. */
   const MEANINGS = {
-    position_effect: "Up and down: the same evidence in the first third of its document minus in the last, truncation included.",
-    start_minus_end: "Up and down: evidence in the first third of documents minus evidence in the last. These are different questions, so it is a description, not a bias.",
+    position_effect: "Vertical: the same evidence in the first third of its document minus in the last, including truncation.",
+    start_minus_end: "Vertical: evidence in the first third of documents minus evidence in the last. The questions differ, so this is not a bias.",
   };
 
-  /** Explain what the points have, and how many of all models have one. */
+  /** Explain the points, with their number and that of all models. */
   function explanation(points, all, name) {
     const some = (has) => points.some(has);
-    const sizes = new Set(points.map((one) => one.area));
+    const sizes = new Set(points.map((point) => point.area));
     return [
       "Further right: better retrieval.",
       MEANINGS[name],
-      some((one) => one.published) ? `${points.every((one) => one.published) ? "Points" : "Diamonds"}: published results, whose thirds are not weighted by queries.` : "",
-      some((one) => one.marked && (known(one.score_low) || known(one.effect_low))) ? "Lines through points: 95% intervals." : "",
-      some((one) => !one.marked) ? `Of more than ${MAX_MARKED} models, only those selected in the table have intervals.` : "",
-      some((one) => !one.name) ? `${MAX_NAMED} are named: those selected in the table, and the highest in nDCG@10.` : "",
-      all > points.length ? `Not drawn, without a known ${NAMES[name]}: ${all - points.length} of ${all}.` : "",
+      some((point) => point.published) ? `${points.every((point) => point.published) ? "Points" : "Diamonds"}: published results, whose thirds are not weighted by queries.` : "",
+      some((point) => point.marked && (isKnown(point.score_low) || isKnown(point.effect_low))) ? "Lines through points: 95% intervals." : "",
+      some((point) => !point.marked) ? `With more than ${MAX_MARKED} models, only models selected in the table have intervals.` : "",
+      some((point) => !point.name) ? `${MAX_NAMED} points have labels: models selected in the table, then the highest in nDCG@10.` : "",
+      all > points.length ? `Not shown, since their ${NAMES[name]} is unknown: ${all - points.length} of ${all}.` : "",
       sizes.size > 1 ? "Larger points have more parameters." : "",
-      "A click opens the model; the table has the same numbers.",
+      "Click a point to open the model. The table has the same numbers.",
     ].filter(Boolean).join(" ");
   }
 }

@@ -19,7 +19,7 @@
     options("size", "Any size", board.RANGES.size.names);
     options("window", "Any window", board.RANGES.window.names);
     options("dimensions", "Any dimensions", board.RANGES.dimensions.names);
-    options("license", "Any license", [...new Set(index.models.license.map((one) => one ?? "unknown"))].sort());
+    options("license", "Any license", [...new Set(index.models.license.map((license) => license ?? "unknown"))].sort());
     options("weights", "Open or closed", [
       ["true", "Open weights"],
       ["false", "Closed weights"],
@@ -39,14 +39,14 @@
     return el("label", { title }, el("input", { type: "radio", name, value }), el("span", {}, text, tokens ? el("small", {}, tokens) : null));
   }
 
-  /** Offer choices as pills, and as a menu, which a narrow page shows instead. */
+  /** Show choices as pills, or as a menu on a narrow page. */
   function offer(name, choices) {
     const legend = byId(name).firstElementChild;
     const items = choices.map(([value, text, title]) => el("option", { value }, name === "length" ? (title ?? "All lengths") : text));
     byId(name).replaceChildren(legend, ...choices.map((choice) => pill(name, ...choice)), el("select", { name, "aria-label": legend.textContent }, ...items));
   }
 
-  /** Show which of the choices is made. */
+  /** Mark the current choice. */
   function syncChoice(name, value) {
     for (const input of byId(name).querySelectorAll("input")) input.checked = input.value === value;
     const menu = byId(name).querySelector("select");
@@ -101,7 +101,7 @@
     byId("more").setAttribute("aria-expanded", open);
   }
 
-  // The fragment of the address holds the state, so jumps within the page do not use it.
+  // The fragment of the address is the state, so jumps within the page need scripts.
   function jump(event, id) {
     event.preventDefault();
     if (byId(id).matches("details")) byId(id).open = true;
@@ -166,7 +166,7 @@
 
   const lengthTitle = (name) => (board.describeTokens(name) ? `${name}: ${board.describeTokens(name)}` : null);
 
-  /** Offer the lengths of a view. */
+  /** Show the lengths of a view. */
   board.syncLengths = (index, lengths, length) => {
     const fieldset = byId("length");
     if (fieldset.dataset.lengths !== lengths.join()) {
@@ -181,17 +181,17 @@
     byId("status").textContent = text;
   };
 
-  /** Say which parts of a link this board does not have, and what is shown instead. */
+  /** Report the parts of a link that do not exist on this board. */
   board.notice = (problems) => {
     byId("notice").hidden = !problems.length;
     byId("notice").textContent = problems.join(" ");
   };
 
-  /** Say which revisions of the data the results are of, and which result is the newest. */
+  /** Show the revisions of the data and the newest result. */
   board.showProvenance = (index, { models, revisions, newest }) => {
     const counts = Object.entries(revisions).map(([name, number]) => `${name} (${number} ${number === 1 ? "result" : "results"})`);
     const data = counts.length ? `Data revisions: ${counts.join(", ")}. ` : "";
-    const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} as its file states.`;
+    const latest = newest && `Newest result: ${index.models.label[newest.model]} on ${newest.task}, ${newest.date} according to its file.`;
     const published = models.some((model) => index.models.published[model]) ? "Published results: tables of the papers named below, curves from their authors’ figures." : "";
     byId("provenance").textContent = [data.trim(), latest, published].filter(Boolean).join(" ");
   };

@@ -1,5 +1,5 @@
 "use strict";
-// `board` is the page's only global. Each script adds to it, in its own block.
+// `board` is the page's only global. Each script extends it in a block of its own.
 const board = {};
 
 {
@@ -7,7 +7,7 @@ const board = {};
   const received = new Map();
   const loading = new Map();
 
-  /** Load a script of the site; resolves when it has run. */
+  /** Load a script of the site; the promise resolves after it has run. */
   board.script = (path) =>
     new Promise((resolve, reject) => {
       const script = document.createElement("script");
@@ -20,13 +20,13 @@ const board = {};
   /** Receive the content of a data file. */
   board.receive = (name, value) => received.set(name, value);
 
-  /** Return a promise of a data file's content. A file is loaded once; after a failure, the next call tries again. */
+  /** Return a promise of a data file's content, which is cached. A failed call can be repeated. */
   board.data = async (name) => {
     if (!received.has(name)) await once(`data/${name}.js`, board.script);
     return received.get(name);
   };
 
-  /** Return a promise that a library has been loaded. */
+  /** Load a library. */
   board.library = (name) => once(`lib/${name}.js`, board.script);
 
   function once(path, load) {
@@ -58,39 +58,40 @@ const board = {};
     return element;
   }
 
-  /** Return an element for an untrusted name: its writing direction is isolated and does not affect other text. */
-  /** Drop the organization of a model, also of those that it is made of: `hybrid(org/a,org/b)`. */
+  /** Drop the organization from a model's name, including those in `hybrid(org/a,org/b)`. */
   board.short = (name) => name.replace(/(?:^|(?<=\w\()|(?<=,))[^\s\/(),]+\//g, "");
+
+  /** Return an element that isolates the writing direction of an untrusted name. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);
 
-  /** Return a text in which no line ends within an interval. */
+  /** Replace spaces within intervals by no-break spaces. */
   board.unbroken = (text) => text.replaceAll(/(?<=,) (?=[^\][]*\])/g, "\u00a0");
 
-  /** Return the parts of a text; those between backticks are code. */
-  board.withCode = (text) => board.unbroken(text).split("`").map((part, at) => (at % 2 ? board.el("code", {}, part) : part));
+  /** Return a text as nodes, with code between backticks. */
+  board.withCode = (text) => board.unbroken(text).split("`").map((part, i) => (i % 2 ? board.el("code", {}, part) : part));
 
   board.byId = (id) => document.getElementById(id);
 }
 
 {
   const DASH = "–";
-  const known = (value) => value !== null && value !== undefined;
+  const isKnown = (value) => value !== null && value !== undefined;
   const counts = new Intl.NumberFormat("en");
 
-  board.known = known;
+  board.isKnown = isKnown;
   board.DASH = DASH;
-  board.percent = (value) => (known(value) ? (value * 100).toFixed(1) : DASH);
-  /** Return a signed difference x 100; what rounds to 0 has no sign. */
+  board.percent = (value) => (isKnown(value) ? (value * 100).toFixed(1) : DASH);
+  /** Format a difference x 100 with its sign, except for a rounded 0. */
   board.points = (value) => {
-    if (!known(value)) return DASH;
+    if (!isKnown(value)) return DASH;
     const text = (value * 100).toFixed(1);
     if (Number(text) === 0) return "0.0";
     return (value > 0 ? "+" : "") + text;
   };
-  board.plain = (value) => (known(value) ? value.toFixed(3) : DASH);
-  board.count = (value) => (known(value) ? counts.format(value) : DASH);
+  board.plain = (value) => (isKnown(value) ? value.toFixed(3) : DASH);
+  board.count = (value) => (isKnown(value) ? counts.format(value) : DASH);
   board.short = (value) => {
-    if (!known(value)) return DASH;
+    if (!isKnown(value)) return DASH;
     for (const [unit, size] of [
       ["B", 1e9],
       ["M", 1e6],
@@ -100,20 +101,20 @@ const board = {};
     }
     return String(value);
   };
-  const pValue = (value) => (known(value) ? (value < 0.001 ? "< 0.001" : value.toFixed(3)) : DASH);
+  const pValue = (value) => (isKnown(value) ? (value < 0.001 ? "< 0.001" : value.toFixed(3)) : DASH);
   const FORMATS = {
     percent: board.percent,
     points: board.points,
     index: board.plain,
     p_value: pValue,
     count: board.count,
-    number: (value) => (known(value) ? value.toFixed(2) : DASH),
+    number: (value) => (isKnown(value) ? value.toFixed(2) : DASH),
     text: (value) => value ?? DASH,
   };
   const BETTER = { higher: "Higher is better.", lower: "Lower is better.", "near zero": "Better near 0.", neither: "" };
   let declared = new Map();
 
-  /** Keep the declarations of scores. */
+  /** Store the declarations of scores. */
   board.declare = (columns) => {
     declared = new Map(columns.map((column) => [column.key, column]));
   };
@@ -124,42 +125,42 @@ const board = {};
 
   board.title = (key) => declarationOf(key).title;
 
-  /** Return what a score says of itself: its meaning, which values are better, and its source. */
+  /** Describe a score: its meaning, the better direction, and its source. */
   board.describe = (key) => {
     const { description, better, citation } = declarationOf(key);
     return [description, BETTER[better], citation && `${citation}.`].filter(Boolean).join(" ");
   };
 
-  /** Return the value of a score as text, without its interval. */
+  /** Format the value of a score without its interval. */
   board.valueText = (row, key, field = key) => FORMATS[declarationOf(key).unit](row[field]);
 
-  /** Return the ends of an interval as text, which may be stored under another name; an empty text if it is unknown, or 0 by definition. */
+  /** Format the ends of an interval, or return an empty text if it is unknown or 0 by definition. `name` is the prefix of its columns. */
   board.intervalText = (row, key, field = key) => {
     const low = row[`${field}_low`];
     const high = row[`${field}_high`];
     if (low === 0 && high === 0) return "";
     const format = FORMATS[declarationOf(key).unit];
-    return known(low) && known(high) ? `[${format(low)}, ${format(high)}]` : "";
+    return isKnown(low) && isKnown(high) ? `[${format(low)}, ${format(high)}]` : "";
   };
 
-  /** Return the key of the score that a model is ranked by: in a length bucket published rows have that of the papers alone. */
+  /** Return the key of the score to rank by. In a length bucket, published rows have only the papers' mean over positions. */
   board.scoreKey = (length, published) => (length === "all" || !published ? "ndcg_at_10" : "ndcg_at_10_as_published");
 
-  /** Fill a template of the board's messages with texts and elements by name. */
-  board.fill = (name, values) => board.messages[name].split(/\{(\w+)\}/).map((part, at) => (at % 2 ? values[part] : part));
+  /** Fill a template of the board's messages with named texts and elements. */
+  board.fill = (name, values) => board.messages[name].split(/\{(\w+)\}/).map((part, i) => (i % 2 ? values[part] : part));
 
-  /** Return the tokens of a length, short enough for a head: `≤ 512`. */
+  /** Return the tokens of a length for the head of a table: `≤ 512`. */
   board.tokensOf = (length) => {
     const [low, high] = board.lengths[length] ?? [];
     if (!low) return "";
-    return known(high) ? `≤ ${board.count(high)}` : `> ${board.count(low - 1)}`;
+    return isKnown(high) ? `≤ ${board.count(high)}` : `> ${board.count(low - 1)}`;
   };
 
   /** Return the tokens of a length: `513 to 1,024 tokens`. */
   board.describeTokens = (length) => {
     const [low, high] = board.lengths[length] ?? [];
     if (!low) return "";
-    if (!known(high)) return `over ${board.count(low - 1)} tokens`;
+    if (!isKnown(high)) return `over ${board.count(low - 1)} tokens`;
     return low === 1 ? `up to ${board.count(high)} tokens` : `${board.count(low)} to ${board.count(high)} tokens`;
   };
 

@@ -1,5 +1,5 @@
 "use strict";
-// Downloads: the rows that pass the filters, in the table's order, with the site's unformatted numbers.
+// Downloads: the filtered rows in the table's order, with unformatted numbers.
 
 {
   const RUN = [
@@ -26,13 +26,13 @@
     "reference",
   ];
 
-  /** Return the names of all columns; a score with an interval has three. */
+  /** Return the names of all columns; a score with an interval has three columns. */
   function columns() {
     const scores = board.declared().flatMap(({ key, interval }) => (interval ? [key, `${key}_low`, `${key}_high`] : [key]));
     return [...new Set([...RUN, ...scores, ...VERDICT, ...MODEL])];
   }
 
-  /** Return the shown rows as plain objects. */
+  /** Return the filtered rows as plain objects. */
   board.exported = (rows, data, length) => {
     const names = columns();
     return rows.map((row) => {
@@ -50,7 +50,7 @@
     });
   };
 
-  /** Return a row with the scores of further packages under `scores`, as in other JSON. */
+  /** Move the scores of further packages into a field `scores`, as in posir's JSON. */
   board.nested = (row) => {
     const cells = Object.entries(row);
     const isFurther = ([name]) => name.startsWith("scores.");
@@ -59,12 +59,12 @@
     return Object.fromEntries(scores.length ? [...fields, ["scores", Object.fromEntries(scores)]] : fields);
   };
 
-  // A spreadsheet would run a text that starts like this as a formula; the same rule as in posir_tasks/display/tables.py.
+  // Spreadsheets run a text with this start as a formula; the rule is that of posir_tasks/display/tables.py.
   const formula = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
   const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);
 
   function cell(value) {
-    if (!board.known(value)) return "";
+    if (!board.isKnown(value)) return "";
     const text = typeof value === "string" ? escapeFormula(value) : String(value);
     return /[",\r\n]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text;
   }
@@ -75,7 +75,7 @@
 
   board.asCsv = (rows) => board.toCsv(columns(), rows);
 
-  /** Offer a text as a file to save. */
+  /** Offer a text as a download. */
   board.save = (text, type, name) => board.saveBlob(new Blob([text], { type }), name);
 
   board.saveBlob = (blob, name) => {

@@ -1,5 +1,5 @@
 "use strict";
-// Chart sections of models: by position, domain and language. Their charts are drawn once the section is in the page.
+// Chart sections of models: by position, domain and language. A chart is drawn when its section is in the page.
 
 {
   const { el, section } = board;
@@ -10,65 +10,65 @@
     const select = el(
       "select",
       { "aria-label": "Data", onchange: ({ target }) => board.change({ task: target.value }) },
-      ...tasks.map((one) => el("option", { value: one.name }, one.label)),
+      ...tasks.map((task) => el("option", { value: task.name }, task.label)),
     );
     select.value = task.name;
     return select;
   }
 
-  /** Return the columns of a curve: with merged bins, where one of the twenty has few queries. */
+  /** Return the columns of a curve, with merged bins if one of twenty has few queries. */
   const curveOf = (detail, panel) => detail.curves[panel] ?? detail.panels[panel];
 
-  /** Return the names of a number of bins, each of which may join several. */
+  /** Return the names of merged bins. */
   function binNames(positions, bins) {
     const size = positions.length / bins;
-    return Array.from({ length: bins }, (_, at) => positions.slice(at * size, (at + 1) * size)).map((joined) =>
+    return Array.from({ length: bins }, (_, i) => positions.slice(i * size, (i + 1) * size)).map((joined) =>
       size > 1 ? `${joined[0]} to ${joined.at(-1)}` : joined[0],
     );
   }
 
-  /** Return the cells of a panel as rows for a chart. */
+  /** Return the cells of a panel as rows of a chart. */
   function cells(model, detail, panel) {
     const columns = curveOf(detail, panel);
     const bins = columns.queries.length;
-    return binNames(detail.positions, bins).map((position, at) => ({
+    return binNames(detail.positions, bins).map((position, i) => ({
       model: model.label,
       name_of_model: model.name,
       place: model.place,
       length: detail.lengths[panel],
       position,
-      start: at / bins,
-      middle: (at + 0.5) / bins,
-      end: (at + 1) / bins,
-      ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][at]])),
+      start: i / bins,
+      middle: (i + 0.5) / bins,
+      end: (i + 1) / bins,
+      ...Object.fromEntries(Object.keys(columns).map((name) => [name, columns[name][i]])),
     }));
   }
 
-  /** Return one large chart of the curves of the models on a task or an average, at one length; in the `place` of an earlier one, if any. */
+  /** Return a chart of the models' curves at one length; it reuses the element `place` of an earlier chart, if any. */
   board.positions = (models, choice, length, figures, place) => {
-    const known = models.filter((model) => board.detailOf(model, choice)?.panels?.some(Boolean));
+    const withCurves = models.filter((model) => board.detailOf(model, choice)?.panels?.some(Boolean));
     const heading = `${board.titleOf(choice)}: by position of the evidence`;
-    if (!known.length) return section(heading, el("p", { class: "empty" }, "No positions are known of these results. Choose another length, language or model."));
-    const details = known.map((model) => board.detailOf(model, choice));
-    // Published curves exist by length alone, and not of every length.
-    const asked = details.filter((detail) => detail.panels[detail.rows.length.indexOf(length)]);
-    const panelOf = (detail) => (asked.length ? detail.rows.length.indexOf(length) : detail.panels.findLastIndex(Boolean));
-    const drawn = known.filter((model, at) => details[at].panels[panelOf(details[at])]);
-    const panels = drawn.map((model) => details[known.indexOf(model)]);
-    const rows = drawn.flatMap((model, at) => cells(model, panels[at], panelOf(panels[at])));
+    if (!withCurves.length) return section(heading, el("p", { class: "empty" }, "The positions of these results are unknown. Choose another length, language or model."));
+    const details = withCurves.map((model) => board.detailOf(model, choice));
+    // Published curves exist only for some single lengths.
+    const atLength = details.filter((detail) => detail.panels[detail.rows.length.indexOf(length)]);
+    const panelOf = (detail) => (atLength.length ? detail.rows.length.indexOf(length) : detail.panels.findLastIndex(Boolean));
+    const plotted = withCurves.filter((model, i) => details[i].panels[panelOf(details[i])]);
+    const panels = plotted.map((model) => details[withCurves.indexOf(model)]);
+    const rows = plotted.flatMap((model, i) => cells(model, panels[i], panelOf(panels[i])));
     nameEnds(rows);
     const title = panels[0].lengths[panelOf(panels[0])];
     const merged = panels.some((detail) => detail.curves[panelOf(detail)]);
     const shown = panels[0].rows.length[panelOf(panels[0])];
-    const published = drawn.every((model) => model.published);
-    const largest = published ? board.describeEnds(drawn.map((model) => board.rowOf(model, choice, shown))) : [];
+    const published = plotted.every((model) => model.published);
+    const largest = published ? board.describeEnds(plotted.map((model) => board.rowOf(model, choice, shown))) : [];
     const found = largest.map((part) => part.textContent ?? part).join("").trim();
-    const parts = drawn.map((model, at) => partRead(model, panels[at], shown)).filter(Boolean);
+    const parts = plotted.map((model, i) => partRead(model, panels[i], shown)).filter(Boolean);
     const caption = [shown === "all" ? title : shown, parts.length ? "by position in whole documents, truncated or not" : found].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high").high - 1e-9) / 5) });
-    const without = models.filter((model) => !drawn.includes(model)).map((model) => model.label);
+    const without = models.filter((model) => !plotted.includes(model)).map((model) => model.label);
     return section(
       heading,
       ...parts,
@@ -76,33 +76,33 @@
       el(
         "p",
         { class: "faint" },
-        panels[0].relative ? "" : `Across: ${lower(panels[0].position_title)}. `,
+        panels[0].relative ? "" : `Horizontal: ${lower(panels[0].position_title)}. `,
         "Line: mean over the queries with evidence at that position.",
-        rows.some((row) => board.known(row.ndcg_at_10_low)) ? " Shade or bar: 95% interval." : "",
-        asked.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve of all lengths together; this is the longest known.",
-        merged ? " Twenty bins are merged into five where one of them has fewer than 30 queries." : "",
+        rows.some((row) => board.isKnown(row.ndcg_at_10_low)) ? " Shade or bar: 95% interval." : "",
+        atLength.length || length === details[0].rows.length[panelOf(details[0])] ? "" : " The papers have no curve over all lengths; this is the longest length with a curve.",
+        merged ? " Twenty bins are merged into five if one of them has fewer than 30 queries." : "",
         " “Document length” above switches the length.",
-        drawn.some((model) => model.published) && panels[0].relative ? " Published curves are read from the authors’ figures." : "",
-        without.length ? ` Positions of ${without.join(", ")} are not known here.` : "",
+        plotted.some((model) => model.published) && panels[0].relative ? " Published curves are read from the authors’ figures." : "",
+        without.length ? ` Positions of ${without.join(", ")} are unknown at this length.` : "",
       ),
       download(rows, choice),
     );
   };
 
-  /** Return the picture of a model that truncates evidence, hatched where it does; null of another one. */
+  /** Return the picture of a model that truncates evidence, else null. */
   function partRead(model, detail, length) {
-    const at = detail.rows.length.indexOf(length);
-    const share = detail.rows.unread_share?.[at];
-    if (!detail.strips?.[at] || !(share >= 0.0005)) return null;
+    const i = detail.rows.length.indexOf(length);
+    const share = detail.rows.unread_share?.[i];
+    if (!detail.strips?.[i] || !(share >= 0.0005)) return null;
     const said = ` truncates ${Math.round(100 * share)}% of the evidence`;
     const axis = el("p", { class: "tokens" }, ...["start", "nDCG@10, 0 to 100, at each position in the window", "hatched: truncated"].map((text) => el("span", {}, text)));
-    return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[at] }), axis);
+    return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[i] }), axis);
   }
 
-  /** Name each line at its end, where names would overlap below each other. */
+  /** Label each line at its end; labels that would overlap are stacked. */
   function nameEnds(rows) {
-    const last = rows.filter((row, at) => row.place !== rows[at + 1]?.place && board.known(row.ndcg_at_10));
-    last.sort((one, other) => other.ndcg_at_10 - one.ndcg_at_10);
+    const last = rows.filter((row, i) => row.place !== rows[i + 1]?.place && board.isKnown(row.ndcg_at_10));
+    last.sort((a, b) => b.ndcg_at_10 - a.ndcg_at_10);
     if (last.length < 2 || innerWidth < 800) return;
     let above = Infinity;
     for (const row of last) {
@@ -111,7 +111,7 @@
     }
   }
 
-  /** Offer the numbers of a chart as a file. */
+  /** Offer the numbers of a chart as a download. */
   function download(rows, choice) {
     const save = () => board.save(board.toCsv(POSITION_COLUMNS, rows), "text/csv", board.fileName(choice.name, "positions", ".csv"));
     return el("button", { type: "button", class: "quiet", onclick: save }, "Positions as CSV");
@@ -119,9 +119,9 @@
 
   const POSITION_COLUMNS = ["model", "length", "position", "queries", "ndcg_at_10", "ndcg_at_10_low", "ndcg_at_10_high"];
 
-  /** Return the ends of a scale that contains the given columns of rows, in steps of 5 points. */
+  /** Return the ends of a scale for the given columns of rows, in steps of 5 points. */
   function ends(rows, ...names) {
-    const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.known);
+    const values = rows.flatMap((row) => names.map((name) => row[name])).filter(board.isKnown);
     if (!values.length) return { low: 0, high: 1 };
     const low = Math.floor(Math.min(...values) * 20) / 20;
     return { low, high: Math.max(Math.ceil(Math.max(...values) * 20) / 20, low + 0.1) };
@@ -169,8 +169,8 @@
     const rows = models.flatMap((model) => {
       const subsets = model.tasks.get(task.name)?.subsets;
       return subsets
-        ? subsets.name.map((name, at) => ({
-            ...Object.fromEntries(Object.keys(subsets).map((column) => [column, subsets[column][at]])),
+        ? subsets.name.map((name, i) => ({
+            ...Object.fromEntries(Object.keys(subsets).map((column) => [column, subsets[column][i]])),
             model: model.label,
             place: model.place,
             subset: readable(name),
@@ -202,11 +202,11 @@
     );
   };
 
-  /** Return the strokes of a row without a result. */
+  /** Return the hatching of a row without a result. */
   const hatching = (model) =>
-    Array.from({ length: STROKES }, (_, at) => ({ model: model.label, missing: true, middle: (at + 0.5) / STROKES }));
+    Array.from({ length: STROKES }, (_, i) => ({ model: model.label, missing: true, middle: (i + 0.5) / STROKES }));
 
-  /** Return the panel of all lengths together, or that of the longest documents if only single lengths are known. */
+  /** Return the panel of all lengths, or of the longest documents if there is none. */
   const panelFor = (detail) => (detail.panels[0] ? 0 : detail.panels.length - 1);
 
   function relative(model, task) {
@@ -214,11 +214,11 @@
     return Boolean(detail?.relative && detail.panels[panelFor(detail)]);
   }
 
-  /** Return a heat map for each model: tasks of a group down, positions across; on a scale from 0 to 100. */
+  /** Return a heat map for each model: tasks of a group as rows, positions as columns, on a scale from 0 to 100. */
   board.heatMaps = (models, tasks, group, figures) => {
     const heat = models.map((model) =>
       tasks
-        .filter((task) => models.some((one) => relative(one, task)))
+        .filter((task) => models.some((model) => relative(model, task)))
         .flatMap((task, row) =>
           (relative(model, task) ? cells(model, model.tasks.get(task.name), panelFor(model.tasks.get(task.name))) : hatching(model)).map((cell) => ({
             ...cell,
@@ -227,7 +227,7 @@
           })),
         ),
     );
-    const withBins = models.filter((_, at) => heat[at].some((cell) => !cell.missing));
+    const withBins = models.filter((_, i) => heat[i].some((cell) => !cell.missing));
     if (!withBins.length) return null;
     const maps = withBins.map((model) => {
       const { length } = heat[models.indexOf(model)].find((cell) => !cell.missing);

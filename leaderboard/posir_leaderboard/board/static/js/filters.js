@@ -1,16 +1,16 @@
 "use strict";
-// Which rows pass the filters of a state.
+// The filters of a state.
 
 {
-  /** Return a function from a number to whether it is in a range; the range `unknown` contains missing numbers. */
+  /** Return a predicate for numbers in a range; the range `unknown` contains missing numbers. */
   const ranges = (entries) => {
     const all = new Map(entries);
     return {
       names: [...all.keys(), "unknown"],
       contains: (name, value) => {
-        if (name === "unknown") return !board.known(value);
+        if (name === "unknown") return !board.isKnown(value);
         const [from, to] = all.get(name) ?? [NaN, NaN];
-        return board.known(value) && value >= from && value < to;
+        return board.isKnown(value) && value >= from && value < to;
       },
     };
   };
@@ -38,16 +38,16 @@
   };
   const FIELDS = { size: "parameters", window: "window", dimensions: "dimensions" };
 
-  /** Return whether a row, or a task of an average, was tested for bias within the window. */
+  /** Return true if a row, or a task of an average, was tested for bias within the window. */
   board.isTested = (row) => Boolean(row.states?.some((state) => state !== "not_tested"));
 
-  /** Return whether a row is ranked among the others. */
+  /** Return true if a row is ranked. */
   board.isComparable = (row) => !row.partial && !row.other_data;
 
-  /** Return whether a text contains every word of a search. */
+  /** Return true if a text contains every word of a search. */
   board.matches = (text, search) => search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 
-  /** Return whether a row passes the filters. */
+  /** Return true if a row passes the filters. */
   board.passes = (row, state) =>
     board.matches(row.text, state.search) &&
     (!state.kind || row.kind === state.kind) &&

@@ -1,29 +1,29 @@
 "use strict";
-// The heading: what the rows that pass the filters show; and the legend, of what the rows have.
+// The heading with the finding on the filtered rows, and the legend of the table.
 
 {
-  const { el, byId, known } = board;
+  const { el, byId, isKnown } = board;
   const short = (row) => board.name(board.short(row.label));
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
-  /** Return the rows that are not worse than the best, then the others; by descending score. */
+  /** Split rows, by descending score, into those not worse than the best and all others. */
   board.standing = (rows) => {
-    const sorted = rows.filter((row) => known(row.score)).sort((one, other) => other.score - one.score);
+    const sorted = rows.filter((row) => isKnown(row.score)).sort((a, b) => b.score - a.score);
     const [best, ...others] = sorted;
     return { best: best ?? null, ties: others.filter((row) => board.tied(best, row)), behind: others.filter((row) => !board.tied(best, row)) };
   };
 
-  /** Return the name of the first row, and of a second one or how many others there are. */
+  /** Name the first row, and a second row or the number of further rows. */
   board.namesOf = ([first, ...others]) => [short(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : short(others[0])] : [])];
 
-  /** Return the finding of the rows that pass filters, and below it its lead, as text and elements. */
+  /** Return the heading on the filtered rows and the lead below it, as texts and elements. */
   function finding(rows, state, where) {
     const passing = rows.filter((row) => board.isComparable(row) && board.passes(row, state));
     const { best, ties, behind } = board.standing(passing);
     if (!best) return [[board.messages.no_match], []];
     const [tied] = ties;
     const [next] = behind;
-    const isPaired = (next?.changes?.[best.at] ?? "-") !== "-";
+    const isPaired = (next?.changes?.[best.index] ?? "-") !== "-";
     const values = {
       best: short(best),
       tied: ties.length > 1 ? board.fill("others", { number: ties.length }).join("") : tied && short(tied),
@@ -39,9 +39,9 @@
     ];
   }
 
-  /** Say in the heading what the rows show, below it by how much, and what is measured. */
+  /** Show the heading, the lead below it, and the measure. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
-    const named = (parts) => parts.map((part, at) => (at % 2 ? board.name(part) : part));
+    const named = (parts) => parts.map((part, i) => (i % 2 ? board.name(part) : part));
     const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
@@ -50,9 +50,9 @@
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isTested);
     const data = shown.length === "all" || !rows.length ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length) || shown.length}`;
-    const source = published ? `; published in the papers${rows.some((row) => known(row.score_low)) ? "" : ", without intervals"}` : "";
-    const intervals = !published && rows.some((row) => known(row.score_low)) ? "; in brackets 95% intervals" : "";
-    const single = published && shown.choice.average && !rows.some((row) => known(row.difference)) ? "; start minus end is known of single ones only" : "";
+    const source = published ? `; published in the papers${rows.some((row) => isKnown(row.score_low)) ? "" : ", without intervals"}` : "";
+    const intervals = !published && rows.some((row) => isKnown(row.score_low)) ? "; in brackets 95% intervals" : "";
+    const single = published && shown.choice.average && !rows.some((row) => isKnown(row.difference)) ? "; start minus end is known only for single tasks" : "";
     const sample = shown.group.name === "PosIR-Mini" ? " A small sample for a first run." : "";
     const pictures = rows.some((row) => row.strip) ? el("span", { class: "narrow" }, " Pictures: the same from the start of documents to their end.") : "";
     byId("untested").hidden = !rows.some((row) => row.published);
@@ -60,7 +60,7 @@
     return byId("measured").replaceChildren("nDCG@10 (100: the right document always first)", `${[what, data && `; ${data}`, intervals, source, single].join("")}.${sample}`, pictures);
   };
 
-  /** Say below a table without published results where they are. */
+  /** Point to the published results below a table without any. */
   board.showElsewhere = (rows, { group, elsewhere }) => {
     const place = byId("elsewhere");
     place.hidden = !elsewhere || elsewhere === group || rows.some((row) => row.published);
@@ -69,9 +69,9 @@
     place.replaceChildren(`${plural(most, "published model")}, on other data: see `, el("a", { href: board.hash({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
   };
 
-  /** Leave out of the legend what no row has. */
+  /** Hide the entries of the legend that no row has. */
   board.showKey = (rows) => {
-    const has = (name) => rows.some((row) => known(row[name]) && row[name] !== false);
+    const has = (name) => rows.some((row) => isKnown(row[name]) && row[name] !== false);
     for (const entry of document.querySelectorAll("[data-has]")) entry.hidden = !has(entry.dataset.has);
   };
 }

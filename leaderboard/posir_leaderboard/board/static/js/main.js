@@ -1,5 +1,5 @@
 "use strict";
-// From the state to the page.
+// Update the page from the state.
 
 {
   const { byId } = board;
@@ -8,15 +8,15 @@
   let shown = null;
   let kept = { view: null, rows: new Map() };
 
-  /** Most models that can be compared. */
+  /** Maximum number of models to compare. */
   board.MAX_COMPARED = 4;
 
-  /** Return the groups with at least one view. */
+  /** Return the groups with a view. */
   board.groups = (of) => of.groups.filter((group) => group.views.length);
 
-  /** Return the group and the view of a state; if it names none that exists, those that the board opens with: own results first. */
+  /** Return the group and the view of a state, or the opening view if they do not exist. */
   function chosenBy(state) {
-    const named = (list, name) => list?.find((one) => one.name === name);
+    const named = (list, name) => list?.find((item) => item.name === name);
     const groups = board.groups(index);
     const group = named(groups, state.benchmark) ?? named(groups, index.opening) ?? groups[0];
     return { group, view: named(group?.views, state.data) ?? named(group?.views, group?.opening) ?? group?.views[0] };
@@ -25,18 +25,18 @@
   /** Select or deselect a model. */
   board.toggle = (id) => {
     const selected = board.models(board.state());
-    const next = selected.includes(id) ? selected.filter((one) => one !== id) : [...selected, id].slice(0, board.MAX_COMPARED);
+    const next = selected.includes(id) ? selected.filter((other) => other !== id) : [...selected, id].slice(0, board.MAX_COMPARED);
     board.change({ models: next.join() });
   };
 
-  /** Return a sentence for each part of a link that this board does not have. */
+  /** Return a sentence for each part of a link that does not exist on this board. */
   function unknownParts(state, group, choice, length) {
-    const known = (id) => [...byId(id).options].some((option) => option.value === state[id]);
+    const isChoice = (id) => [...byId(id).options].some((option) => option.value === state[id]);
     const named = [
       ["benchmark", state.benchmark && state.benchmark !== group?.name, state.benchmark, group?.name],
       ["data", state.data && state.data !== choice?.name, state.data, choice?.label],
       ["length", state.length && state.length !== length, state.length, length === "all" ? "all lengths" : length],
-      ...board.FILTERS.map((id) => [`filter “${id}”`, !known(id), state[id], null]),
+      ...board.FILTERS.map((id) => [`filter “${id}”`, !isChoice(id), state[id], null]),
       ...board.models(state).map((id) => ["model", !index.models.id.includes(id), id, null]),
     ];
     return named
@@ -44,11 +44,11 @@
       .map(([what, , value, instead]) => `This board has no ${what} “${value}”${instead ? `; shown is ${instead}` : ""}.`);
   }
 
-  /** Return a promise of the columns of a length; a view has those of the length that it opens with. */
+  /** Return a promise of the columns of a length. A view includes the columns of its opening length. */
   const columnsOf = async (choice, view, length) =>
     length === view.opening ? view.columns : board.data(`lengths/${choice.file}-${view.lengths.indexOf(length)}`);
 
-  /** Return the rows of a view at a length; the same ones again while the view stays, so that what shows them can stay too. */
+  /** Return the rows of a view at a length, cached so that unchanged rows need no redrawing. */
   function rowsAt(view, length, columns) {
     if (kept.view !== view) kept = { view, rows: new Map() };
     if (!kept.rows.has(length)) kept.rows.set(length, board.rowsOf(index, view, columns, length));
@@ -60,7 +60,7 @@
     board.syncControls(index, requested, group, choice);
     board.showTray(index, requested);
     const view = await board.data(`views/${choice.file}`);
-    // The state may have changed while the data was loading.
+    // The state may have changed while the data were loading.
     const state = board.state();
     if (chosenBy(state).view !== choice) return;
     const length = view.lengths.includes(state.length) ? state.length : view.opening;
@@ -70,7 +70,7 @@
     const every = async () => Promise.all(view.lengths.map(async (name) => [name, await columnsOf(choice, view, name)]));
     board.everyLength = () => busyWhile(every()).catch(failed);
     rows = rowsAt(view, length, columns);
-    shown = { group, choice, length, elsewhere: board.groups(index).find((one) => one.name === "PosIR") };
+    shown = { group, choice, length, elsewhere: board.groups(index).find((candidate) => candidate.name === "PosIR") };
     board.showProvenance(index, view);
     board.notice(unknownParts(state, group, choice, length));
     board.showFinding(rows, state, shown, columns);
@@ -94,7 +94,7 @@
       board.save(JSON.stringify(exported().map(board.nested), null, 2), "application/json", name(".json")),
     );
     byId("link").addEventListener("click", async () => {
-      // A browser may forbid copying in a frame of another site.
+      // Browsers may forbid copying in a frame of another site.
       await navigator.clipboard.writeText(location.href).then(
         () => board.say("The link is copied; it restores all choices."),
         () => board.say(`The link: ${location.href}`),
@@ -103,7 +103,7 @@
     byId("link").hidden = !navigator.clipboard;
   }
 
-  // The old content stays until the new is loaded; the style sheet fades it if that takes long.
+  // The old content stays until the new content is loaded; the style sheet fades it after a while.
   let waiting = 0;
   function busyWhile(work) {
     byId("main").setAttribute("aria-busy", ++waiting > 0);

@@ -1,40 +1,40 @@
 "use strict";
-// One model, or up to four compared.
+// The tab of one model, or of up to four compared models.
 
 {
   const { el, byId, section } = board;
   const OPENED_WITH = 3;
   let drawn = null;
 
-  /** Return the models with these ids that exist, as objects, each with its index among them and among all. */
+  /** Return the existing models with these ids, each with its index among them and among all models. */
   function modelsOf(index, ids) {
     const found = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
     return found.map((id, place) => {
-      const at = index.models.id.indexOf(id);
-      const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[at]]));
-      return { ...model, at, place, label: model.published ? `${model.label} (published)` : model.label };
+      const i = index.models.id.indexOf(id);
+      const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[i]]));
+      return { ...model, index: i, place, label: model.published ? `${model.label} (published)` : model.label };
     });
   }
 
   const selectedOf = (index, state) => modelsOf(index, board.models(state));
 
-  /** Return the ids of the first row by nDCG@10, those with known positions first, and of those that differ most, to open the tab with. */
+  /** Return the ids of models to open the tab with: the best model, preferably with known positions, and the models that differ most from it. */
   function firstOf(rows, state) {
-    const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.known(row.score));
-    const order = (one, other) => Boolean(other.strip) - Boolean(one.strip) || Boolean(one.published) - Boolean(other.published) || other.score - one.score;
+    const ranked = rows.filter((row) => board.isComparable(row) && board.passes(row, state) && board.isKnown(row.score));
+    const order = (a, b) => Boolean(b.strip) - Boolean(a.strip) || Boolean(a.published) - Boolean(b.published) || b.score - a.score;
     ranked.sort(order);
     const shift = (row) => row.effect ?? row.difference;
-    const apart = ranked.filter((row) => row.strip && shift(row)).sort((one, other) => Math.abs(shift(other)) - Math.abs(shift(one)));
+    const apart = ranked.filter((row) => row.strip && shift(row)).sort((a, b) => Math.abs(shift(b)) - Math.abs(shift(a)));
     return [...new Set([ranked[0], ...apart.slice(0, 1), ...apart.filter((row) => shift(row) * shift(apart[0]) < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
   }
 
   function chip(model, models) {
-    const without = () => board.change({ models: models.filter((one) => one !== model).map((one) => one.id).join() });
+    const without = () => board.change({ models: models.filter((other) => other !== model).map((other) => other.id).join() });
     const remove = el("button", { type: "button", class: "quiet", "aria-label": `Remove ${model.label}`, onclick: without }, "×");
     return el("li", { class: "chip" }, board.swatch(model), board.name(model.label), remove);
   }
 
-  /** Show which models are selected, on every tab. */
+  /** Show the selected models on every tab. */
   board.showTray = (index, state) => {
     const models = selectedOf(index, state);
     const tray = byId("tray");
@@ -50,22 +50,22 @@
     tray.replaceChildren(el("ul", {}, ...models.map((model) => chip(model, models))), el("span", { class: "count" }, `${models.length} chosen`), open, clear);
   };
 
-  /** Show the selected models. If only the length changes, only what depends on it is drawn anew. */
+  /** Show the selected models. If only the length changes, redraw only the sections that depend on it. */
   board.showModels = async (index, state, { group, choice, length }, rows) => {
     const selected = selectedOf(index, state);
     const models = selected.length ? selected : modelsOf(index, firstOf(rows, state));
     const key = JSON.stringify([models.map((model) => model.id), state.task, state.theme, choice?.name]);
-    board.say(selected.length || !models.length ? "" : "The best, and those with the largest difference of start and end; add others here.");
+    board.say(selected.length || !models.length ? "" : "The best model, and the models with the largest difference between start and end. Add others here.");
     if (key === drawn?.key && length === drawn.length) return drawLater();
     const [paired, ...files] = await Promise.all([
       choice && models.length > 1 ? board.data(`differences/${choice.file}`) : null,
       ...models.map((model) => board.data(`models/${model.id}`)),
     ]);
     if (board.state() !== state) return;
-    const shown = models.map((model, at) => ({
+    const shown = models.map((model, i) => ({
       ...model,
-      tasks: new Map(Object.entries(files[at].tasks)),
-      averages: new Map(Object.entries(files[at].averages)),
+      tasks: new Map(Object.entries(files[i].tasks)),
+      averages: new Map(Object.entries(files[i].averages)),
     }));
     const context = { state, group, choice, length, paired };
     if (key === drawn?.key) showLength(shown, context);
@@ -86,15 +86,15 @@
   function showLength(models, context) {
     const figures = [];
     const fresh = byLengthSections(models, context, figures, drawn.first?.place);
-    drawn.lengthwise.forEach((section, at) => section?.replaceWith(fresh[at]));
+    drawn.lengthwise.forEach((section, i) => section?.replaceWith(fresh[i]));
     drawn = { ...drawn, length: context.length, lengthwise: fresh, first: figures[0] };
   }
 
-  // Not every browser has idle callbacks, and one that is busy may wait with them for long.
+  // Some browsers have no idle callbacks, and busy ones delay them.
   const idle = () => new Promise((resolve) => (window.requestIdleCallback ? requestIdleCallback(resolve, { timeout: 100 }) : setTimeout(resolve, 50)));
   let drawing = false;
 
-  /** Draw the charts further down one by one while the browser is idle, so that the page answers in between. */
+  /** Draw the lower charts one by one while the browser is idle, so that the page stays responsive. */
   async function drawLater() {
     if (drawing) return;
     drawing = true;
@@ -115,8 +115,8 @@
   function adder(index, models) {
     const chips = el("ul", { class: "chips" }, ...models.map((model) => chip(model, models)));
     if (models.length >= board.MAX_COMPARED) return el("div", { class: "adder" }, chips);
-    const options = index.models.label.map((label, at) =>
-      el("option", { value: index.models.published[at] ? `${label} (published)` : label }),
+    const options = index.models.label.map((label, i) =>
+      el("option", { value: index.models.published[i] ? `${label} (published)` : label }),
     );
     const input = el("input", {
       list: "all-models",
@@ -125,9 +125,9 @@
     });
     const values = options.map((option) => option.value);
     input.addEventListener("input", () => {
-      const at = values.indexOf(input.value);
-      const id = index.models.id[at];
-      if (at >= 0 && !models.some((model) => model.id === id)) board.change({ models: [...models.map((model) => model.id), id].join() });
+      const i = values.indexOf(input.value);
+      const id = index.models.id[i];
+      if (i >= 0 && !models.some((model) => model.id === id)) board.change({ models: [...models.map((model) => model.id), id].join() });
     });
     const empty = models.length
       ? null

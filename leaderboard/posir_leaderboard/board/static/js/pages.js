@@ -1,27 +1,27 @@
 "use strict";
-// Buttons for the pages of the table. Those of DataTables measure themselves, which lays the whole page out once more.
+// Buttons for the pages of the table. The buttons of DataTables measure themselves, which costs another layout of the page.
 
 {
   const { el } = board;
   const AROUND = 2;
 
-  /** Return the pages that are offered: the first, the last, and those around the current one; null where some are left out. */
+  /** Return the first page, the last page and the pages around the current one; null for a gap. */
   function offered(page, pages) {
-    const all = Array.from({ length: pages }, (_, at) => at);
-    const near = all.filter((at) => at === 0 || at === pages - 1 || Math.abs(at - page) <= AROUND);
-    return near.flatMap((at, place) => (place && at > near[place - 1] + 1 ? [null, at] : [at]));
+    const all = Array.from({ length: pages }, (_, number) => number);
+    const near = all.filter((number) => number === 0 || number === pages - 1 || Math.abs(number - page) <= AROUND);
+    return near.flatMap((number, i) => (i && number > near[i - 1] + 1 ? [null, number] : [number]));
   }
 
-  /** Offer the pages of a table in an element; `open` is called with the chosen one. The focused button keeps the focus. */
+  /** Show buttons for pages in an element; `open` is called with the chosen page. The focused button keeps the focus. */
   board.offerPages = (place, { page, pages }, open) => {
     const focused = place.contains(document.activeElement) ? document.activeElement.dataset.name : null;
-    const button = (name, text, at) =>
+    const button = (name, text, number) =>
       el(
         "button",
-        { type: "button", "data-name": name, disabled: at < 0 || at >= pages, "aria-current": at === page && "page", onclick: () => open(at) },
+        { type: "button", "data-name": name, disabled: number < 0 || number >= pages, "aria-current": number === page && "page", onclick: () => open(number) },
         text,
       );
-    const numbers = offered(page, pages).map((at) => (at === null ? el("span", {}, "…") : button(`page ${at}`, String(at + 1), at)));
+    const numbers = offered(page, pages).map((number) => (number === null ? el("span", {}, "…") : button(`page ${number}`, String(number + 1), number)));
     place.hidden = pages < 2;
     place.replaceChildren(button("previous", "Previous", page - 1), ...numbers, button("next", "Next", page + 1));
     if (focused) place.querySelector(`[data-name="${focused}"]:not(:disabled)`)?.focus();

@@ -1,5 +1,5 @@
 "use strict";
-// Metadata and scores of models, a list or a table for each.
+// Metadata and scores of models.
 
 {
   const { el } = board;
@@ -14,20 +14,20 @@
 
   const nameOf = (model) => [board.swatch(model), board.name(model.label)];
 
-  /** Return a table for each model, next to each other where there is room, of the columns that any row fills. */
+  /** Return a table for each model, side by side if there is room, without empty columns. */
   function tablesOf(models, what, corner, columns, rowsOf) {
     const rows = models.map(rowsOf);
     const filled = rows.map((of) => columns.filter(([, text]) => of.some(([, row]) => row && (text(row) ?? board.DASH) !== board.DASH)));
     const kind = (title) => title.toLowerCase().replaceAll(/\W+/g, "-");
     const cell = (row, title, text, ends) => el("td", { class: kind(title) }, (row && text(row)) || board.DASH, " ", row && ends?.(row) ? el("span", { class: "ends" }, ends(row)) : "");
-    const head = (at) => [corner, ...filled[at].map(([title]) => title)].map((title) => el("th", { scope: "col", class: kind(title) }, title));
-    const table = (model, at) =>
+    const head = (i) => [corner, ...filled[i].map(([title]) => title)].map((title) => el("th", { scope: "col", class: kind(title) }, title));
+    const table = (model, i) =>
       el(
         "table",
         { class: "per-model" },
         el("caption", {}, ...nameOf(model), el("span", { class: "unseen" }, `: ${what}`)),
-        el("thead", {}, el("tr", {}, ...head(at))),
-        el("tbody", {}, ...rows[at].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[at].map(([name, text, ends]) => cell(row, name, text, ends))))),
+        el("thead", {}, el("tr", {}, ...head(i))),
+        el("tbody", {}, ...rows[i].map(([title, row]) => el("tr", {}, el("th", { scope: "row" }, title), ...filled[i].map(([name, text, ends]) => cell(row, name, text, ends))))),
       );
     return el("div", { class: "figures" }, ...models.map(table));
   }
@@ -69,7 +69,7 @@
     return board.section(models.length > 1 ? "About the models" : models[0].label, el("div", { class: "figures" }, ...models.map(facts)));
   };
 
-  /** Return what a model's file has of a view, a task or an average. */
+  /** Return the part of a model's file on a view. */
   const detailOf = (model, view) => (view.average ? model.averages : model.tasks).get(view.name);
   board.detailOf = detailOf;
 
@@ -79,8 +79,8 @@
     if (!columns) return new Map();
     const names = Object.keys(columns);
     return new Map(
-      columns.length.map((length, at) => {
-        const row = Object.fromEntries(names.map((name) => [name, columns[name][at]]));
+      columns.length.map((length, i) => {
+        const row = Object.fromEntries(names.map((name) => [name, columns[name][i]]));
         return [length, { ...row, published: model.published, difference: board.differenceOf(row) }];
       }),
     );
@@ -88,24 +88,24 @@
 
   const lengthName = (length) => (length === "all" ? "All" : length);
 
-  /** What the tables of models say of a row: title, value, and interval if it is known. */
+  /** Columns of the tables of models: title, value, and interval if known. */
   const COLUMNS = [
     ["nDCG@10", (row) => board.percent(row.score), board.scoreInterval],
     ["Position effect", (row) => board.points(row.position_effect), (row) => board.intervalText(row, "position_effect")],
-    ["Truncated", (row) => (board.known(row.unread_share) ? `${board.percent(row.unread_share)}%` : board.DASH)],
+    ["Truncated", (row) => (board.isKnown(row.unread_share) ? `${board.percent(row.unread_share)}%` : board.DASH)],
     ["Bias within the window", (row) => (row.published ? board.DASH : row.state_label)],
     ["Start minus end", (row) => (row.published ? board.points(row.difference) : board.DASH), (row) => board.intervalText(row, "start_minus_end")],
   ];
 
-  /** Return a model's row of a view at a length, for a sentence on its start and end. */
+  /** Return a model's row of a view at a length. */
   board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), name: model.name });
 
   /** Return scores by length. */
   board.byLength = (models, choice) => {
     const found = models.map((model) => rowsByLength(model, choice));
-    const lengths = [...new Set(found.flatMap((one) => [...one.keys()]))];
+    const lengths = [...new Set(found.flatMap((byLength) => [...byLength.keys()]))];
     if (!lengths.length) return null;
-    const rows = (_, at) => lengths.map((length) => [lengthName(length), found[at].get(length)]);
+    const rows = (_, i) => lengths.map((length) => [lengthName(length), found[i].get(length)]);
     return board.section(
       `${titleOf(choice)}: by document length`,
       tablesOf(models, "scores by length", "Length", COLUMNS, rows),
@@ -129,27 +129,27 @@
     );
   };
 
-  /** Return differences of nDCG@10 to the first model on the same queries, with the state that follows from the interval. */
+  /** Return differences in nDCG@10 to the first model on the same queries, with their states. */
   board.differences = (models, paired, choice) => {
     if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;
     const first = paired?.models.indexOf(models[0].at) ?? -1;
-    const known = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.at));
-    if (!known.length) {
-      const why = "These models are not compared pairwise: a paired test needs the ranks of both on the same queries, which published results do not have.";
+    const others = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.index));
+    if (!others.length) {
+      const why = "These models cannot be compared pairwise: a paired test needs ranks of both models on the same queries, which published results lack.";
       return board.section(heading, el("p", { class: "empty" }, why));
     }
     const lengths = Object.keys(paired.lengths);
     const rows = (model) =>
       lengths.map((length) => {
-        const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][paired.models.indexOf(model.at)][first]);
+        const [value, half, state] = ["value", "half", "state"].map((name) => paired.lengths[length][name][paired.models.indexOf(model.index)][first]);
         return [lengthName(length), { value, half, state }];
       });
-    const ends = ({ value, half }) => (board.known(value) ? `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]` : "");
+    const ends = ({ value, half }) => (board.isKnown(value) ? `[${[value - half, value + half].map((end) => board.points(Math.min(1, Math.max(-1, end)))).join(", ")}]` : "");
     const columns = [["Difference", ({ value }) => board.points(value), ends], ["nDCG@10 is", ({ state }) => board.changes[state[0]]]];
     return board.section(
       heading,
-      tablesOf(known, heading, "Length", columns, rows),
+      tablesOf(others, heading, "Length", columns, rows),
       el(
         "p",
         { class: "faint" },

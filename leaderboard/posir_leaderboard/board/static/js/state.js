@@ -28,25 +28,25 @@
   const listeners = [];
   let current = { ...DEFAULTS };
 
-  /** Return the current state; every value is a string. */
+  /** Return the current state; all values are strings. */
   board.state = () => current;
 
   board.defaults = () => ({ ...DEFAULTS });
 
-  /** Names of the filters that are lists of choices. */
+  /** Names of the filters with a list of choices. */
   board.FILTERS = FILTERS.filter((name) => name !== "search");
 
   /** Call a function with every new state and the previous one. */
   board.onState = (listener) => listeners.push(listener);
 
-  /** Return the fragment of a state, without values that are the defaults. */
+  /** Return the fragment of a state, without default values. */
   board.hash = (state) => {
     const parameters = new URLSearchParams();
     for (const [name, value] of Object.entries(state)) if (value !== DEFAULTS[name]) parameters.set(name, value);
     return `#${parameters}`;
   };
 
-  /** Change the state; with `step`, as a new entry in the browser's history. */
+  /** Change the state; with `step`, add an entry to the browser's history. */
   board.change = (patch, { step = false } = {}) => {
     const next = { ...current, ...patch };
     if (board.hash(next) === board.hash(current)) return;
@@ -54,7 +54,7 @@
     setState(next);
   };
 
-  /** Record a change that is on the page already, such as another page of the table, without drawing. */
+  /** Record a change that the page already shows, such as another page of the table. */
   board.note = (patch) => {
     const next = { ...current, ...patch };
     if (board.hash(next) !== board.hash(current)) {
@@ -84,7 +84,7 @@
 
   function writeAddress(state, step = false) {
     history[step ? "pushState" : "replaceState"](null, "", board.hash(state));
-    // A Space shows the page in a frame; this message updates the address of the outer page.
+    // A Space shows the page in a frame. This message updates the address of the outer page.
     if (window.parent !== window) window.parent.postMessage({ hash: board.hash(state).slice(1) }, "https://huggingface.co");
   }
 

@@ -1,5 +1,5 @@
 "use strict";
-// The table of models: DataTables sorts, filters and pages it in the browser.
+// The table of models, which DataTables sorts, filters and pages.
 
 {
   const { el, byId } = board;
@@ -9,7 +9,7 @@
   let shown = null;
   const pageButtons = el("nav", { class: "pages", "aria-label": "Pages of the table" });
 
-  // Results that are not comparable come last in either sort order, and missing values last among their like.
+  // Unranked results come last in both sort orders; missing values come last among the ranked and among the unranked.
   const last = (direction) => ([later, a], [other, b]) => {
     if (later !== other) return later - other;
     if (a === b) return 0;
@@ -20,13 +20,13 @@
   DataTable.type("missing-last", { order: { asc: last(1), desc: last(-1) }, className: "" });
   DataTable.ext.errMode = "throw";
 
-  /** What the cells of a row say that a narrow page shows as a card, without a head. */
+  /** Labels of cells on a narrow page, where each row is a card without a head. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
-  /** Keys of the scores that have another name as a column. */
+  /** Keys of scores whose columns have other names. */
   const KEYS = { score: "ndcg_at_10", effect: "position_effect", psi: "psi_as_published" };
 
-  /** Return a column with a function from a row to its cell, and one to its sort value. */
+  /** Return a column with functions from a row to its cell and its sort value. */
   function column(name, title, value, cell, { first = "desc", className = name } = {}) {
     return {
       name,
@@ -34,7 +34,7 @@
       ariaTitle: title || board.title(KEYS[name] ?? name),
       className,
       type: "missing-last",
-      // The search does not use the text of cells.
+      // The search ignores the text of cells.
       searchable: false,
       orderSequence: [first, first === "desc" ? "asc" : "desc"],
       data: null,
@@ -43,17 +43,17 @@
     };
   }
 
-  // DataTables interprets strings as markup, but not elements.
+  // DataTables would interpret strings as markup.
   const asElement = (content) => (typeof content === "string" ? el("span", {}, content) : content);
 
   const fixed = (name, title, cell, fills = null) => ({ ...column(name, title, () => null, cell), orderable: false, fills });
 
   const QUARTERS = ["q1", "q2", "q3", "q4"];
 
-  /** Scores that have a place of their own in the table, or in a row's details. */
+  /** Scores in a column of the table or in the details of a row. */
   const PLACED = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
 
-  /** Return a column for each other declared score, such as those of other packages; one that no row fills is hidden. */
+  /** Return a column for each further score, such as those of other packages; empty columns are hidden. */
   const otherColumns = () =>
     board
       .declared()
@@ -85,16 +85,16 @@
     { ...column("parameters", "Size", (row) => row.parameters, (row) => board.short(row.parameters)), fills: (row) => row.parameters },
     { ...column("window", "Window", (row) => row.window, (row) => board.count(row.window)), fills: (row) => row.window },
   ];
-  /** Columns that are shown while the table is sorted by them. */
+  /** Columns that are visible only while the table is sorted by them. */
   const ON_DEMAND = ["change", "psi", "kind", "parameters", "window"];
   let columns = [];
-  const place = (name) => columns.findIndex((one) => one.name === name);
+  const columnIndex = (name) => columns.findIndex((column) => column.name === name);
 
-  /** Return whether a row fills a column. */
+  /** Return true if a row has a value in a column. */
   const isFilled = ({ fills, declared }) =>
-    !(fills || declared) || shown.rows.some((row) => board.known(fills ? fills(row) : row[declared]) && (fills ? fills(row) : row[declared]) !== board.DASH);
+    !(fills || declared) || shown.rows.some((row) => board.isKnown(fills ? fills(row) : row[declared]) && (fills ? fills(row) : row[declared]) !== board.DASH);
 
-  const distance = (value) => (board.known(value) ? Math.abs(value) : null);
+  const distance = (value) => (board.isKnown(value) ? Math.abs(value) : null);
 
   function selector(row) {
     const box = el("input", { type: "checkbox", "aria-label": `Compare ${row.label}`, onchange: () => board.toggle(row.id) });
@@ -115,7 +115,7 @@
       row.partial ? el("span", { class: "mark partial" }, `partial: ${row.partial}`) : null,
       row.other_data ? el("span", { class: "mark partial" }, row.other_data) : null,
       row.standing ? el("span", { class: "mark" }, row.standing) : null,
-      el("span", { class: "meta" }, ...row.about.flatMap((part, at) => [at ? " " : "", el("span", {}, at + 1 < row.about.length ? `${part} ·` : part)])),
+      el("span", { class: "meta" }, ...row.about.flatMap((part, i) => [i ? " " : "", el("span", {}, i + 1 < row.about.length ? `${part} ·` : part)])),
     ];
     const expand = el(
       "button",
@@ -135,20 +135,20 @@
     else row.child.hide();
   }
 
-  const withEnds = (one) => [board.percent(one.score), board.scoreInterval(one)].filter(Boolean).join(" ");
+  const withEnds = (row) => [board.percent(row.score), board.scoreInterval(row)].filter(Boolean).join(" ");
   const ends = (interval) => (interval ? el("span", { class: "ends" }, interval) : "");
 
-  /** Return in a sentence how published scores change from the shortest to the longest documents. */
+  /** Describe the change of published scores from the shortest to the longest documents. */
   function describeLengths(lengths) {
-    const scored = Object.entries(lengths).filter(([name, one]) => name !== "all" && board.known(one.score)).map(([, one]) => one);
+    const scored = Object.entries(lengths).filter(([name, lengthRow]) => name !== "all" && board.isKnown(lengthRow.score)).map(([, lengthRow]) => lengthRow);
     if (scored.length < 2) return "";
     const [first, last] = [scored[0], scored.at(-1)];
     const differences = [first, last].map(board.differenceOf);
-    const ends = differences.every(board.known) ? `, and start minus end goes from ${board.points(differences[0])} to ${board.points(differences[1])} points` : "";
+    const ends = differences.every(board.isKnown) ? `, and start minus end goes from ${board.points(differences[0])} to ${board.points(differences[1])} points` : "";
     return `From the shortest documents to the longest, nDCG@10 ${last.score < first.score ? "falls" : "rises"} from ${board.percent(first.score)} to ${board.percent(last.score)}${ends}.`;
   }
 
-  /** Return what is shown below an expanded row: the answer, what is observed, and each length with its interval, rank and queries. */
+  /** Return the details of an expanded row: answer, observed scores, and each length with interval, rank and queries. */
   function detailsOf(row, lengths) {
     const answer = row.parts ?? [];
     const facts = [
@@ -158,26 +158,26 @@
       [board.title("psi_by_chance"), board.chanceRange(row)],
       row.length === "all" || !lengths.all ? null : [`${board.title("ndcg_at_10")}, all lengths`, withEnds(lengths.all)],
       [board.title("queries"), (row.approximate ? "≈ " : "") + board.count(row.queries)],
-      row.published && board.known(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
+      row.published && board.isKnown(row.score_low) ? ["Intervals", "widest possible for independent queries"] : null,
     ].filter((fact) => fact?.[1] && fact[1] !== board.DASH);
     const means = `All: ${board.describe("ndcg_at_10")} Lengths: ${board.describe("ndcg_at_10_as_published")}`;
     const others = Object.entries(lengths).filter(([name]) => name !== "all" && name !== row.length);
-    const every = others.map(([, one]) => one);
+    const every = others.map(([, lengthRow]) => lengthRow);
     const parted = [
-      ["Length", () => true, (one, name) => name],
-      [board.title("ndcg_at_10"), (one) => one.score, (one) => [board.percent(one.score), " ", ends(board.scoreInterval(one))], row.published ? means : null],
-      ["Rank", (one) => one.rank, (one) => board.range(one.rank)],
+      ["Length", () => true, (lengthRow, name) => name],
+      [board.title("ndcg_at_10"), (lengthRow) => lengthRow.score, (lengthRow) => [board.percent(lengthRow.score), " ", ends(board.scoreInterval(lengthRow))], row.published ? means : null],
+      ["Rank", (lengthRow) => lengthRow.rank, (lengthRow) => board.range(lengthRow.rank)],
       row.published
-        ? ["Start minus end", board.differenceOf, (one) => [board.points(board.differenceOf(one)), " ", ends(board.intervalText(one, "start_minus_end"))]]
-        : [board.title("position_effect"), (one) => one.position_effect, (one) => [board.points(one.position_effect), " ", ends(board.intervalText(one, "position_effect"))]],
-      [board.title("queries"), (one) => one.queries, (one) => board.count(one.queries)],
-    ].filter(([, value]) => every.filter((one) => board.known(value(one))).length >= Math.min(2, every.length));
-    // What the row itself has where it is wide: a column, or the table.
+        ? ["Start minus end", board.differenceOf, (lengthRow) => [board.points(board.differenceOf(lengthRow)), " ", ends(board.intervalText(lengthRow, "start_minus_end"))]]
+        : [board.title("position_effect"), (lengthRow) => lengthRow.position_effect, (lengthRow) => [board.points(lengthRow.position_effect), " ", ends(board.intervalText(lengthRow, "position_effect"))]],
+      [board.title("queries"), (lengthRow) => lengthRow.queries, (lengthRow) => board.count(lengthRow.queries)],
+    ].filter(([, value]) => every.filter((lengthRow) => board.isKnown(value(lengthRow))).length >= Math.min(2, every.length));
+    // A wide row has these in columns.
     const repeats = ([title]) => title === board.title("ndcg_at_10") && !every.some(board.scoreInterval);
     const kind = (column) => `${column[0].toLowerCase().replaceAll(/\W+/g, "-")}${repeats(column) ? " repeated" : ""}`;
     const head = parted.map((column) => el("th", { scope: "col", title: column[3], class: kind(column) }, column[0]));
-    const body = others.map(([name, one]) =>
-      el("tr", {}, ...parted.map((column, at) => el(at ? "td" : "th", { scope: at ? null : "row", class: kind(column) }, ...[column[2](one, name)].flat().filter((part) => part !== board.DASH)))),
+    const body = others.map(([name, lengthRow]) =>
+      el("tr", {}, ...parted.map((column, i) => el(i ? "td" : "th", { scope: i ? null : "row", class: kind(column) }, ...[column[2](lengthRow, name)].flat().filter((part) => part !== board.DASH)))),
     );
     const byLength = el("table", { class: parted.slice(1).every(repeats) ? "repeated" : null }, el("caption", { class: "unseen" }, `Lengths of ${row.label}`), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body));
     const curve = row.published && row.strip ? el("div", { class: "curve" }, board.strip(row), el("p", { class: "tokens" }, el("span", {}, "start of documents"), el("span", {}, "nDCG@10, 0 to 100"), el("span", {}, "end"))) : null;
@@ -189,7 +189,7 @@
     return el("div", { class: "detail" }, el("div", {}, ...left), el("div", {}, ...right));
   }
 
-  /** Return commands as code, with a button that copies them. */
+  /** Return commands as code with a button to copy them. */
   function commands(code) {
     const copy = ({ target }) => navigator.clipboard.writeText(code).then(() => (target.textContent = "Copied"));
     return el("div", { class: "code" }, el("pre", { tabindex: 0, "aria-label": "Commands" }, ...code.split(/((?:^|(?<=\s))-\S+ \S+|\s+)/).map((word) => (word.trim() ? el("span", {}, word) : word))), navigator.clipboard ? el("button", { type: "button", class: "quiet", onclick: copy }, "Copy") : null);
@@ -205,14 +205,14 @@
   }
 
   function scoreCell(row) {
-    const mark = shown.mixed && row.score_key !== "ndcg_at_10" && board.known(row.score) ? el("span", { class: "ends" }, "as published") : null;
+    const mark = shown.mixed && row.score_key !== "ndcg_at_10" && board.isKnown(row.score) ? el("span", { class: "ends" }, "as published") : null;
     return scored(board.percent(row.score), board.scoreInterval(row), mark);
   }
 
-  /** Return how far a row is behind the best, in points, and whether it is worse at all. */
+  /** Return the distance of a row to the best in points, and whether it is significant. */
   function behindCell(row) {
     if (row === shown.best) return el("span", { class: "standing" }, "best");
-    if (!shown.best || !board.known(row.behind)) return board.DASH;
+    if (!shown.best || !board.isKnown(row.behind)) return board.DASH;
     const tie = board.tied(shown.best, row) ? el("span", { class: "standing tie", title: "Whether it is worse than the best" }, board.changeOf(shown.best, row) ?? "inconclusive") : null;
     return el("div", { class: "behind" }, el("span", { class: "value" }, board.points(row.behind)), tie);
   }
@@ -228,7 +228,7 @@
     return cell;
   }
 
-  const effectCell = (row) => (board.known(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "position_effect")) : board.DASH);
+  const effectCell = (row) => (board.isKnown(row.effect) ? scored(board.points(row.effect), board.intervalText(row, "position_effect")) : board.DASH);
 
   function verdictCell(row) {
     const interval = board.intervalText(row, "position_effect_in_window");
@@ -237,7 +237,7 @@
   }
 
   const differenceCell = (row) =>
-    board.known(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
+    board.isKnown(row.difference) ? scored(board.points(row.difference), board.intervalText(row, "start_minus_end")) : board.DASH;
 
   const psiCell = (row) => scored(board.plain(row.psi_as_published), "");
 
@@ -245,54 +245,54 @@
     ...["score", "score_low", "score_high", "rank", "queries", "start_to_end_unweighted"],
     ...["position_effect", "position_effect_low", "position_effect_high", "start_minus_end", "start_minus_end_low", "start_minus_end_high"],
   ];
-  const pick = (columns, at) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[at] ?? null]));
-  const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.at)]));
+  const pick = (columns, i) => Object.fromEntries(LENGTH_FIELDS.map((name) => [name, columns[name]?.[i] ?? null]));
+  const lengthsOf = (row, every) => Object.fromEntries(every.map(([length, columns]) => [length, pick(columns, row.index)]));
 
-  /** Return the rows of a view at a length for the table, the chart and the downloads, from the columns of that length. */
+  /** Build the rows of a view at a length from the columns of that length. */
   board.rowsOf = (index, view, { where, headline, lead, ...columns }, length) => {
-    const rows = view.models.map((model, at) => {
-      const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[at]]));
+    const rows = view.models.map((model, i) => {
+      const row = Object.fromEntries(Object.entries(columns).map(([name, values]) => [name, values[i]]));
       for (const [name, values] of Object.entries(index.models)) row[name] = values[model];
-      for (const name of QUARTERS) row[name] = view.scores[name.toUpperCase()]?.[at] ?? null;
+      for (const name of QUARTERS) row[name] = view.scores[name.toUpperCase()]?.[i] ?? null;
       return Object.assign(row, {
-        at,
+        index: i,
         model,
         score_key: board.scoreKey(length, index.models.published[model]),
-        partial: view.partial[at],
-        standing: view.standing[at],
+        partial: view.partial[i],
+        standing: view.standing[i],
         approximate: view.approximate && index.models.published[model],
-        about: view.about[at],
-        change: board.known(row.q1) && board.known(row.q4) ? row.q4 - row.q1 : null,
+        about: view.about[i],
+        change: board.isKnown(row.q1) && board.isKnown(row.q4) ? row.q4 - row.q1 : null,
         effect: row.position_effect ?? null,
         difference: board.differenceOf(row),
         text: `${row.label} ${row.revision}`.toLowerCase(),
       });
     });
     const best = board.best(rows.filter(board.isComparable));
-    for (const row of rows) row.behind = best && board.isComparable(row) && board.known(row.score) ? board.behind(row, best) : null;
+    for (const row of rows) row.behind = best && board.isComparable(row) && board.isKnown(row.score) ? board.behind(row, best) : null;
     return rows;
   };
 
   board.behind = (row, best) => row.score - best.score;
 
-  /** Return the row with the highest nDCG@10; null if none has one. */
-  board.best = (rows) => rows.filter((row) => board.known(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
+  /** Return the row with the highest nDCG@10, or null. */
+  board.best = (rows) => rows.filter((row) => board.isKnown(row.score)).reduce((best, row) => (!best || row.score > best.score ? row : best), null);
 
-  /** Return the change from one row to another in words; null if they are not on the same queries. */
-  board.changeOf = (from, row) => board.changes[row.changes?.[from.at]] ?? null;
+  /** Return the change from one row to another in words, or null if they have different queries. */
+  board.changeOf = (from, row) => board.changes[row.changes?.[from.index]] ?? null;
 
-  /** Return whether a row is not worse than one with a higher score: by the change, by their intervals, or if it reads the same. */
+  /** Return true if a row is not worse than a row with a higher score, by their change, by their intervals, or as printed. */
   board.tied = (better, row) => {
-    const change = row.changes?.[better.at] ?? "-";
+    const change = row.changes?.[better.index] ?? "-";
     if (change !== "-") return change !== "w";
-    const known = board.known(better.score_low) && board.known(row.score_high);
-    return known ? row.score_high >= better.score_low : board.percent(better.score) === board.percent(row.score);
+    const hasIntervals = board.isKnown(better.score_low) && board.isKnown(row.score_high);
+    return hasIntervals ? row.score_high >= better.score_low : board.percent(better.score) === board.percent(row.score);
   };
 
   /** Show rows with the filters, order and page of a state. */
   board.showTable = (rows, state, { length }) => {
     const key = drawKey(state);
-    // Drawn only if needed: a redrawn row loses the keyboard focus.
+    // Redraw only if needed: a redrawn row loses the keyboard focus.
     if (shown?.rows === rows && shown.key === key) {
       updateRows();
       return;
@@ -311,10 +311,10 @@
       byId("pairs").textContent = `${paired} of ${(ranked * (ranked - 1)) / 2} in the table`;
       if (table) {
         table.clear().rows.add(rows);
-        columns.forEach((one, at) => table.column(at).visible(isFilled(one), false));
+        columns.forEach((column, i) => table.column(i).visible(isFilled(column), false));
       }
-      byId("table").classList.toggle("no-effect", !rows.some((row) => board.known(row.effect) || board.known(row.difference)));
-      // Only then: a table that scrolls by itself has no sticky head.
+      byId("table").classList.toggle("no-effect", !rows.some((row) => board.isKnown(row.effect) || board.isKnown(row.difference)));
+      // Only with further columns: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
     }
@@ -325,10 +325,10 @@
     return openFirst();
   };
 
-  /** The most models of which the first that truncates evidence is opened. */
+  /** With more models, no row is expanded at first. */
   const FEW = 5;
 
-  /** Open the first row that truncates evidence, where there is room for its answer. */
+  /** Expand the first row that truncates evidence, if there is room. */
   async function openFirst() {
     const first = board.tableRows().find(board.isTruncated);
     if (!first || shown.rows.length > FEW || shown.opened === first) return;
@@ -337,27 +337,27 @@
     if (!table.row(node).child.isShown()) await toggle(node.querySelector(".expand"));
   }
 
-  /** Return the rows that pass the filters, of all pages, in the table's order. */
+  /** Return the filtered rows of all pages in the table's order. */
   board.tableRows = () => (table ? table.rows({ search: "applied", order: "applied" }).data().toArray() : []);
 
   const drawKey = (state) =>
     JSON.stringify(["search", ...board.FILTERS, "unranked", "sort", "page"].map((name) => state[name]));
 
   function orderOf(sort) {
-    const at = place(sort.replace(/^-/, ""));
-    return columns[at] && columns[at].orderable !== false && isFilled(columns[at])
-      ? [[at, sort.startsWith("-") ? "desc" : "asc"]]
-      : [[place("score"), "desc"]];
+    const i = columnIndex(sort.replace(/^-/, ""));
+    return columns[i] && columns[i].orderable !== false && isFilled(columns[i])
+      ? [[i, sort.startsWith("-") ? "desc" : "asc"]]
+      : [[columnIndex("score"), "desc"]];
   }
 
   function createTable(rows, state) {
     const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10, by position and length"));
-    // Outside the page, where every width that DataTables measures would trigger a layout.
+    // Outside of the page: within, every width that DataTables measures would trigger a layout.
     const detached = el("div", {}, element);
     columns = buildColumns();
     table = new DataTable(element, {
       data: rows,
-      columns: columns.map((one) => ({ ...one, visible: isFilled(one) })),
+      columns: columns.map((column) => ({ ...column, visible: isFilled(column) })),
       order: orderOf(state.sort),
       autoWidth: false,
       pageLength: PAGE,
@@ -365,7 +365,7 @@
       layout: { topStart: null, topEnd: null, bottomStart: null, bottomEnd: null },
       language: { emptyTable: "No results yet.", zeroRecords: "No model passes these filters." },
       createdRow: (node, row) => rowOf.set(node, row),
-      // Set before the rows are in the page, so that there is only one layout.
+      // Set before the rows enter the page, so that there is only one layout.
       rowCallback: (node, row) => {
         node.querySelector("td.rank").textContent = rankOf(row);
       },
@@ -379,16 +379,16 @@
     offerUnranked();
   }
 
-  /** Return the range of ranks of a row; its place by the score where no row has a range. */
+  /** Return the range of ranks of a row, or its position by score if no row has a range. */
   function rankOf(row) {
     if (shown.hasRanges) return board.range(row.rank);
-    const placed = (one) => board.isComparable(one) && board.known(one.score);
-    return placed(row) ? String(1 + shown.rows.filter((one) => placed(one) && one.score > row.score).length) : board.DASH;
+    const placed = (other) => board.isComparable(other) && board.isKnown(other.score);
+    return placed(row) ? String(1 + shown.rows.filter((other) => placed(other) && other.score > row.score).length) : board.DASH;
   }
 
   const passes = (row, state) => (state.unranked !== "hidden" || board.isComparable(row)) && board.passes(row, state);
 
-  /** Offer to hide the results that are not comparable, which stand below the others. */
+  /** Offer to hide the unranked results at the end. */
   function offerUnranked() {
     const state = board.state();
     const unranked = shown.rows.filter((row) => !board.isComparable(row) && board.passes(row, state)).length;
@@ -401,12 +401,12 @@
     place.replaceChildren(what, el("button", { type: "button", class: "quiet", "aria-expanded": !hidden, onclick: change }, hidden ? "Show" : "Hide"));
   }
 
-  /** Tooltips of the heads that are no scores. */
+  /** Tooltips of heads without a score. */
   const HEADS = {
-    rank: "A range of ranks; without intervals the place by nDCG@10.",
-    behind: "Points of nDCG@10 behind the best, of unrounded values.",
+    rank: "A range of ranks; without intervals, the order by nDCG@10.",
+    behind: "Points of nDCG@10 behind the best, computed before rounding.",
     curve: "A document from its start to its end: nDCG@10 at each position, on an axis from 0 to 100. Hatched: truncated evidence.",
-    difference: "nDCG@10 of evidence at the start of documents minus that at the end, as the data lie. These are different questions: a description, not a bias.",
+    difference: "nDCG@10 for evidence at the start of documents minus nDCG@10 for evidence at the end, in the data as they are. The questions differ, so this is not a bias.",
   };
 
   // DataTables interprets titles as markup.
@@ -415,58 +415,58 @@
     header.title = board.describe(key);
   }
 
-  /** Head the scores by their declarations. */
+  /** Set the heads of scores from their declarations. */
   function labelScores() {
-    columns.forEach(({ declared }, at) => declared && labelHeader(table.column(at).header(), declared));
-    for (const [name, text] of Object.entries(HEADS)) table.column(place(name)).header().title = text;
-    table.column(place("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
-    labelHeader(table.column(place("effect")).header(), "position_effect");
-    table.column(place("verdict")).header().title = `${board.describe("state")} ${board.UNTESTED}`;
+    columns.forEach(({ declared }, i) => declared && labelHeader(table.column(i).header(), declared));
+    for (const [name, text] of Object.entries(HEADS)) table.column(columnIndex(name)).header().title = text;
+    table.column(columnIndex("curve")).header().append(el("span", { class: "tokens" }, ...["start", "\u2195 0 to 100", "end"].map((text) => el("span", {}, text))));
+    labelHeader(table.column(columnIndex("effect")).header(), "position_effect");
+    table.column(columnIndex("verdict")).header().title = `${board.describe("state")} ${board.UNTESTED}`;
   }
 
-  /** Head the score by which models are ranked by its declaration and its length; what qualifies a column stands below its title. */
+  /** Set the head of the ranked score; qualifiers go below the title. */
   function labelLength() {
     const { length } = shown;
     const key = board.scoreKey(length, shown.rows.every((row) => row.published));
-    labelHeader(table.column(place("score")).header(), key);
-    table.column(place("score")).header().querySelector(".dt-column-title").textContent = board.title("ndcg_at_10");
+    labelHeader(table.column(columnIndex("score")).header(), key);
+    table.column(columnIndex("score")).header().querySelector(".dt-column-title").textContent = board.title("ndcg_at_10");
     qualify("score", [key === "ndcg_at_10" ? "" : "as published", length === "all" ? "" : `in ${length}`].filter(Boolean).join(", "));
-    table.column(place("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
+    table.column(columnIndex("psi")).header().querySelector(".dt-column-title").textContent = "PSI";
     qualify("psi", "as published");
     qualify("effect", "same evidence");
     qualify("difference", "different questions");
   }
 
   function qualify(name, text) {
-    const header = table.column(place(name)).header();
+    const header = table.column(columnIndex(name)).header();
     (header.querySelector(".tokens") ?? header.appendChild(el("span", { class: "tokens" }))).textContent = text;
   }
 
-  /** Head the length cells by their tokens. */
+  /** Set the heads of lengths to their tokens. */
   function labelLengths() {
     for (const name of QUARTERS) {
-      const header = table.column(place(name)).header();
+      const header = table.column(columnIndex(name)).header();
       header.title = board.describeTokens(name.toUpperCase());
       header.append(el("span", { class: "tokens" }, board.tokensOf(name.toUpperCase())));
     }
   }
 
   function sortedBy(api) {
-    const [[at, direction]] = api.order();
-    return { name: columns[at].name, sort: (direction === "desc" ? "-" : "") + columns[at].name };
+    const [[i, direction]] = api.order();
+    return { name: columns[i].name, sort: (direction === "desc" ? "-" : "") + columns[i].name };
   }
 
   function drawn() {
     const { page, pages } = table.page.info();
     shown.key = drawKey(board.note({ sort: sortedBy(table).sort, page: String(page + 1) }));
-    table.column(place("rank")).header().querySelector(".dt-column-title").textContent = shown.hasRanges ? "Rank" : "#";
+    table.column(columnIndex("rank")).header().querySelector(".dt-column-title").textContent = shown.hasRanges ? "Rank" : "#";
     for (const name of ON_DEMAND) table.table().node().classList.toggle(`by-${name}`, sortedBy(table).name === name);
-    board.offerPages(pageButtons, { page, pages }, (at) => table.page(at).draw("page"));
+    board.offerPages(pageButtons, { page, pages }, (number) => table.page(number).draw("page"));
     labelLength();
     updateRows();
   }
 
-  // Updates without drawing: selected models, links, and the number of models.
+  // Update selected models, links and the number of models without drawing.
   function updateRows() {
     const { recordsDisplay, recordsTotal } = table.page.info();
     const offered = board.state().unranked === "hidden" ? shown.rows.filter(board.isComparable).length : recordsTotal;

@@ -1,10 +1,10 @@
 "use strict";
-// What a chart says of the row behind a mark, on the scale of its axes.
+// Tooltips of the marks of charts.
 
 {
-  const { known, percent, points, plain } = board;
+  const { isKnown, percent, points, plain } = board;
   const text = (name) => (row) => row[name];
-  const number = (name, format) => (row) => (known(row[name]) ? format(row[name]) : null);
+  const number = (name, format) => (row) => (isKnown(row[name]) ? format(row[name]) : null);
 
   const LINES = [
     ["Model", text("model")],
@@ -14,9 +14,9 @@
     ["Length", text("length")],
     ["Position", text("position")],
     ["Queries", number("queries", board.count)],
-    // A model has the score that it is ranked by, a position its mean.
-    [(row) => board.title(row.score_key ?? "ndcg_at_10"), (row) => (known(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
-    ["95% interval", (row) => (known(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
+    // A model has a ranked score, a position has a mean.
+    [(row) => board.title(row.score_key ?? "ndcg_at_10"), (row) => (isKnown(row.score) ? percent(row.score) : number("ndcg_at_10", percent)(row))],
+    ["95% interval", (row) => (isKnown(row.score) ? board.scoreInterval(row) : board.intervalText(row, "ndcg_at_10"))],
     ["Position effect", number("position_effect", points)],
     ["Interval", (row) => board.intervalText(row, "position_effect")],
     ["Bias within the window", text("state_label")],
@@ -26,9 +26,9 @@
     ["", (row) => (row.missing ? "no result" : null)],
   ];
 
-  /** Return the tooltip of a row as HTML, without what is unknown; `escape` escapes text. */
+  /** Return the tooltip of a row as HTML, without unknown values; `escape` escapes text. */
   board.tooltip = (row, escape) => {
-    const lines = LINES.map(([title, value]) => [typeof title === "string" ? title : escape(title(row)), value(row)]).filter(([, value]) => known(value) && value !== "");
+    const lines = LINES.map(([title, value]) => [typeof title === "string" ? title : escape(title(row)), value(row)]).filter(([, value]) => isKnown(value) && value !== "");
     return `<table><tbody>${lines.map(([title, value]) => `<tr><td class="key">${title}</td><td>${escape(value)}</td></tr>`).join("")}</tbody></table>`;
   };
 }
