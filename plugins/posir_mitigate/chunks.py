@@ -286,7 +286,7 @@ class LateChunks(DividingMethod):
                 f"the overlap is at most {vectorizer.window - 1}, less than the model's window.",
             )
         search = MaximumSearch(encoder, vectorizer)
-        search.read_part = None if overlap is None else ReadPart.all(KnownBy.CLASS)
+        search.read_part = None if overlap is None else ReadPart.all(KnownBy.CHUNKS)
         return search
 
 

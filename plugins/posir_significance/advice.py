@@ -9,6 +9,7 @@ from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Rea
 from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.tasks.catalog import name_larger_task
+from posir_tasks.values.read_part import KnownBy
 
 
 class NextStep(StrEnum):
@@ -56,8 +57,9 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
     loss = findings[Quantity.TRUNCATION_LOSS].estimate
     loses = loss is not None and (loss.low or 0.0) > 0
+    has_chunks = findings.read.known_by is KnownBy.CHUNKS
     steps = []
-    if is_biased or (loses and findings.value(Quantity.UNREAD_SHARE)):
+    if (is_biased and not has_chunks) or (loses and findings.value(Quantity.UNREAD_SHARE)):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))

@@ -5,6 +5,7 @@ Of an endpoint, neither mteb nor PyTorch is imported.
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -55,13 +56,15 @@ VERIFIED_REQUESTS = 5
 TEXTS = CHANGES + 2
 
 
-@dataclass(frozen=True)
+@dataclass
 class RememberingEncoder:
     """Encodes documents, and keeps the answers to single texts: none is sent again, nor what begins
     with a refused one.
     """
 
     encode: DocumentEncoder
+    seconds_per_word: float = 0.0
+    """Seconds per word of the slowest request so far."""
     answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
@@ -74,12 +77,15 @@ class RememberingEncoder:
                     return answer
             elif any(text.startswith(known_text) for text in texts):
                 raise answer
+        start = time.perf_counter()
         try:
             vectors = self.encode(texts)
         except Exception as error:
             if len(texts) == 1:
                 self.answers[texts[0]] = error
             raise
+        speed = (time.perf_counter() - start) / max(1, sum(map(count_words, texts)))
+        self.seconds_per_word = max(self.seconds_per_word, speed)
         self.answers[texts[0]] = vectors[:1]
         return vectors
 
@@ -155,7 +161,7 @@ class MeasuredModel:
             claimed_by="the server",
             tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
-            seconds_per_word=speed,
+            seconds_per_word=max(speed, encode.seconds_per_word),
         )
 
     @property
@@ -174,13 +180,14 @@ class MeasuredModel:
         the model claims, at most 32,768.
         """
         description = "Finding how far the model reads"
+        requests = None
         if self.seconds_per_word:
             is_verified = self.claimed_tokens is not None and self.count_tokens is not None
             requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
             words = TEXTS * (self.claimed_tokens or max(required, max_tokens or MAX_TOKENS))
             seconds = format_seconds(requests * words * self.seconds_per_word)
-            description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
-        with self.measuring(), track(description) as advance:
+            description += f" (at most {requests} requests, up to about {seconds})"
+        with self.measuring(), track(description, requests) as advance:
             try:
                 reading = measure_reading_length(
                     self.encode,

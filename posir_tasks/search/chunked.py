@@ -261,7 +261,7 @@ class Chunker:
         if that is not known.
         """
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
-        return ReadPart.all(KnownBy.CLASS) if fits else None
+        return ReadPart.all(KnownBy.CHUNKS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Return the vectors of the documents' chunks; raise PosirError if a chunk and the prompt

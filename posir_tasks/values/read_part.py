@@ -42,6 +42,8 @@ class KnownBy(StrEnum):
 
     CLASS = "class"
     """The class of the retriever: BM25 reads all, and others have a limit where they cut texts."""
+    CHUNKS = "chunks"
+    """The retriever divides texts into chunks that fit into the window of its model."""
     MEASURED = "measured"
     """A test of the loaded model, as `posir window` does it and keeps it for later runs."""
     GIVEN = "given"
