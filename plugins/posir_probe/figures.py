@@ -150,12 +150,14 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetCha
 
 def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
     """Draw the number of points in each cell of a plane, by panel."""
-    axis = alt.Axis(tickCount=5)
-    gradient = alt.Legend(orient="top", gradientLength=200)
+    # More labels would collide at the ends of an axis.
+    x_axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
+    y_axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
+    gradient = alt.Legend(orient="bottom", gradientLength=200)
     scale = alt.Scale(type="log", scheme="greys")
     cells = build_chart(rows).encode(
-        x=alt.X("x:Q", title=probe.place_title, bin=alt.Bin(extent=[0, 1], step=0.1), axis=axis),
-        y=alt.Y("y:Q", title=probe.value_title, bin=alt.Bin(extent=[-1, 1], step=0.1), axis=axis),
+        x=alt.X("x:Q", title=probe.place_title, bin=alt.Bin(extent=[0, 1], step=0.1), axis=x_axis),
+        y=alt.Y("y:Q", title=probe.value_title, bin=alt.Bin(extent=[-1, 1], step=0.1), axis=y_axis),
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )

@@ -335,7 +335,13 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
 
 def heat_color(scale: alt.Scale) -> alt.Color:
     """Build the color of nDCG@10 in a heat map, with its legend below."""
-    legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
+    legend = alt.Legend(
+        # More labels would collide in the large text of a bare chart.
+        tickCount=3,
+        labelExpr="round(datum.value * 100)",
+        orient="bottom",
+        gradientLength=200,
+    )
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 
