@@ -1,4 +1,4 @@
-"""The findings of an inspection: the answer in sections, and the numbers behind it."""
+"""The result of `posir inspect` and its presentation in sections."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
 from posir_tasks.values.scores import ALL, Unit
 
-#: What pictures show: the evidence is a sentence.
+#: Scale of the pictures, whose evidence is a sentence.
 SCALE = replace(
     NDCG,
     whole="the sentences",
@@ -66,19 +66,19 @@ LEGEND = (
     f"changes: {format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
-    "At most ten sentences of each text are asked about, so that long texts count less, and "
-    "fewer of the sentences than of the words are never read.",
-    "How far the model reads was found from its embeddings alone: the ends of texts were changed, "
-    "and a change that alters no "
-    "embedding is not read. The model's own limits were not asked for.",
+    "Each text has at most ten questions, so that long texts count less: the share of sentences "
+    "beyond the window is below that of words.",
+    "The window was measured from embeddings: the ends of texts were changed, and a part is unread "
+    "if changing it alters no embedding. The model's own limits were not used.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that "
     "text among the others (inverse cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence "
     "stays in the text, as its position is what is compared. People ask in other words, so the "
-    "scores are higher than those of their questions; compare positions and sizes, not models by "
-    "these numbers. `posir report`, with a task's questions, can say otherwise.",
+    "scores are higher than those of real questions; compare positions and sizes, not models by "
+    "these numbers. `posir report`, with a task's questions, may differ.",
 )
-#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Findings
-#: keep their names; `change` is nDCG@10 of chunks minus that of whole texts, at 98.33%.
+#: Columns of a row, which is about whole texts of one length or chunks of one size, in one wording.
+#: Findings have their own names. `change` is nDCG@10 of chunks minus nDCG@10 of whole texts, with
+#: an interval at 98.33%.
 COLUMNS = (
     "model",
     "chunk_size",
@@ -111,23 +111,23 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class PositionScores:
-    """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
+    """nDCG@10 of pseudo-questions in one wording, by the position of their sentence."""
 
     wording: Wording
     ndcg_at_10_not_read: float | None
-    """nDCG@10 of the questions about truncated sentences; None if there are none, or the window is
-    unknown.
+    """nDCG@10 of questions about truncated sentences; None without such questions or if the window
+    is unknown.
     """
     not_read_without_model: WordBaseline | None
-    """nDCG@10 of the latter without the model; None if there are none."""
+    """nDCG@10 of the same questions by BM25; None without such questions."""
     groups: Mapping[str, GroupFindings]
-    """The findings on all questions, `all`, then by the title of the length bucket."""
+    """Findings by title of the length bucket; the first entry, `all`, is about all questions."""
     group: GroupAnalysis
-    """The analysis of all questions."""
+    """Analysis of all questions."""
 
     @property
     def findings(self) -> GroupFindings:
-        """The findings on all questions."""
+        """Findings on all questions."""
         return self.groups[ALL]
 
     def to_json(self) -> dict[str, object]:
@@ -139,40 +139,38 @@ class PositionScores:
 
 @dataclass(frozen=True)
 class OtherWords:
-    """The questions in other words, and which chunk size they advise."""
+    """Results of the questions in other words."""
 
     writer: str
     writer_is_model: bool
     questions: int
-    """Questions about whole texts."""
+    """Number of questions about whole texts."""
     unwritten: int
-    """Sentences that have a question in their rarest words and none in other words."""
+    """Number of sentences with a question in their rarest words but none in other words."""
     words_alone: WordBaseline | None
-    """nDCG@10 of BM25 in whole texts; None if there are no questions."""
+    """nDCG@10 of BM25 in whole texts; None without questions."""
     answers: str = ""
-    """What a language model's answers took, and why some were not used."""
+    """A sentence on a language model's answers: their cost and the rejected ones."""
     chunks: ChunkComparison | None = None
-    """None if it is not known yet, or there are no questions."""
+    """None before chunks are searched, or without questions."""
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Tokens to encode, and the time that it takes; everything is all texts, questions in both
-    wordings and chunk sizes.
-    """
+    """Tokens to encode and the seconds this takes, within the budget and without one."""
 
     tokens: int
     seconds: float
     all_tokens: int
+    """Tokens of all texts, questions and chunks."""
     all_seconds: float
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Inspection(Result):
-    """The inspection of a model on texts: how far it reads, where evidence fades, which chunk size
-    serves.
+    """The inspection of a model on texts: its window, nDCG@10 by position, and chunk sizes.
 
-    A row for each wording and length of whole texts, and for each chunk size or splitter.
+    It has a row for each wording and length of whole texts, and for each chunk size or splitter.
     """
 
     model: str
@@ -183,47 +181,44 @@ class Inspection(Result):
     languages: Mapping[str, int]
     median_tokens: float
     tokens_estimated: bool
-    """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
+    """True if the tokenizer is unknown and tokens are estimated, one per four bytes."""
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
     reference: CommandReference = NO_REFERENCE
-    """The model, the texts and the settings as a command names them; without texts if they are in
-    memory.
-    """
+    """The model, the texts and the settings for commands; no texts if they are in memory."""
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, tokens, and the share that is never read of each text, the longest first."""
+    """Name, tokens and unread share of each text, the longest first."""
     vectors_per_text: float | None = None
-    """Mean number of chunks of the advised size, which overlap by half, of a text; None if no size
+    """Mean number of chunks per text at the advised size, with an overlap of half; None if no size
     is advised.
     """
     unread_example: tuple[str, str] = ("", "")
-    """A sentence that is not read, and its text; empty if there is none."""
+    """An unread sentence and the name of its text; empty if there is none."""
     work: WorkEstimate | None = None
-    """Tokens and time of the rest; None if it is not known yet."""
+    """Estimated work after the window is measured; None before the estimate."""
     encoded_tokens: int | None = None
-    """Tokens that were encoded after the reading length was known; None as long as there is more to
-    encode.
-    """
+    """Tokens that were encoded after the window was measured; None before the end."""
     fading: tuple[PositionScores, ...] | None = None
-    """None if it is not known yet."""
+    """Scores by position, one per wording; None before the search, empty without questions."""
     fading_texts: int = 0
-    """Texts that the questions were about, among which they were searched."""
+    """Number of whole texts that were searched."""
     chunks: ChunkComparison | None = None
-    """The result by questions in their rarest words; None if it is not known yet, or there are no
+    """Comparison by questions in their rarest words; None before the search, or without
     questions.
     """
     chunk_texts: int = 0
+    """Number of texts in which chunks were compared."""
     excerpt_tokens: int | None = None
-    """Longest excerpt of these texts in tokens; None if they are whole."""
+    """Maximum length of the excerpts in which chunks were compared; None for whole texts."""
     other_words: OtherWords | None = None
-    """None without a model that writes questions in other words, or if they are not written yet."""
+    """None without a writer, or before the search."""
     snippets: tuple[Snippet, ...] = ()
-    """Code for the advised chunks in each library, if they are known."""
+    """Code for the advised chunks, one per library."""
     snippet: Snippet | None = None
-    """The requested one."""
+    """Code for the library that the user chose."""
     full: bool = False
-    """Whether observed differences and the published PSI are also shown."""
+    """If true, observed differences and the published PSI are also shown."""
 
     @property
     def name(self) -> str:
@@ -232,12 +227,12 @@ class Inspection(Result):
 
     @property
     def is_task(self) -> bool:
-        """Whether the texts are those of a task."""
+        """True if the texts are the documents of a task."""
         return self.source in TASKS_REGISTRY.resolve()
 
     @property
     def chunk_sample(self) -> str:
-        """The texts or excerpts in which chunks were compared."""
+        """The number of texts or excerpts in which chunks were compared, in words."""
         if not self.excerpt_tokens:
             return pluralize(self.chunk_texts, "text")
         excerpts = pluralize(self.chunk_texts, "excerpt")
@@ -245,7 +240,7 @@ class Inspection(Result):
 
 
 def complete_inspection(inspection: Inspection) -> Inspection:
-    """Add what is shown and exported of the present state of an inspection."""
+    """Add title, rows, values and sections to an inspection, which may be incomplete."""
     title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
@@ -285,9 +280,9 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
-    """Convert all values, with the names of `posir window` for the window, and the rows."""
-    base = {item.name for item in fields(Result)} | {"snippets"}
-    values = {name: value for name, value in vars(inspection).items() if name not in base}
+    """Convert all fields for JSON; `window` has the keys of `posir window`."""
+    excluded = {item.name for item in fields(Result)} | {"snippets"}
+    values = {name: value for name, value in vars(inspection).items() if name not in excluded}
     other = inspection.other_words
     return values | {
         "window": inspection.window.document(),
@@ -301,7 +296,7 @@ def _build_document(inspection: Inspection) -> dict[str, object]:
 
 
 def _title(inspection: Inspection) -> str:
-    """Title the share of words that the model never reads."""
+    """Return a title with the share of words that the model never reads."""
     texts = f"these {pluralize(inspection.texts, 'text')}"
     if not inspection.unread.texts_cut:
         return READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
@@ -310,19 +305,22 @@ def _title(inspection: Inspection) -> str:
 
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
-    """Yield the texts, then what is known of the answer; a terminal has it in 48 lines of 80."""
+    """Build the sections that are known so far; in a terminal they fit in 48 lines of 80
+    characters.
+    """
     texts = (_describe_texts(inspection),)
     scores = inspection.fading
     strips = tuple(_build_strip(inspection, part) for part in scores or ())
     card = tuple(replace(strip, name=inspection.name) for strip in strips[-1:])
     yield DisplaySection(title, texts, only=Medium.TEXT)
     yield DisplaySection(sentences=texts, strips=card, only=Medium.PAGE)
-    reading = [inspection.window.sentence]
-    cut = inspection.unread.texts_cut
-    if cut:
+    sentences = [inspection.window.sentence]
+    cut_texts = inspection.unread.texts_cut
+    if cut_texts:
         share = format_percentage(inspection.unread.share)
-        reading.append(UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share))
-    yield DisplaySection(READING, tuple(reading), lengths=inspection.lengths if cut else ())
+        sentences.append(UNREAD_WORDS.format(number=cut_texts, texts=inspection.texts, share=share))
+    lengths = inspection.lengths if cut_texts else ()
+    yield DisplaySection(READING, tuple(sentences), lengths=lengths)
     if scores is None:
         return
     if not scores:
@@ -344,21 +342,20 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 
 
 def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
-    """Build the picture of questions in one wording, with what follows from it."""
+    """Build the picture of the questions in one wording, with advice and code."""
     findings = scores.findings
     strip = build_strip(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         strip = replace(strip, name=inspection.name)
     unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
-        (of.kind, of.sentence, of.code, of is inspection.snippet)
-        for of in inspection.snippets
-        if of.code
+        (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
+        for snippet in inspection.snippets
+        if snippet.code
     )
-    read = findings.read
     border = ""
-    if read.part is Part.FIRST and strip.truncated:
-        border = f"{read.tokens:,} tokens"
+    if findings.read.part is Part.FIRST and strip.truncated:
+        border = f"{findings.read.tokens:,} tokens"
     searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         strip,
@@ -373,7 +370,7 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
 
 
 def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
-    """Yield what to do, then the comparison of chunks that it rests on, also in other words."""
+    """Build the advice, then the comparison of chunks that supports it."""
     evaluation = ""
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else MINI
@@ -395,14 +392,15 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
 def _build_lengths(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
-    """Yield the verdicts by wording and length, unless there are too few texts for any."""
-    groups = {f"all, {of.wording.words}": of.findings for of in scores}
+    """Build the table of verdicts by wording and length, unless all have too few texts."""
+    groups = {f"all, {wording.wording.words}": wording.findings for wording in scores}
     if len(scores) == 1:
         groups = {ALL: scores[0].findings}
-    lengths = {name: of for name, of in scores[-1].groups.items() if name != ALL}
+    lengths = dict(scores[-1].groups)
+    del lengths[ALL]
     if len(lengths) > 1:
         groups |= lengths
-    is_tested = any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values())
+    is_tested = any(group.reason is not Reason.FEW_DOCUMENTS for group in groups.values())
     if is_tested and (len(groups) > 1 or inspection.full):
         sentences: tuple[str, ...] = ()
         if inspection.fading_texts < inspection.texts:
@@ -414,7 +412,7 @@ def _build_lengths(
 
 
 def _advise(inspection: Inspection) -> str:
-    """Describe what to do: the chunks that were found better, or what follows from the state."""
+    """Return the advice: better chunks, more texts, or the next step for the verdict."""
     chunks = inspection.chunks
     assert inspection.fading
     if chunks and chunks.is_advised:
@@ -427,8 +425,10 @@ def _advise(inspection: Inspection) -> str:
 
 
 def _build_next_commands(inspection: Inspection) -> str:
-    """Build the command that writes code for the advised chunks or, without advice and for a task,
-    the commands that follow from the state.
+    """Return the next commands, in lines.
+
+    For advised chunks, this is the command that writes code. Otherwise, a task gets the commands
+    for its verdict.
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
@@ -442,11 +442,11 @@ def _build_next_commands(inspection: Inspection) -> str:
 
 
 def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tuple[str, str]]:
-    """Yield what the finding rests on, a name and a value each."""
-    asked = pluralize(scores.findings.questions, "sentence")
+    """Yield the names and values of the supporting figures."""
+    sentences = pluralize(scores.findings.questions, "sentence")
     yield (
         "Queries",
-        f"{asked} from your texts, reduced to their rarest words. 100 = its text always ranks "
+        f"{sentences} from your texts, reduced to their rarest words. 100 = its text always ranks "
         "first.",
     )
     yield from list_effects(scores.findings)
@@ -483,42 +483,38 @@ def _describe_sample(sample: str, inspected: int) -> str:
 
 
 def _describe_texts(inspection: Inspection) -> str:
-    """Describe how long the texts are, and their languages if there are several."""
+    """Describe the length of the texts, and their languages if there are several."""
     about = "about " if inspection.tokens_estimated else ""
-    described = (
+    description = (
         f"The texts, from {inspection.source}, have {about}{inspection.median_tokens:,.0f} tokens "
         "at the median"
     )
     if inspection.texts_found > inspection.texts + len(inspection.skipped):
-        described += f"; they are a sample of {inspection.texts_found:,}"
+        description += f"; they are a sample of {inspection.texts_found:,}"
     if len(inspection.languages) > 1:
         languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
-        described += f"; languages: {languages}"
-    return f"{described}."
+        description += f"; languages: {languages}"
+    return f"{description}."
 
 
 def _describe_averages(scores: PositionScores) -> str:
-    """Describe how well all sentences are found, and the truncated ones compared with search by
-    words.
-    """
+    """Describe nDCG@10 of all sentences and of truncated ones, next to BM25."""
     findings = scores.findings
-    described = describe_sentence_scores(findings)
+    description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
-        return described
+        return description
     truncated = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
         chance=format_percent(baseline.chance),
     )
-    return f"{described} {truncated}"
+    return f"{description} {truncated}"
 
 
 def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
-    """Tabulate nDCG@10 and the verdict by wording and length; with `full`, start minus end and PSI
-    as well.
-    """
+    """Build the table of nDCG@10 and verdicts by group; `full` adds start minus end and PSI."""
     effect = "Effect within the window"
     headings = ["Texts", "nDCG@10", "State", effect]
     if full:

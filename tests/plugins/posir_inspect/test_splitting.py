@@ -52,7 +52,7 @@ def test_splitters_are_compared_with_whole_texts():
     assert (whole.vectors, 2 * large.vectors < small.vectors) == (6, True)
     # Chunks overlap by half.
     assert small.counts.tokens == pytest.approx(2 * large.counts.tokens, rel=0.1)
-    assert (whole.counts.lost, small.counts.lost, notes.counts.lost) == (0, 0, 6)
+    assert (whole.counts.unlocated, small.counts.unlocated, notes.counts.unlocated) == (0, 0, 6)
     # The model reads 60 words, more than a chunk has.
     assert small.change.estimate.value > 0.1
     shown, rows = str(inspection), inspection.to_polars()
@@ -123,7 +123,7 @@ def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
 def test_tokens_of_chunks_are_counted_within_the_window():
     questions, splitter = ask_questions(collect("word " * 400), [500]), cut_at(400, 400)
     division = SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
-    assert division.count(questions) == ChunkCounts(5 * 50, cut=5)
+    assert division.count(questions) == ChunkCounts(5 * 50, too_long=5)
     assert division.estimate_tokens(500) == 250
     with pytest.raises(
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"

@@ -206,7 +206,7 @@ def test_chunks_beyond_the_window_are_exit_status_1(window, too_long, status, tm
     assert whole.fit.too_long == (ModelTokenizer.load(str(folder)).count(text) > 62)
     with pytest.raises(PosirError, match="texts and --chunker"):
         posir.window(folder, require_fit=True)
-    with pytest.raises(PosirError, match="no text that can be used"):
+    with pytest.raises(PosirError, match="no usable text"):
         posir.window(folder, [" "], chunker=divide_by_ten)
 
 
