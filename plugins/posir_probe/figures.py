@@ -1,6 +1,4 @@
-"""Figures of probes: models overlaid, each with its interval, published values in gray behind
-them.
-"""
+"""Figures of probes: models with intervals, in front of published values in gray."""
 
 from __future__ import annotations
 
@@ -33,23 +31,23 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT = 300, 640, 190
-#: Height of a line of a category.
+#: Height of the line of a category, in pixels.
 ROW = 11
-#: Maximum number of models whose intervals are drawn over each other.
+#: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
 PUBLISHED = "published"
-#: Kind of rows where a model's window ends.
+#: Kind of rows that mark the end of a model's window.
 WINDOW = "window"
-#: Grays of the control and of published values, three times as dark as paper.
+#: Colors of the control and of published values, with a contrast of at least 3 to white.
 GRAYS = {CONTROL: FAINT, PUBLISHED: "#949494"}
-#: Values at more positions have no points on their line.
+#: Maximum number of positions on a line with points.
 MAX_POINTS = 20
-#: A row of a chart's data.
+#: A row of the data of a chart.
 Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
-    """Draw a probe on a dataset, with all models; the title is the description of the first."""
+    """Plot the results of a probe on a dataset, titled by the headline of the first model."""
     first = results[0]
     if probe.ignores_model:
         results = results[:1]
@@ -82,13 +80,13 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
     framed = add_frame(alt.vconcat(chart), title, subject, explanation, source)
-    # The figure as a whole has an alternative text, and a mark without rows would be an image
-    # without one.
+    # The figure has an alternative text as a whole; a mark without rows would be an image without
+    # one.
     return Figure(first.probe, first.data, None, framed.configure_mark(aria=False))
 
 
 def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
-    """List the counts of a model's cells."""
+    """Yield the counts of the cells of a model."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
             panel, _, _ = probe.split(name + SEPARATOR)
@@ -96,8 +94,8 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
 
 
 def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
-    """List the values of a model and of the control on the same texts, averages first, and where
-    its window ends in a median document.
+    """Yield the values of a model and of the control on the same texts, averages first, and the end
+    of the window in a median document.
     """
     sums = result.sums
     estimates = {name: sums.estimate(average) for name, average in probe.averages.items()}
@@ -114,12 +112,12 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
 
 
 def _list_published(measured: Sequence[Row], probe: Probe) -> Iterator[Row]:
-    """List the published values of the panels and positions that are drawn."""
-    places = {(row["panel"], row.get("position")) for row in measured}
+    """Yield the published values for the panels and positions of measured rows."""
+    positions = {(row["panel"], row.get("position")) for row in measured}
     for curve in read_published_curves(probe.name):
         for name, value in zip(curve.positions, curve.values, strict=True):
             row = _build_row(curve.model, name, Estimate(value), probe)
-            if (row["panel"], row["position"]) in places:
+            if (row["panel"], row["position"]) in positions:
                 yield row | {"kind": PUBLISHED, "key": PUBLISHED}
 
 
@@ -129,7 +127,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
         "model": model,
         "panel": panel,
         "kind": "value",
-        # All models have one control.
+        # The control is the same for all models.
         "key": line if line == CONTROL else ": ".join(filter(None, (model, line))),
         "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
         "position": position,
@@ -139,7 +137,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
 
 
 def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetChart:
-    """Divide a chart into panels, at most three in a row."""
+    """Facet a chart by panel, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     columns = math.ceil(len(panels) / math.ceil(len(panels) / 3))
     facets: alt.FacetChart = chart.facet(
@@ -149,7 +147,7 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetCha
 
 
 def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
-    """Draw the number of points in each cell of a plane, by panel."""
+    """Plot the number of points in each cell of a plane, by panel."""
     # More labels would collide at the ends of an axis.
     x_axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
     y_axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
@@ -165,7 +163,7 @@ def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
 
 
 def _encode_place(rows: Sequence[Row], probe: Probe) -> Any:
-    """Encode positions: as categories, steps, or shares of a text."""
+    """Encode positions as categories, as steps or as shares of a text."""
     if probe.form is Form.PLACES:
         axis = alt.Axis(tickCount=5, format=".1f", grid=False)
         scale = alt.Scale(domain=[0, 1], nice=False)
@@ -178,9 +176,9 @@ def _encode_place(rows: Sequence[Row], probe: Probe) -> Any:
 
 
 def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
-    """Draw lines over places, or dots of categories below each other."""
+    """Plot lines over positions, or dots by category."""
     is_list = probe.form is Form.CATEGORIES
-    # The control is last, but for published values.
+    # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
     legend = legend_of_models(keys) if len(keys) > 1 else None
@@ -211,24 +209,24 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
         tick = gray.mark_tick(thickness=1.5, size=ROW)
         layers.append(tick if is_list else gray.mark_line(strokeWidth=0.8))
 
-    def draw_ends(field: str) -> alt.Chart:
+    def encode_interval(field: str) -> alt.Chart:
         valid = base.transform_filter(f"isValid(datum.{field}_high)")
         return valid.encode(**{channel: value(f"{field}_low:Q"), f"{channel}2": f"{field}_high:Q"})
 
     if probe.shows_spread:
-        layers.append(draw_ends("sd").mark_area(opacity=0.1))
+        layers.append(encode_interval("sd").mark_area(opacity=0.1))
     if has_intervals:
-        ends = draw_ends("value")
-        rule = ends.mark_rule(strokeWidth=2, opacity=0.7)
-        layers.append(rule if is_list else ends.mark_area(opacity=0.16))
-    measured = values.transform_filter("datum.kind == 'value'")
+        interval = encode_interval("value")
+        rule = interval.mark_rule(strokeWidth=2, opacity=0.7)
+        layers.append(rule if is_list else interval.mark_area(opacity=0.16))
+    model_values = values.transform_filter("datum.kind == 'value'")
     has_points = is_list or len(probe.positions) <= MAX_POINTS
     if has_points:
-        measured = measured.encode(shape=shape)
+        model_values = model_values.encode(shape=shape)
     if is_list:
-        layers.append(measured.mark_point(filled=True, opacity=1, size=60))
+        layers.append(model_values.mark_point(filled=True, opacity=1, size=60))
     else:
-        line = measured.mark_line(strokeWidth=1.8, point=has_points)
+        line = model_values.mark_line(strokeWidth=1.8, point=has_points)
         layers.append(line.encode(strokeDash=dash))
     if any(row["kind"] == WINDOW for row in rows):
         layers += _mark_windows()
@@ -242,7 +240,7 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
 
 
 def _mark_windows() -> list[alt.Chart]:
-    """Mark where each model's window ends in a median document."""
+    """Mark the end of each model's window in a median document."""
     marks = alt.Chart().transform_filter("datum.kind == 'window'").encode(x="x:Q")
     text = marks.mark_text(
         align=alt.ExprRef("datum.x > 0.5 ? 'right' : 'left'"),

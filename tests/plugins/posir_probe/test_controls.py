@@ -171,7 +171,7 @@ def test_needles_have_their_share_of_the_models_tokens(data):
     changed = find_versions(TextRemovalCode(), counted, text)
     removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
-    assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
+    assert next(iter(counted.sample(5).iterate_blocks(2))).tokenizer is tokenizer
 
 
 def test_changes_after_the_window_change_nothing(data):
