@@ -199,7 +199,7 @@ def inspect(
             folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        opened = open_data(source, column=column)
+        dataset = open_data(source, column=column)
         options = IndexOptions(
             limit,
             max_requests,
@@ -208,7 +208,7 @@ def inspect(
             chunk_separator,
             Path(write_questions) if write_questions else None,
         )
-        return inspect_index(retriever, opened, write, settings, options)
+        return inspect_index(retriever, dataset, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
         raise UsageError("Give a model and texts, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
@@ -299,9 +299,9 @@ def _open_question_writer(
     with track("Loading the model that writes questions"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
     # Questions about chunks repeat sentences of questions about whole texts.
-    remembering = replace(encoder, memory=EmbeddingMemory())
+    cached_encoder = replace(encoder, memory=EmbeddingMemory())
     return EmbedderWriter(
-        str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts)
+        str(encoder.model.mteb_model_meta.name), cached_encoder, build_vocabulary(texts)
     )
 
 
@@ -371,12 +371,12 @@ def window(
         from posir_tasks.datasets.opening import open_data
 
         # Texts of any length and language, since a system indexes all of them.
-        opened = open_data(texts)
-        passages = (item for item in opened.read_texts() if isinstance(item, Passage))
+        dataset = open_data(texts)
+        passages = (item for item in dataset.read_texts() if isinstance(item, Passage))
         contents = [passage.text for passage in passages if passage.text.strip()]
         if not contents:
             raise PosirError(
-                f"{opened.location}: no usable text. Give texts that {splitter.name} can divide."
+                f"{dataset.location}: no usable text. Give texts that {splitter.name} can divide."
             )
         # An error of the chunker should come before the model is loaded.
         splitter.divide(contents[0])
@@ -384,13 +384,13 @@ def window(
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         reference = refer_as_given(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
-        described = _describe(str(model), revision, tokenizer, longest)
-    measured = measure_window(described, required=require, max_tokens=max_tokens)
-    measured = replace(measured, reference=reference)
+        measured_model = _describe(str(model), revision, tokenizer, longest)
+    reading = measure_window(measured_model, required=require, max_tokens=max_tokens)
+    reading = replace(reading, reference=reference)
     if splitter:
-        fit = measure_fit(described, measured.reading, splitter, contents)
-        measured = replace(measured, fit=replace(fit, required=require_fit))
-    return complete_reading(measured)
+        fit = measure_fit(measured_model, reading.reading, splitter, contents)
+        reading = replace(reading, fit=replace(fit, required=require_fit))
+    return complete_reading(reading)
 
 
 def _describe(

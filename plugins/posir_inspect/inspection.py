@@ -297,8 +297,8 @@ class InspectionRun:
         seconds = max(time.perf_counter() - start, 1e-6)
         speed = int(self.costs.whole[:number].sum()) / seconds
         total = self.costs.total
-        planned = min(self.budget, total)
-        return WorkEstimate(planned, planned / speed, total, total / speed)
+        tokens = min(self.budget, total)
+        return WorkEstimate(tokens, tokens / speed, total, total / speed)
 
     def search_whole(self, inspection: Inspection, output_folder: Path | None) -> Inspection:
         """Search whole texts, doubling their number until the interval is narrow or the budget is
@@ -319,16 +319,16 @@ class InspectionRun:
         if writer:
             questions = self.questions.first(texts).write_in_other_words(writer)
             wording = Wording.OTHER_WORDS
-            written = len(questions.with_wording(wording))
+            count = len(questions.with_wording(wording))
             baseline = None
-            if written:
+            if count:
                 searches[wording] = self._search(None, questions, [wording])
                 baseline = measure_word_baseline(searches[wording].tasks[wording])
             other_words = OtherWords(
                 writer.name,
                 writer_is_model=writer.name == self.model.mteb_model_meta.name,
-                questions=written,
-                unwritten=len(questions.questions) - written,
+                questions=count,
+                unwritten=len(questions.questions) - count,
                 words_alone=baseline,
                 answers=writer.describe_answers(),
             )
@@ -364,9 +364,9 @@ class InspectionRun:
         excerpt_tokens = None
         if self.request.budget is not None:
             budget = self.budget - int(self.costs.searched[:texts].sum())
-            fitting = splitting.count_fitting(self.costs.chunks[:texts], budget)
-            questions = questions.first(fitting)
-            if fitting < min(texts, MIN_TEXTS):
+            number = splitting.count_fitting(self.costs.chunks[:texts], budget)
+            questions = questions.first(number)
+            if number < min(texts, MIN_TEXTS):
                 questions, excerpt_tokens = self._cut(texts, budget)
                 divisions = self._choose_divisions(min(excerpt_tokens, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
@@ -400,18 +400,18 @@ class InspectionRun:
         """Make questions about the longest excerpts that fit the budget, and return their maximum
         length.
         """
-        number = min(texts, MIN_TEXTS)
+        max_number = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
-            questions, costs = self._find_excerpts(length, number)
-            fitting = splitting.count_fitting(costs, budget)
-            if fitting == number:
+            questions, costs = self._find_excerpts(length, max_number)
+            number = splitting.count_fitting(costs, budget)
+            if number == max_number:
                 break
-        if fitting < MIN_SEARCHED:
+        if number < MIN_SEARCHED:
             # Questions about fewer excerpts may be shorter. `inspect_model` has checked that the
             # budget is enough for them.
             questions, _ = self._find_excerpts(length, MIN_SEARCHED)
             return questions, length
-        return questions.first(fitting), length
+        return questions.first(number), length
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
         """Make questions about excerpts of the first texts, and count the tokens of each excerpt to
@@ -492,8 +492,8 @@ def _summarize_positions(
     values = search.values[wording]
     group = analyze(values).overall
     overall, *by_length = (replace(findings, read=read) for findings in decide_result(values))
-    titled = zip(values.profile.axes.length_titles, by_length, strict=False)
-    groups = {title: findings for title, findings in titled if findings.questions}
+    by_title = zip(values.profile.axes.length_titles, by_length, strict=False)
+    groups = {title: findings for title, findings in by_title if findings.questions}
     observations = group.observations
     unread = observations.twelfths >= TWELFTHS
     return PositionScores(

@@ -162,7 +162,7 @@ class IndexOptions:
 
 
 def read_index(
-    opened: Dataset,
+    dataset: Dataset,
     options: IndexOptions,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
 ) -> IndexedTexts:
@@ -180,7 +180,7 @@ def read_index(
 
     with track("Reading texts"):
         collection = draw_texts(
-            opened,
+            dataset,
             options.limit,
             lambda items: sample_candidates(read_documents(items), 2 * options.limit),
         )
@@ -193,7 +193,7 @@ def read_index(
     questions = ask_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
-            f"{opened.location}: several documents have one id, as in several subsets. Give the "
+            f"{dataset.location}: several documents have one id, as in several subsets. Give the "
             "texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
@@ -203,11 +203,11 @@ def read_index(
         chosen = questions.select({question.query.id for question in planned})
         questions = chosen.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
-    skipped = describe_skipped(collection.skipped)
+    skip_note = describe_skipped(collection.skipped)
     if writer:
-        skipped = " ".join(filter(None, [skipped, writer.describe_answers()]))
+        skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
     return IndexedTexts(
-        collection.name, collection.language, ids, questions, wordings, reads, skipped
+        collection.name, collection.language, ids, questions, wordings, reads, skip_note
     )
 
 
@@ -280,8 +280,8 @@ def judge_answers(
     documents: list[bool] = []
     sentences: list[bool] = []
     has_places = has_chunks = False
-    unknown: list[tuple[str, str]] = []
-    misplaced: list[tuple[str, str]] = []
+    unknown_hits: list[tuple[str, str]] = []
+    misplaced_chunks: list[tuple[str, str]] = []
     numbers: set[int] = set()
     for question in questions:
         answer = journal.answers[question.key].hits
@@ -294,7 +294,7 @@ def judge_answers(
         for hit in hits:
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
-                unknown.append((question.query.id, hit.document))
+                unknown_hits.append((question.query.id, hit.document))
             chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
             if hit.document != question.document or not chunk.is_stated:
                 continue
@@ -303,7 +303,7 @@ def judge_answers(
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
-                misplaced.append((question.query.id, chunk.describe(len(text))))
+                misplaced_chunks.append((question.query.id, chunk.describe(len(text))))
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
@@ -316,8 +316,8 @@ def judge_answers(
         problems.append(describe_own_number(max(numbers), settings.k))
     if rules.names and rules.names.matched:
         problems.append(rules.names.describe())
-    problems += _describe_cases(f"hits are no document of {texts.name}", unknown)
-    problems += _describe_cases("retrieved chunks are not in their document", misplaced)
+    problems += _describe_cases(f"hits are no document of {texts.name}", unknown_hits)
+    problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)
     return JudgedAnswers(questions, success, has_chunks or has_places, tuple(problems))
 
 
@@ -346,7 +346,7 @@ class RecallRow:
 
 
 def summarize_recall(
-    judged: JudgedAnswers, twelfths: Mapping[str, int]
+    judgments: JudgedAnswers, twelfths: Mapping[str, int]
 ) -> tuple[tuple[RecallRow, ...], tuple[ChangeRow, ...]]:
     """Compute recall by position, and its differences within documents.
 
@@ -355,14 +355,14 @@ def summarize_recall(
     """
     rows: list[RecallRow] = []
     changes: list[ChangeRow] = []
-    is_head = judged.is_head
-    findable = judged.list_documents(is_head)
+    is_head = judgments.is_head
+    findable = judgments.list_documents(is_head)
     by_wording = defaultdict[str, list[int]](list)
-    for row, question in enumerate(judged.questions):
+    for row, question in enumerate(judgments.questions):
         if not is_head[row] and question.document in findable:
             by_wording[question.query.subset].append(row)
     for wording, chosen in by_wording.items():
-        questions = [judged.questions[row] for row in chosen]
+        questions = [judgments.questions[row] for row in chosen]
         _, documents = np.unique([question.document for question in questions], return_inverse=True)
         thirds = np.array([question.third for question in questions])
         parts = {part: thirds == third for third, part in enumerate(THIRDS)}
@@ -372,7 +372,7 @@ def summarize_recall(
             parts[READ] = positions < TWELFTHS
             parts[NOT_READ] = ~parts[READ]
             pairs.append((READ, NOT_READ))
-        for unit, success in judged.success.items():
+        for unit, success in judgments.success.items():
             gains = success[chosen].astype(np.float64)
             for part, mask in parts.items():
                 recall = estimate_mean(gains[mask], documents[mask])
@@ -532,7 +532,7 @@ def _tabulate(inspection: IndexInspection) -> Table:
 
 def inspect_index(
     search: Any,
-    opened: Dataset,
+    dataset: Dataset,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     settings: CollectionSettings,
     options: IndexOptions,
@@ -550,10 +550,10 @@ def inspect_index(
     name = describe_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
-    texts = read_index(opened, options, open_writer)
+    texts = read_index(dataset, options, open_writer)
     all_questions = plan_questions(texts.questions, texts.wordings)
     planned = all_questions[: options.max_requests]
-    written = texts.write_questions(options.folder, planned) if options.folder else ()
+    folders = texts.write_questions(options.folder, planned) if options.folder else ()
     queries = (part for question in all_questions for part in vars(question.query).values())
     key = digest(*queries, settings.k, settings.document_field).hex()
     file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
@@ -567,15 +567,17 @@ def inspect_index(
             raise PosirError(
                 f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time)."
             )
-        judged = judge_answers(texts, planned, journal, rules, settings)
-        is_finished = len(judged.questions) == len(planned)
+        judgments = judge_answers(texts, planned, journal, rules, settings)
+        is_finished = len(judgments.questions) == len(planned)
         if is_finished:
             journal.remove()
-    is_head = judged.is_head
-    documents = [judged.questions[row].document for row in np.flatnonzero(is_head).tolist()]
-    retrieved = judged.list_documents(np.ones_like(is_head))
-    returned = np.array([document in retrieved for document in documents], np.float64)
-    rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
+    is_head = judgments.is_head
+    documents = [judgments.questions[row].document for row in np.flatnonzero(is_head).tolist()]
+    retrieved_ids = judgments.list_documents(np.ones_like(is_head))
+    returned = np.array([document in retrieved_ids for document in documents], np.float64)
+    rows, changes = summarize_recall(
+        judgments, {} if judgments.has_chunks else texts.locate_in_read()
+    )
     reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
     inspection = IndexInspection(
         title=name,
@@ -583,22 +585,22 @@ def inspect_index(
         retriever=name,
         source=texts.name,
         k=settings.k,
-        answered=len(judged.questions),
+        answered=len(judgments.questions),
         planned=len(planned),
         possible=len(all_questions),
         documents=len(documents),
         returned=estimate_mean(returned, np.arange(len(returned))),
-        not_in_index=tuple(document for document in documents if document not in retrieved),
+        not_in_index=tuple(document for document in documents if document not in retrieved_ids),
         read=texts.read,
         rows=rows,
         changes=changes,
-        problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
+        problems=(*_describe_cases("questions have no answer", reasons), *judgments.problems),
         skipped=texts.skipped,
         reading=answers.reading,
         unfinished="" if is_finished else str(journal.file),
-        written=written,
+        written=folders,
         details=EXPLANATION,
-        footer=tuple(f"Questions with spans: {folder}" for folder in written),
+        footer=tuple(f"Questions with spans: {folder}" for folder in folders),
     )
     base = {item.name for item in fields(Result)} - {"rows"}
     values = {key: value for key, value in vars(inspection).items() if key not in base}

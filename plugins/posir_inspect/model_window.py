@@ -137,9 +137,9 @@ def find_claim(model: MTEBModels) -> tuple[int | None, str]:
         return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
     endpoint = find_endpoint(portable_name(meta))
     assert endpoint is not None
-    registered = MODEL_REGISTRY.resolve()
-    registration = dict.get(registered, endpoint.model)
-    registration = registration or resolve_bare_name(endpoint.model, registered)
+    registry = MODEL_REGISTRY.resolve()
+    registration = dict.get(registry, endpoint.model)
+    registration = registration or resolve_bare_name(endpoint.model, registry)
     if registration is None:
         return None, str(meta.name)
     return _finite(registration.max_tokens), str(registration.name)

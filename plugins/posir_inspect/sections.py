@@ -67,7 +67,7 @@ LEGEND = (
 )
 EXPLANATION = (
     "Each text has at most ten questions, so that long texts count less: the share of sentences "
-    "beyond the window is below that of words.",
+    "beyond the window is below the share of words.",
     "The window was measured from embeddings: the ends of texts were changed, and a part is unread "
     "if changing it alters no embedding. The model's own limits were not used.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that "
@@ -244,7 +244,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
     title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
-    skipped = describe_skipped(inspection.skipped, examples=1)
+    skip_note = describe_skipped(inspection.skipped, examples=1)
     details = list(EXPLANATION)
     if inspection.fading:
         details.insert(0, _describe_averages(inspection.fading[-1]))
@@ -255,7 +255,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
         rows=tuple(_build_rows(inspection)),
         values=partial(_build_document, inspection),
         parts=tuple(_build_sections(inspection, title)),
-        notes=(LEGEND, skipped),
+        notes=(LEGEND, skip_note),
         details=details,
     )
 
@@ -281,16 +281,20 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
     """Convert all fields for JSON; `window` has the keys of `posir window`."""
-    excluded = {item.name for item in fields(Result)} | {"snippets"}
-    values = {name: value for name, value in vars(inspection).items() if name not in excluded}
-    other = inspection.other_words
+    excluded_names = {item.name for item in fields(Result)} | {"snippets"}
+    values = {name: value for name, value in vars(inspection).items() if name not in excluded_names}
+    paraphrased: dict[str, object] = {"other_words": None, "chunks_in_other_words": None}
+    if inspection.other_words:
+        result = dict(vars(inspection.other_words))
+        chunks = result.pop("chunks")
+        paraphrased["other_words"] = result
+        paraphrased["chunks_in_other_words"] = chunks and chunks.document()
     return values | {
         "window": inspection.window.document(),
         "read": inspection.window.read_part.to_json(),
-        "other_words": other and {k: v for k, v in vars(other).items() if k != "chunks"},
         "fading": [scores.to_json() for scores in inspection.fading or ()],
         "chunks": inspection.chunks and inspection.chunks.document(),
-        "chunks_in_other_words": other.chunks.document() if other and other.chunks else None,
+        **paraphrased,
         "rows": tuple(_build_rows(inspection)),
     }
 
@@ -356,10 +360,10 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
     border = ""
     if findings.read.part is Part.FIRST and strip.truncated:
         border = f"{findings.read.tokens:,} tokens"
-    searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    sample = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         strip,
-        words=(searched, *strip.words),
+        words=(sample, *strip.words),
         facts=lambda: [*_list_facts(inspection, scores), (ADVICE, _advise(inspection))],
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
@@ -455,19 +459,19 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
 
 
-def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
-    sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote."]
-    sentences += filter(None, [other.answers])
-    if other.writer_is_model:
+def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> DisplaySection:
+    sentences = [f"{pluralize(paraphrased.questions, 'question')} that {paraphrased.writer} wrote."]
+    sentences += filter(None, [paraphrased.answers])
+    if paraphrased.writer_is_model:
         sentences.append(
             "That is the inspected model: they favor it, and small chunks. Name another if you "
             "have one."
         )
-    if other.words_alone:
-        shared = format_percent(other.words_alone.shared_words)
-        chance = format_percent(other.words_alone.chance)
-        sentences.append(WORD_BASELINE.format(shared=shared, chance=chance))
-    chunks = other.chunks
+    if paraphrased.words_alone:
+        shared_words = format_percent(paraphrased.words_alone.shared_words)
+        chance = format_percent(paraphrased.words_alone.chance)
+        sentences.append(WORD_BASELINE.format(shared=shared_words, chance=chance))
+    chunks = paraphrased.chunks
     if not chunks:
         return DisplaySection(OTHER, tuple(sentences))
     sentences += chunks.sentences
@@ -478,8 +482,8 @@ def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySec
     return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
 
 
-def _describe_sample(sample: str, inspected: int) -> str:
-    return f"Measured on {sample}, drawn at random from {inspected:,} texts."
+def _describe_sample(sample: str, total: int) -> str:
+    return f"Measured on {sample}, drawn at random from {total:,} texts."
 
 
 def _describe_texts(inspection: Inspection) -> str:
@@ -504,13 +508,13 @@ def _describe_averages(scores: PositionScores) -> str:
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
         return description
-    truncated = TRUNCATED_SCORES.format(
+    truncated_scores = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
         chance=format_percent(baseline.chance),
     )
-    return f"{description} {truncated}"
+    return f"{description} {truncated_scores}"
 
 
 def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
@@ -528,8 +532,8 @@ def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Tabl
             format_finding(findings.verdict, with_level=False),
         ]
         if full:
-            observed = findings[Quantity.START_MINUS_END].estimate
-            cells.append(format_estimate(observed, format_points))
+            difference = findings[Quantity.START_MINUS_END].estimate
+            cells.append(format_estimate(difference, format_points))
             cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_AS_PUBLISHED].estimate))
             cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_BY_CHANCE].estimate))
         rows.append(tuple(cells))

@@ -132,8 +132,8 @@ class SplitterDivision:
         self._window = window
         self._refuses = refuses
         texts = list(sample.documents.values())
-        divided = dict(zip(texts, splitter.divide_all(texts), strict=True))
-        self._divide = cache(lambda text: divided.get(text) or splitter.divide(text))
+        divided_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        self._divide = cache(lambda text: divided_texts.get(text) or splitter.divide(text))
         self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
@@ -146,8 +146,10 @@ class SplitterDivision:
         Raises:
             PosirError: The model refuses a chunk for its length.
         """
-        divided = [self._divide(text) for text in questions.documents.values()]
-        counts = self._tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
+        divided_texts = [self._divide(text) for text in questions.documents.values()]
+        counts = self._tokenizer.count_all(
+            [chunk for text in divided_texts for chunk in text.chunks]
+        )
         window = self._window or max(counts)
         too_long = sum(count > window for count in counts)
         if too_long and self._refuses:
@@ -156,7 +158,7 @@ class SplitterDivision:
                 f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Make "
                 "chunks smaller."
             )
-        unlocated = sum(span is None for text in divided for span in text.spans)
+        unlocated = sum(span is None for text in divided_texts for span in text.spans)
         return ChunkCounts(sum(min(count, window) for count in counts), too_long, unlocated)
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
@@ -216,13 +218,13 @@ class Costs:
             sum(division.estimate_tokens(length) for division in divisions)
             for length in lengths.tolist()
         ]
-        searched = whole + _count_rotations(lengths, whole)
-        searched += wordings * question_tokens[Wording.RAREST_WORDS]
-        total = searched.sum() + sum(chunks) + question_tokens[Wording.VERBATIM].sum()
-        return cls(whole, searched, np.array(chunks, np.int64), int(total))
+        whole_search = whole + _count_rotations(lengths, whole)
+        whole_search += wordings * question_tokens[Wording.RAREST_WORDS]
+        total = whole_search.sum() + sum(chunks) + question_tokens[Wording.VERBATIM].sum()
+        return cls(whole, whole_search, np.array(chunks, np.int64), int(total))
 
 
-def _count_rotations(lengths: Integers, read: Integers) -> Integers:
+def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
     """Return an upper bound for the tokens of each text's rotated versions, shape (texts,).
 
     Only a sample of the texts of each length bucket is rotated.
@@ -236,8 +238,8 @@ def _count_rotations(lengths: Integers, read: Integers) -> Integers:
         samples[bucket] += 1
         if samples[bucket] <= sample_size:
             # A truncated text also has an excerpt within the window, with its own versions.
-            versions = VERSIONS - 1 + (VERSIONS if read[row] < length else 0)
-            tokens[row] = versions * read[row]
+            versions = VERSIONS - 1 + (VERSIONS if whole[row] < length else 0)
+            tokens[row] = versions * whole[row]
     return tokens
 
 
@@ -324,11 +326,11 @@ def compare_divisions(
         window: Tokens of a text that the model reads; None for all.
         unit: Noun for a whole text, `text` or `excerpt`.
     """
-    whole, *divided = searches
+    whole, *chunk_searches = searches
     tokens = sum(min(length, window or length) for length in questions.lengths)
     group = analyze(whole.values[wording]).overall
     rows = [ChunkRow(None, None, whole.vectors, ChunkCounts(tokens), group, None, unit)]
-    for search in divided:
+    for search in chunk_searches:
         division = search.division
         assert division is not None
         row = ChunkRow(

@@ -239,23 +239,23 @@ def _draw_window(
     window: WindowReading, name: str, finding: str, commands: Sequence[str]
 ) -> tuple[Strip, ...]:
     """Build the picture of a text and its read part; none if the model reads samples of a text."""
-    read = window.read_part
-    if read.part not in DRAWN_PARTS:
+    read_part = window.read_part
+    if read_part.part not in DRAWN_PARTS:
         return ()
-    parts, before = DRAWN_PARTS[read.part]
-    is_first = read.part is Part.FIRST and window.special_tokens is not None
+    parts, before = DRAWN_PARTS[read_part.part]
+    is_first = read_part.part is Part.FIRST and window.special_tokens is not None
     steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
     strip = Strip(
         name,
         (finding,),
         (Estimate(1.0),) * parts,
-        0.5 if read.part else 0.0,
+        0.5 if read_part.part else 0.0,
         before=before,
         finding="" if commands else finding,
         facts=lambda: steps,
         scale=READ_SCALE,
         code="\n".join(commands),
-        border=f"{read.tokens:,} tokens" if is_first else "",
+        border=f"{read_part.tokens:,} tokens" if is_first else "",
         counted="the rest",
     )
     return (strip,)
@@ -370,9 +370,9 @@ def measure_fit(
             if probe.requests >= MAX_FIT_REQUESTS:
                 is_complete = False
                 break
-            truncated = sum(probe.find_cut_texts(batch, position))
-            too_long += truncated
-            if not truncated:
+            too_long_chunks = sum(probe.find_cut_texts(batch, position))
+            too_long += too_long_chunks
+            if not too_long_chunks:
                 break
     return ChunkFit(splitter.name, len(chunks), too_long, is_complete, chunks[0])
 

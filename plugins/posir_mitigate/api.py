@@ -163,7 +163,7 @@ def mitigate(
     methods = to_list(method) or [*DEFAULT_METHODS]
     if method is None and find_endpoint(str(model)):
         methods += ENDPOINT_METHODS
-    parsed = list(dict.fromkeys(map(parse_reference, methods)))
+    parsed_methods = list(dict.fromkeys(map(parse_reference, methods)))
     task = open_task(str(data))
     folder = Path(output)
     # The embedding cache would falsify the times.
@@ -177,15 +177,15 @@ def mitigate(
             query_field=query_field,
             passage_field=passage_field,
         ):
-            plain, mitigated, errors = run_trials(
-                ModelReference(str(model), revision), parsed, task, batch_size, folder
+            plain, mitigated_models, errors = run_trials(
+                ModelReference(str(model), revision), parsed_methods, task, batch_size, folder
             )
     finally:
         if cache_setting is not None:
             os.environ[EMBEDDINGS_VARIABLE] = cache_setting
-    if not mitigated:
+    if not mitigated_models:
         raise PosirError("no method works for this model. " + " ".join(errors))
-    trials = compare_trials(plain, mitigated, task.metadata.name, folder)
+    trials = compare_trials(plain, mitigated_models, task.metadata.name, folder)
     return present_trials(str(plain.name), trials, errors)
 
 

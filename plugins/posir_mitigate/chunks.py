@@ -76,9 +76,9 @@ class DocumentEncoder(WrappedEncoder):
     ) -> Array:
         """Return the embeddings of n texts, shape (n, dimensions)."""
         if prompt_type is not PromptType.document:
-            cached = with_cache(self.base)
-            assert isinstance(cached, EncoderProtocol)
-            return cached.encode(inputs, prompt_type=prompt_type, **arguments)
+            cached_encoder = with_cache(self.base)
+            assert isinstance(cached_encoder, EncoderProtocol)
+            return cached_encoder.encode(inputs, prompt_type=prompt_type, **arguments)
         encode_kwargs = {
             name: value for name, value in arguments.items() if name not in TASK_ARGUMENTS
         }
@@ -228,8 +228,11 @@ class BothOrders(Mitigation):
 
     def average(self, encoder: ModelEncoder, texts: Sequence[str]) -> Vectors:
         """Average the embeddings of n texts in both orders, shape (n, dimensions)."""
-        both = [*texts, *(self.reverse(text, encoder.context.corpus_language) for text in texts)]
-        vectors = encode_distinct(encoder, both).select(both)
+        all_texts = [
+            *texts,
+            *(self.reverse(text, encoder.context.corpus_language) for text in texts),
+        ]
+        vectors = encode_distinct(encoder, all_texts).select(all_texts)
         average: Vectors = vectors.reshape(2, len(texts), -1).mean(axis=0, dtype=np.float32)
         return average
 
@@ -256,16 +259,18 @@ class LateChunks(DividingMethod):
         """
         encoder = self.require_encoder(base)
         overlap = getattr(self, "overlap", None)
-        loaded = getattr(base, "model", None)
+        loaded_model = getattr(base, "model", None)
         wrappers = (SentenceTransformerEncoderWrapper, InstructSentenceTransformerModel)
-        modules = list(loaded) if isinstance(base, wrappers) and loaded is not None else []
+        modules = (
+            list(loaded_model) if isinstance(base, wrappers) and loaded_model is not None else []
+        )
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
                 "works with local models of sentence-transformers that have a transformer and "
                 "pooling.",
             )
-        vectorizer = LateVectorizer(loaded, self.chunking, overlap)
+        vectorizer = LateVectorizer(loaded_model, self.chunking, overlap)
         pooling = modules[1]
         is_fast = getattr(vectorizer.loaded.tokenizer, "is_fast", False)
         if not (
@@ -323,15 +328,15 @@ class LateVectorizer:
         """Embed the chunks of the documents."""
         context = encoder.context
         prompt = find_document_prompt(encoder.model, context.task_metadata) or ""
-        tokenized = [self.tokenize(text, prompt, context.corpus_language) for text in texts]
-        longest_first = sorted(range(len(texts)), key=lambda row: -len(tokenized[row][0]))
+        tokenized_texts = [self.tokenize(text, prompt, context.corpus_language) for text in texts]
+        longest_first = sorted(range(len(texts)), key=lambda row: -len(tokenized_texts[row][0]))
         batch_size = int(context.encode_kwargs.get("batch_size", 32))
         vectors: dict[int, Vectors] = {}
         for rows in progress(split_batches(longest_first, batch_size), "Encoding documents"):
-            pooled = self._pool([tokenized[row] for row in rows], batch_size)
-            vectors |= zip(rows, pooled, strict=True)
-        ordered = [vectors[row] for row in range(len(texts))]
-        return DocumentVectors(np.concatenate(ordered), list(map(len, ordered)))
+            chunk_vectors = self._pool([tokenized_texts[row] for row in rows], batch_size)
+            vectors |= zip(rows, chunk_vectors, strict=True)
+        vectors_by_text = [vectors[row] for row in range(len(texts))]
+        return DocumentVectors(np.concatenate(vectors_by_text), list(map(len, vectors_by_text)))
 
     def tokenize(self, text: str, prompt: str, language: str) -> TokenizedText:
         """Tokenize a text and find its chunks; without an overlap, truncate it to the window."""
@@ -377,14 +382,16 @@ class LateVectorizer:
         windows = [(ids, *window) for ids, _ in texts for window in self.divide(len(ids))]
         states: list[torch.Tensor] = []
         for batch in split_batches(windows, batch_size):
-            encoded = self._encode([ids[first:end] for ids, first, _, end in batch])
-            for window_states, (_, first, new, _) in zip(encoded, batch, strict=True):
+            batch_states = self._encode([ids[first:end] for ids, first, _, end in batch])
+            for window_states, (_, first, new, _) in zip(batch_states, batch, strict=True):
                 states.append(window_states[new - first :])
-        remaining = iter(states)
+        state_iterator = iter(states)
         for ids, chunks in texts:
-            joined = torch.cat(list(islice(remaining, len(self.divide(len(ids))))))
-            means = torch.stack([joined[start:end].float().mean(dim=0) for start, end in chunks])
-            features = {"sentence_embedding": means.to(joined.dtype)}
+            document_states = torch.cat(list(islice(state_iterator, len(self.divide(len(ids))))))
+            means = torch.stack(
+                [document_states[start:end].float().mean(dim=0) for start, end in chunks]
+            )
+            features = {"sentence_embedding": means.to(document_states.dtype)}
             for module in list(self.loaded)[2:]:
                 features = module(features)
             yield features["sentence_embedding"].float().cpu().numpy()

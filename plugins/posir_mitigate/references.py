@@ -43,7 +43,7 @@ def list_methods() -> dict[str, type[Mitigation]]:
     return {method.NAME: method for method in methods}
 
 
-def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
+def resolve_mitigated(name: str, registry: Mapping[str, ModelMeta]) -> ModelMeta | None:
     """Resolve a model with a method; return None for other names."""
     match = REFERENCE.fullmatch(name)
     if match is None:
@@ -58,7 +58,7 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     from posir_tasks.models.registry import find_model
 
     base = match["base"]
-    plain = registered[base] if base in registered else find_model(ModelReference(base))
+    plain = registry[base] if base in registry else find_model(ModelReference(base))
     return describe_mitigated(plain, parse_method(match["method"], match["arguments"] or ""))
 
 
@@ -107,8 +107,8 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     # Words that each enumeration accepts, such as max or mean.
     choices = {name: list(kinds[name]) for name in names if isinstance(kinds[name], EnumMeta)}
     values: dict[str, str] = {}
-    expected = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
-    help_text = f"The arguments are {expected}; the default is {method()}."
+    syntax = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
+    help_text = f"The arguments are {syntax}; the default is {method()}."
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
@@ -122,8 +122,8 @@ def parse_method(name: str, arguments: str) -> Mitigation:
             )
         values[key] = value
     try:
-        parsed: Mitigation = TypeAdapter(method).validate_python(values)
+        mitigation: Mitigation = TypeAdapter(method).validate_python(values)
     except ValidationError as error:
         problem = summarize_error(error)
         raise PosirError(f"'+{name}({arguments})': {problem}. {help_text}") from error
-    return parsed
+    return mitigation

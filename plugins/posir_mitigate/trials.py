@@ -116,7 +116,7 @@ def run_trials(
     def load_plain() -> MTEBModels:
         return load_model(ModelReference(portable_name(plain), reference.revision))
 
-    mitigated: dict[Mitigation, ModelMeta] = {}
+    mitigated_models: dict[Mitigation, ModelMeta] = {}
     errors: list[str] = []
     with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
         _evaluate("the plain model", plain, load_plain, task, batch_size, results)
@@ -129,10 +129,10 @@ def run_trials(
 
             try:
                 _evaluate(str(method), meta, load, task, batch_size, results)
-                mitigated[method] = meta
+                mitigated_models[method] = meta
             except PosirError as error:
                 errors.append(str(error))
-    return plain, mitigated, tuple(errors)
+    return plain, mitigated_models, tuple(errors)
 
 
 def _evaluate(
@@ -144,15 +144,15 @@ def _evaluate(
     results: ResultCache,
 ) -> None:
     """Evaluate a model on the subsets of a task without a result, and save each result."""
-    missing = find_missing_subsets(task, meta, results)
-    if not missing:
+    missing_subsets = find_missing_subsets(task, meta, results)
+    if not missing_subsets:
         return
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
     name = ModelReference(portable_name(meta))
-    with track(f"Evaluating {title}", len(missing)) as advance:
+    with track(f"Evaluating {title}", len(missing_subsets)) as advance:
         model = load()
         for subset in task.hf_subsets:
-            if subset not in missing:
+            if subset not in missing_subsets:
                 continue
             job = EvaluationJob(name, task.metadata.name, subset, corpus_name(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
@@ -206,7 +206,10 @@ class Trial:
 
 
 def compare_trials(
-    plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
+    plain_model: ModelMeta,
+    mitigated_models: Mapping[Mitigation, ModelMeta],
+    task: str,
+    folder: Path,
 ) -> list[Trial]:
     """Compare each mitigation with the plain model on the same questions.
 
@@ -218,12 +221,12 @@ def compare_trials(
         if task in run.tasks
     }
     plain = runs[str(plain_model.name)]
-    pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated.values()]
+    pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated_models.values()]
     comparison = compare_pairs(pairs, [ALL])
     plain_seconds = measure_seconds(plain, task)
     findings = decide(analyze(comparison.common[0][1].a).overall)
     trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
-    for method, (pair, common) in zip(mitigated, comparison.common, strict=True):
+    for method, (pair, common) in zip(mitigated_models, comparison.common, strict=True):
         seconds = measure_seconds(pair.b, task)
         results = pair.b.by_subset(task).values()
         rows = [row for row in comparison.rows if row.subject.model == pair.b.label]

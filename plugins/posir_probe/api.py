@@ -271,8 +271,8 @@ def _correlate_models(
             "--published."
         )
     if benchmark:
-        excluded = read_results(benchmark) if benchmark.is_dir() else []
-        values = read_benchmark(benchmark, excluded)
+        excluded_results = read_results(benchmark) if benchmark.is_dir() else []
+        values = read_benchmark(benchmark, excluded_results)
         rows = [
             correlate_values(key, benchmark.stem, by_model, values)
             for key, by_model in scores.items()
@@ -373,12 +373,14 @@ def probe_groups(
             f"--published needs --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published."
         )
     names = [selected.name for selected in select_probes(probe or list(all_probes()))]
-    stored = [result for result in read_probe_results(Path(results)) if result.probe in names]
-    if not stored:
+    stored_results = [
+        result for result in read_probe_results(Path(results)) if result.probe in names
+    ]
+    if not stored_results:
         raise _not_probed(results)
-    rows = group_results(stored, all_probes(), read_architectures(architectures), by)
+    rows = group_results(stored_results, all_probes(), read_architectures(architectures), by)
     if published:
-        rows += published_groups(dict.fromkeys(result.probe for result in stored))
+        rows += published_groups(dict.fromkeys(result.probe for result in stored_results))
     note = (
         "95% intervals by bootstrap over documents, for these models only: they do not generalize "
         "to other models."

@@ -56,7 +56,7 @@ aliquip ex ea commodo consequat
 """.split()  # noqa: SIM905
 #: Relative positions of a change in the authors' code; the paper has the first, the middle and the
 #: last.
-CODE_PLACES = (0.0, 0.25, 0.5, 0.75, 1.0)
+CODE_POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Minimum number of sentences of each bucket.
 BUCKETS = (5, 15, 25, 35, 45, 55)
 #: Width of a bucket.
@@ -90,11 +90,11 @@ class Perturbation(Probe):
     headline = ("end_minus_start", "start", "end")
     preference_sign = 1
     value_title = "Cosine with original"
-    place_title = "Position of the change"
-    place_names = {"0%": "start", "50%": "middle", "100%": "end"}
+    position_title = "Position of the change"
+    position_names = {"0%": "start", "50%": "middle", "100%": "end"}
     sizes: Sequence[float]
     """Shares of the text."""
-    places: Sequence[float] = CODE_PLACES[::2]
+    change_positions: Sequence[float] = CODE_POSITIONS[::2]
     """Relative positions, from 0 (start) to 1 (end)."""
     cut_share = 1.0
     change_name: str
@@ -102,14 +102,13 @@ class Perturbation(Probe):
 
     def __init__(self) -> None:
         sizes = [f"{size:.0%}" for size in self.sizes]
-        places = [f"{place:.0%}" for place in self.places]
+        percentages = [f"{position:.0%}" for position in self.change_positions]
         self.positions = tuple(
-            f"{size} of the text · {place}" for size, place in product(sizes, places)
+            f"{size} of the text · {position}" for size, position in product(sizes, percentages)
         )
-        means = {
-            place: average(slice(index, None, len(places))) for index, place in enumerate(places)
-        }
-        self.averages = {f"{MEAN} · {place}": mean for place, mean in means.items()}
+        step = len(percentages)
+        means = {name: average(slice(i, None, step)) for i, name in enumerate(percentages)}
+        self.averages = {f"{MEAN} · {name}": mean for name, mean in means.items()}
         self.series = {f"{size} of the text": (f"{size} {self.change_name}", "") for size in sizes}
         self.series[MEAN] = ("Mean over all sizes", "")
         start = means["0%"]
@@ -168,10 +167,10 @@ class NeedleInsertion(Perturbation):
         # Each word has at least one token.
         filler = " ".join(islice(cycle(FILLER), len(tokens)))
         (filler_tokens,) = data.counter.find_tokens([filler])
-        for size, place in product(self.sizes, self.places):
+        for size, position in product(self.sizes, self.change_positions):
             last = max(1, int(size * len(tokens))) - 1
             needle = filler[: filler_tokens[last, 1]]
-            index = int(place * len(text))
+            index = int(position * len(text))
             yield text[:index] + needle + text[index:]
 
 
@@ -182,7 +181,7 @@ class NeedleInsertionCode(NeedleInsertion):
     title = "Words inserted at five positions"
     is_variant = True
     sizes = (0.05, 0.1, 0.2, 0.5, 1.0)
-    places = CODE_PLACES
+    change_positions = CODE_POSITIONS
 
 
 class TextRemoval(Perturbation):
@@ -210,13 +209,13 @@ class TextRemoval(Perturbation):
             starts = data.counter.find_tokens([text])[0][:, 0].tolist()
         number = len(starts)
         starts.append(len(text))
-        for size, place in product(self.sizes, self.places if number > 1 else ()):
+        for size, position in product(self.sizes, self.change_positions if number > 1 else ()):
             if self.needs_sentences:
                 count = math.ceil(size * number)
-                first = int(place * (number - count))
+                first = int(position * (number - count))
             else:
                 count = int(number * size)
-                first = int(number * (place - size * place))
+                first = int(number * (position - size * position))
             yield (text[: starts[first]] + text[starts[first + count] :]).rstrip()
 
 
@@ -228,7 +227,7 @@ class TextRemovalCode(TextRemoval):
     is_variant = True
     needs_sentences = False
     sizes = (0.05, 0.1, 0.2, 0.5)
-    places = CODE_PLACES
+    change_positions = CODE_POSITIONS
 
 
 class Fit(NamedTuple):
@@ -380,14 +379,14 @@ class SentenceRegression(RegressionProbe):
     summaries = _summarize_r()
     preference_sign = -1
     value_title = "Pearson's r of position and weight"
-    place_title = "Sentences of the text"
+    position_title = "Sentences of the text"
     form = Form.CATEGORIES
     series = {
         f"{text}, {position}": (f"By the {position} of sentences", line)
         for text, line in zip(LINES, ("", "sentences shuffled", CONTROL), strict=True)
         for position in ("start", "midpoint")
     }
-    place_names = SIZES
+    position_names = SIZES
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Sum the moments for Pearson's r, by series and bucket."""
@@ -426,7 +425,7 @@ class SentenceRegressionFit(RegressionProbe):
     }
     lines = 1
     value_title = "Mean over texts"
-    place_title = "Sentences of the text"
+    position_title = "Sentences of the text"
     form = Form.CATEGORIES
     series = {
         "R2": ("R²", ""),
@@ -434,7 +433,7 @@ class SentenceRegressionFit(RegressionProbe):
         "SSE": ("Squared error", ""),
     }
     same_scale = False
-    place_names = SIZES
+    position_names = SIZES
 
     def summarize(self, fits: Sequence[FittedText]) -> ProbeSums:
         """Average R2 and errors, over all texts and by bucket."""
@@ -464,7 +463,7 @@ class SentenceRegressionScatter(RegressionProbe):
         )
     }
     value_title = "Weight"
-    place_title = "Start of the sentence"
+    position_title = "Start of the sentence"
     form = Form.CELLS
     series = {
         f"{text.lower()} · {bucket}": (f"{text}, {title}", "")

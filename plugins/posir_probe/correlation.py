@@ -144,15 +144,15 @@ def correlate_probes(
     """
     scores = collect_scores(summaries, BIAS)
     tasks = {task for task, _, _ in scores}
-    measured = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
+    values_by_probe = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
     for result in results:
         probe = probes.get(result.probe)
         estimate = probe and result.sums.estimate(probe.first_summary)
         if estimate and result.experiment is None:
             key = (result.model, result.revision)
-            measured[result.probe, result.data][key] = estimate.value
+            values_by_probe[result.probe, result.data][key] = estimate.value
     rows: list[ProbeCorrelation] = []
-    for (name, data), values in measured.items():
+    for (name, data), values in values_by_probe.items():
         for (task, length, score), by_model in scores.items():
             if length != ALL or data in tasks - {task}:
                 continue
@@ -177,12 +177,12 @@ def correlate_probes(
             )
             rows.append(row)
     groups = [(row.task, row.score) for row in rows]
-    adjusted = correct_p_values([row.p_value for row in rows], groups)
-    corrected = []
-    for row, p_value in zip(rows, adjusted, strict=True):
+    p_values = correct_p_values([row.p_value for row in rows], groups)
+    corrected_rows = []
+    for row, p_value in zip(rows, p_values, strict=True):
         verdict = judge(row.rho, row.families, p_value)
-        corrected.append(replace(row, p_value=p_value, verdict=verdict))
-    return sorted(corrected, key=lambda row: (row.task, row.score))
+        corrected_rows.append(replace(row, p_value=p_value, verdict=verdict))
+    return sorted(corrected_rows, key=lambda row: (row.task, row.score))
 
 
 def collect_scores(
@@ -396,8 +396,8 @@ def count_needed(rho: float) -> int | None:
     `MAX_NEEDED`.
     """
     strength = math.atanh(min(abs(rho), 0.999))
-    needed = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
-    return max(MIN_FOR_INTERVAL, math.ceil(needed)) if needed < MAX_NEEDED else None
+    number = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
+    return max(MIN_FOR_INTERVAL, math.ceil(number)) if number < MAX_NEEDED else None
 
 
 @dataclass(frozen=True)
@@ -427,8 +427,8 @@ class ModelCorrelation:
 def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
     """Correct the p-values for the lengths and factors of each task and score."""
     groups = [(row.task, row.score) for row in rows]
-    corrected = correct_p_values([row.p_value for row in rows], groups)
-    return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, corrected, strict=True)]
+    p_values = correct_p_values([row.p_value for row in rows], groups)
+    return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, p_values, strict=True)]
 
 
 def read_scores(
@@ -562,7 +562,7 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
     return scores
 
 
-def _average_shared(source: Path, excluded: set[str]) -> ByModel:
+def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
     """Average the main scores of each model in a folder of mteb.
 
     Only splits and subsets of all models count, first averaged by task, so that all models have the
@@ -571,10 +571,10 @@ def _average_shared(source: Path, excluded: set[str]) -> ByModel:
     frame = read_main_scores(source)
     if frame is None:
         return {}
-    frame = frame[~frame["task_name"].isin(excluded)]
+    frame = frame[~frame["task_name"].isin(excluded_tasks)]
     counts = frame.groupby(["task_name", "split", "subset"])["model_name"].transform("size")
-    shared = frame[counts == frame["model_name"].nunique()]
-    by_task = shared.groupby(["model_name", "task_name"])["score"].mean()
+    shared_rows = frame[counts == frame["model_name"].nunique()]
+    by_task = shared_rows.groupby(["model_name", "task_name"])["score"].mean()
     means = by_task.groupby("model_name").mean()
     return {short_name(model): score for model, score in means.to_dict().items()}
 

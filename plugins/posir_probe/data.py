@@ -267,13 +267,13 @@ def open_probe_source(
     Raises:
         PosirError: The data does not exist or cannot be used.
     """
-    opened = open_data(source, column=column)
-    if opened.has_questions:
-        subsets = {subset.name: partial(_read_subset, subset) for subset in opened.subsets}
+    dataset = open_data(source, column=column)
+    if dataset.has_questions:
+        subsets = {subset.name: partial(_read_subset, subset) for subset in dataset.subsets}
         skipped: list[SkippedText] = []
-        for subset in opened.subsets if opened.in_memory else ():
+        for subset in dataset.subsets if dataset.in_memory else ():
             skipped += subset.read().skipped
-        return ProbeSource(opened.name, subsets, skipped)
+        return ProbeSource(dataset.name, subsets, skipped)
 
     def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
         """Return the number of items, and unreadable items before the accepted passages in random
@@ -292,10 +292,10 @@ def open_probe_source(
         Random(selection.seed).shuffle(passages)
         return number, unreadable + passages
 
-    texts = draw_texts(opened, limit, sample)
+    texts = draw_texts(dataset, limit, sample)
     documents = {text.name: text.text for text in texts.texts}
-    data = ProbeData(documents, language=texts.language, revision=opened.find_revision())
-    return ProbeSource(opened.name, {texts.language: lambda: data}, texts.skipped)
+    data = ProbeData(documents, language=texts.language, revision=dataset.find_revision())
+    return ProbeSource(dataset.name, {texts.language: lambda: data}, texts.skipped)
 
 
 def _read_subset(subset: Subset) -> ProbeData:

@@ -59,13 +59,13 @@ class EvidenceMoving(Probe):
     preference_sign = 1
     needs_questions = True
     value_title = "Cosine of question and document"
-    place_title = "Position of the evidence in its document"
-    form = Form.PLACES
+    position_title = "Position of the evidence in its document"
+    form = Form.POSITIONS
     shows_window = True
 
     positions = tuple(str(number) for number in range(1, POSITIONS + 1))
-    place_names = {name: f"position {name} of {POSITIONS}" for name in positions}
-    place_shares = dict(zip(positions, SHARES, strict=True))
+    position_names = {name: f"position {name} of {POSITIONS}" for name in positions}
+    relative_positions = dict(zip(positions, SHARES, strict=True))
     #: Range, peak and lowest are from Table 13.
     summaries = {
         **summarize_ends(

@@ -72,17 +72,17 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
             explanation = f"{mark}: 95% intervals by bootstrap over documents. "
         if probe.shows_spread:
             explanation += "Outer band: one standard deviation over pairs. "
-        if published := list(_list_published(rows, probe)):
+        if published_rows := list(_list_published(rows, probe)):
             explanation += "Gray: published values of other models, on other data."
-        rows += published
+        rows += published_rows
         chart = _draw_curves(rows, probe, has_intervals=has_intervals)
     subject = first.data if probe.ignores_model else f"{', '.join(labels)}; {first.data}"
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
-    framed = add_frame(alt.vconcat(chart), title, subject, explanation, source)
+    framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
     # The figure has an alternative text as a whole; a mark without rows would be an image without
     # one.
-    return Figure(first.probe, first.data, None, framed.configure_mark(aria=False))
+    return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
 
 
 def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
@@ -111,9 +111,9 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
         yield {"kind": WINDOW, "panel": "", "x": result.share_read, "text": text}
 
 
-def _list_published(measured: Sequence[Row], probe: Probe) -> Iterator[Row]:
+def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
     """Yield the published values for the panels and positions of measured rows."""
-    positions = {(row["panel"], row.get("position")) for row in measured}
+    positions = {(row["panel"], row.get("position")) for row in rows}
     for curve in read_published_curves(probe.name):
         for name, value in zip(curve.positions, curve.values, strict=True):
             row = _build_row(curve.model, name, Estimate(value), probe)
@@ -129,7 +129,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
         "kind": "value",
         # The control is the same for all models.
         "key": line if line == CONTROL else ": ".join(filter(None, (model, line))),
-        "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
+        "x": probe.relative_positions.get(name.rpartition(SEPARATOR)[2]),
         "position": position,
         "shown": format_estimate(estimate, FORMATS[probe.unit]),
         **flatten("value", estimate),
@@ -148,31 +148,32 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetCha
 
 def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
     """Plot the number of points in each cell of a plane, by panel."""
+    x_bins = alt.Bin(extent=[0, 1], step=0.1)
+    y_bins = alt.Bin(extent=[-1, 1], step=0.1)
     # More labels would collide at the ends of an axis.
-    x_axis = alt.Axis(values=[0, 0.2, 0.4, 0.6, 0.8, 1])
-    y_axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
+    axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
     gradient = alt.Legend(orient="bottom", gradientLength=200)
     scale = alt.Scale(type="log", scheme="greys")
     cells = build_chart(rows).encode(
-        x=alt.X("x:Q", title=probe.place_title, bin=alt.Bin(extent=[0, 1], step=0.1), axis=x_axis),
-        y=alt.Y("y:Q", title=probe.value_title, bin=alt.Bin(extent=[-1, 1], step=0.1), axis=y_axis),
+        x=alt.X("x:Q", title=probe.position_title, bin=x_bins, axis=axis),
+        y=alt.Y("y:Q", title=probe.value_title, bin=y_bins, axis=axis),
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _encode_place(rows: Sequence[Row], probe: Probe) -> Any:
+def _encode_position(rows: Sequence[Row], probe: Probe) -> Any:
     """Encode positions as categories, as steps or as shares of a text."""
-    if probe.form is Form.PLACES:
+    if probe.form is Form.POSITIONS:
         axis = alt.Axis(tickCount=5, format=".1f", grid=False)
         scale = alt.Scale(domain=[0, 1], nice=False)
-        return alt.X("x:Q", title=probe.place_title, scale=scale, axis=axis)
+        return alt.X("x:Q", title=probe.position_title, scale=scale, axis=axis)
     names = list(dict.fromkeys(row["position"] for row in rows if "position" in row))
     if probe.form is Form.CATEGORIES:
         return alt.Y("position:N", title=None, sort=names, axis=alt.Axis(labelLimit=WIDTH))
     axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
-    return alt.X("position:O", title=probe.place_title, sort=names, axis=axis)
+    return alt.X("position:O", title=probe.position_title, sort=names, axis=axis)
 
 
 def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
@@ -195,10 +196,10 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
     if is_list:
         offset = alt.YOffset("key:N", sort=keys)
-        base = base.encode(y=_encode_place(rows, probe), yOffset=offset)
+        base = base.encode(y=_encode_position(rows, probe), yOffset=offset)
         layers = [alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0))]
     else:
-        base = base.encode(x=_encode_place(rows, probe))
+        base = base.encode(x=_encode_position(rows, probe))
         layers = []
     values = base.encode(
         **{channel: value("value:Q")}, tooltip=["model:N", "position:N", "shown:N"]

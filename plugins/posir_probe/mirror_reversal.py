@@ -132,33 +132,33 @@ class MirrorReversal(Probe):
     needs_questions = True
     needs_all = True
     value_title = SCORE
-    place_title = "Original position of the evidence"
+    position_title = "Original position of the evidence"
     unit = Unit.PERCENT
-    place_names = {"back": "end"}
+    position_names = {"back": "end"}
     series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
-        selected, skipped = select_with_evidence(data)
+        all_questions, skipped = select_with_evidence(data)
         questions = []
         groups = []
-        for question in selected:
+        for question in all_questions:
             parts = find_parts(data.documents[question.document], PARTS)
             if len(parts) == PARTS:
                 questions.append(question)
                 groups.append(GROUPS[find_part(parts, question.span)])
-        skipped["fewer than five words to reverse"] += len(selected) - len(questions)
+        skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
         corpus = {**data.documents, **data.distractors}
-        mirrored = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
+        reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             rows = np.arange(len(questions))
             values = np.full((len(questions), len(self.positions)), np.nan)
-            for order, documents in enumerate((corpus, mirrored)):
+            for order, documents in enumerate((corpus, reversed_corpus)):
                 scores = search(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, values, +skipped)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *mirrored.values()], queries)
+        return ProbePlan(summarize, [*corpus.values(), *reversed_corpus.values()], queries)

@@ -81,24 +81,26 @@ def build_pairs(
 ) -> dict[str, ControlledPair]:
     """Build the possible pairs of a question, by kind; none with too few sentences."""
     answer = question.span
-    overlapping = [
+    evidence_sentences = [
         span for span in sentences if span.start < answer.end and answer.start < span.end
     ]
-    rest = [span for span in sentences if span not in overlapping]
-    if not overlapping or len(rest) < MIN_REST:
+    other_sentences = [span for span in sentences if span not in evidence_sentences]
+    if not evidence_sentences or len(other_sentences) < MIN_REST:
         return {}
-    evidence_span = Span(overlapping[0].start, overlapping[-1].end)
+    evidence_span = Span(evidence_sentences[0].start, evidence_sentences[-1].end)
     evidence = evidence_span.of(text)
-    leading = move_evidence(text, evidence_span, 0.0)
-    trailing = move_evidence(text, evidence_span, 1.0)
+    evidence_first = move_evidence(text, evidence_span, 0.0)
+    evidence_last = move_evidence(text, evidence_span, 1.0)
     pairs = {
-        POSITION: ControlledPair(question.text, leading, trailing),
-        BREVITY: ControlledPair(question.text, evidence, leading),
+        POSITION: ControlledPair(question.text, evidence_first, evidence_last),
+        BREVITY: ControlledPair(question.text, evidence, evidence_first),
     }
     answer_text = answer.of(text).casefold()
-    candidates = [span for span in rest if answer_text not in span.of(text).casefold()]
-    if added := _choose_sentences(text, sentences, question.text, candidates):
-        documents = [" ".join([evidence, *(span.of(text) for span in spans)]) for spans in added]
+    candidates = [span for span in other_sentences if answer_text not in span.of(text).casefold()]
+    if added_sentences := _choose_sentences(text, sentences, question.text, candidates):
+        documents = [
+            " ".join([evidence, *(span.of(text) for span in spans)]) for spans in added_sentences
+        ]
         pairs[REPETITION] = ControlledPair(question.text, *documents)
     if literal := _match_name(question.text, evidence):
         pairs[LITERAL_MATCH] = literal
@@ -118,13 +120,15 @@ def _choose_sentences(
     question_terms = set(find_terms(question))
     weights = {}
     for span in candidates:
-        shared = question_terms & terms[span]
+        shared_terms = question_terms & terms[span]
         # An exact sum does not depend on the order of the set, which differs between processes.
-        weights[span] = math.fsum(math.log(len(sentences) / frequencies[term]) for term in shared)
-    ordered = sorted(candidates, key=lambda span: (-weights[span], span))
-    if len(ordered) < 2 * ADDED or weights[ordered[ADDED - 1]] <= weights[ordered[-ADDED]]:
+        weights[span] = math.fsum(
+            math.log(len(sentences) / frequencies[term]) for term in shared_terms
+        )
+    ranking = sorted(candidates, key=lambda span: (-weights[span], span))
+    if len(ranking) < 2 * ADDED or weights[ranking[ADDED - 1]] <= weights[ranking[-ADDED]]:
         return None
-    return sorted(ordered[:ADDED]), sorted(ordered[-ADDED:])
+    return sorted(ranking[:ADDED]), sorted(ranking[-ADDED:])
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
@@ -182,10 +186,10 @@ class ControlledPairs(Probe):
     preference_sign = 1
     needs_questions = True
     value_title = "Favored minus other (cosine)"
-    place_title = "Favored document"
+    position_title = "Favored document"
     form = Form.CATEGORIES
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
-    place_names = FAVORED
+    position_names = FAVORED
     statistic = "mean"
 
     def plan(self, data: ProbeData) -> ProbePlan:

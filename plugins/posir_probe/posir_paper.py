@@ -168,9 +168,9 @@ class GradientSaliency(Probe):
     shows_spread = True
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
-    place_title = "Position of the token, as a share of the text within the window"
-    form = Form.PLACES
-    place_shares = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
+    position_title = "Position of the token, as a share of the text within the window"
+    form = Form.POSITIONS
+    relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
     """Percentile of the norms that is scaled to 1."""
 
@@ -237,7 +237,7 @@ class EvidenceLocation(Probe):
     title = "Location of the evidence"
     source = "arXiv 2601.08363v1, section 3.1"
     notes = ("A property of the data, independent of the model.",)
-    place_title = "Midpoint of the evidence, as a share of the document"
+    position_title = "Midpoint of the evidence, as a share of the document"
     counts_starts = False
     positions = tuple(f"{index / BINS:.2f}-{(index + 1) / BINS:.2f}" for index in range(BINS))
     summaries = {
@@ -258,9 +258,9 @@ class EvidenceLocation(Probe):
     headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    form = Form.PLACES
+    form = Form.POSITIONS
     unit = Unit.PERCENT
-    place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
+    relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -287,7 +287,7 @@ class EvidenceLocationStart(EvidenceLocation):
     name = "evidence_location_start"
     title = "Location of the start of the evidence"
     source = "arXiv 2605.26578v1, section 5"
-    place_title = "Start of the evidence, as a share of the document"
+    position_title = "Start of the evidence, as a share of the document"
     is_variant = True
     counts_starts = True
 
@@ -306,7 +306,7 @@ class QueryTypes(Probe):
     summaries = {"claims": Summary("Claims among the questions (%)", at(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
-    place_title = "Type of the question"
+    position_title = "Type of the question"
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     ignores_model = True

@@ -53,7 +53,7 @@ SCORE = "nDCG@10 (x 100)"
 class Form(StrEnum):
     """The kind of a figure; lines join only ordered positions."""
 
-    PLACES = "places"
+    POSITIONS = "positions"
     """Positions on an axis from 0, the start of a text, to 1, its end."""
     STEPS = "steps"
     """Named positions in order."""
@@ -136,15 +136,15 @@ class Probe:
     """Name of the scale; pages plot the differences of all probes with the same scale together."""
     value_title: str = ""
     """Title of the axis of values; by default the title of the probe."""
-    place_title: str = ""
+    position_title: str = ""
     """Title of the axis of positions."""
     form: Form = Form.STEPS
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
     """Panel and line of each series in a figure; the line of the model itself is empty."""
-    place_names: Mapping[str, str] = {}
+    position_names: Mapping[str, str] = {}
     """Titles of positions, by their name without the series."""
-    place_shares: Mapping[str, float] = {}
+    relative_positions: Mapping[str, float] = {}
     """Relative position in the text, in [0, 1], by name."""
     same_scale: bool = True
     """If true, all panels share an axis of values."""
@@ -216,7 +216,7 @@ class Probe:
         """Split the name of a position into panel, line and title."""
         series, _, name = position.rpartition(SEPARATOR)
         panel, line = self.series.get(series, (series, ""))
-        return panel, line, self.place_names.get(name, name)
+        return panel, line, self.position_names.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -108,7 +108,7 @@ def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
     default = [probe for probe in probes.values() if not probe.is_variant]
     if not names:
         return default
-    selected: dict[str, Probe] = {}
+    probes_by_name: dict[str, Probe] = {}
     for name in to_list(names):
         matching = {probe.name: probe for probe in default if probe.name.startswith(f"{name}_")}
         if name in probes:
@@ -118,8 +118,8 @@ def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
                 f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: "
                 f"{', '.join(probes)}."
             )
-        selected |= matching
-    return list(selected.values())
+        probes_by_name |= matching
+    return list(probes_by_name.values())
 
 
 @dataclass(frozen=True)
@@ -263,31 +263,35 @@ def _measure(
     A probe that needs all documents is alone, and the data is a single block.
     """
     sample = (data.revision, f"{run.selection}{data.preparation}", len(data.documents))
-    stored: dict[str, SubsetSums] = {}
+    stored_sums: dict[str, SubsetSums] = {}
     for probe in probes:
         sums = results[probe.name].subsets.get(subset)
         if sums and (sums.data_revision, sums.selection, sums.sampled) == sample:
-            stored[probe.name] = sums
+            stored_sums[probe.name] = sums
     encoder = data.encoder
     assert encoder is not None
     end = 0
     for block in [data] if probes[0].needs_all else data.iterate_blocks(BLOCK):
         documents = len(block.documents)
         end += documents
-        pending = [
-            probe for probe in probes if probe.name not in stored or stored[probe.name].done < end
+        pending_probes = [
+            probe
+            for probe in probes
+            if probe.name not in stored_sums or stored_sums[probe.name].done < end
         ]
-        if not pending:
+        if not pending_probes:
             advance(documents)
             continue
-        plans = [probe.plan(block) for probe in pending]
-        block_sums = run_plans(
+        plans = [probe.plan(block) for probe in pending_probes]
+        all_sums = run_plans(
             encoder, plans, lambda share, documents=documents: advance(share * documents)
         )
         texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
         lengths = list(map(len, data.tokenizer.find_tokens(texts)))
-        for probe, sums in zip(pending, block_sums, strict=True):
-            total = stored[probe.name].sums + sums if probe.name in stored else sums
-            stored[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
+        for probe, block_sums in zip(pending_probes, all_sums, strict=True):
+            total = block_sums
+            if probe.name in stored_sums:
+                total = stored_sums[probe.name].sums + block_sums
+            stored_sums[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
             result = results[probe.name]
-            yield replace(result, subsets={**result.subsets, subset: stored[probe.name]})
+            yield replace(result, subsets={**result.subsets, subset: stored_sums[probe.name]})

@@ -258,12 +258,12 @@ class ProbeSums:
 
     def to_json(self) -> dict[str, Any]:
         """Convert to plain JSON; replicates are stored in single precision."""
-        packed = zlib.compress(self.replicates.astype(np.float32).tobytes())
+        content = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
             **vars(replace(self)),
             "schema": SCHEMA,
             "totals": self.totals.tolist(),
-            "replicates": base64.b64encode(packed).decode(),
+            "replicates": base64.b64encode(content).decode(),
         }
 
     @classmethod
@@ -278,12 +278,12 @@ class ProbeSums:
             positions = tuple(data["positions"])
             shape = (len(positions), SIZES[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
-            packed = base64.b64decode(data["replicates"])
+            content = base64.b64decode(data["replicates"])
             try:
-                unpacked = zlib.decompressobj().decompress(packed, size + 1)
+                buffer = zlib.decompressobj().decompress(content, size + 1)
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            replicates = np.frombuffer(unpacked, np.float32)
+            replicates = np.frombuffer(buffer, np.float32)
             return cls(
                 data["statistic"],
                 positions,

@@ -67,7 +67,7 @@ class SegmentSimilarity(Probe):
     preference_sign = 1
     shows_window = True
     value_title = "Cosine of text and part"
-    form = Form.PLACES
+    form = Form.POSITIONS
 
     def __init__(self, segments: Literal[3, 10]) -> None:
         part = "third" if segments == 3 else "tenth"
@@ -88,12 +88,12 @@ class SegmentSimilarity(Probe):
                 f"Range without the last {part}", lambda values: value_range(values[..., :-1])
             ),
         }
-        self.place_title = f"Midpoint of the {part}, as a share of the text"
-        self.place_names = {}
-        self.place_shares = {}
+        self.position_title = f"Midpoint of the {part}, as a share of the text"
+        self.position_names = {}
+        self.relative_positions = {}
         for name, number in zip(self.positions, numbers, strict=True):
-            self.place_names[name] = f"{ordinal(number) if number < segments else 'last'} {part}"
-            self.place_shares[name] = (number - 0.5) / segments
+            self.position_names[name] = f"{ordinal(number) if number < segments else 'last'} {part}"
+            self.relative_positions[name] = (number - 0.5) / segments
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Compare every text with its segments."""
@@ -152,7 +152,7 @@ class Permutation(Probe):
     preference_sign = 1
     in_window = True
     value_title = "Cosine of joined text and segment"
-    place_title = "Position of the segment"
+    position_title = "Position of the segment"
 
     positions = tuple(ordinal(number) for number in range(1, SEGMENTS + 1))
     summaries = {

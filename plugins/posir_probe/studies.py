@@ -268,18 +268,18 @@ def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[s
             f"{source.name}: only one domain, nothing to compare. Give a task or a folder with "
             "several domains."
         )
-    stored = load_sums(file) if file.exists() else {}
+    sums = load_sums(file) if file.exists() else {}
     for subset, read in progress(list(source.subsets.items()), "Domains"):
         data = read()
-        if subset not in stored or stored[subset].data_revision != data.revision:
+        if subset not in sums or sums[subset].data_revision != data.revision:
             texts = list(data.documents.values())
-            stored[subset] = DomainSum.from_texts(encoder, texts, data.revision)
+            sums[subset] = DomainSum.from_texts(encoder, texts, data.revision)
         domains = {
             name: {**vars(domain), "vector": domain.vector.tolist()}
-            for name, domain in stored.items()
+            for name, domain in sums.items()
         }
         write_text(file, json.dumps({"schema": SCHEMA, "domains": domains}))
-    return {subset: stored[subset] for subset in source.subsets}
+    return {subset: sums[subset] for subset in source.subsets}
 
 
 def load_sums(file: Path) -> dict[str, DomainSum]:
@@ -368,14 +368,14 @@ def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
         color=alt.Color("similarity:Q", title="Cosine", scale=alt.Scale(scheme="viridis")),
         tooltip=["first:N", "second:N", "similarity:Q"],
     )
-    framed = add_frame(
+    chart = add_frame(
         alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
         f"Cosine of the domains' mean embeddings (arXiv 2601.08363v1, A.2).{triangles}",
         f"Source: {', '.join(sums)}.",
     )
-    return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
+    return Figure("inter_domain_similarity", " and ".join(sums), model, chart)
 
 
 @dataclass(frozen=True)
@@ -456,21 +456,21 @@ def _has_mean(probe: Probe) -> bool:
 
 def _join_probes(by_probe: Mapping[str, Parts], names: Sequence[str]) -> Parts:
     """Join the parts of several probes, for the data and models with results of all of them."""
-    joined: Parts = {}
+    joined_parts: Parts = {}
     for data in by_probe[names[0]]:
-        shared = _join_models([by_probe[name].get(data, {}) for name in names])
-        if shared:
-            joined[data] = shared
-    return joined
+        by_model = _join_models([by_probe[name].get(data, {}) for name in names])
+        if by_model:
+            joined_parts[data] = by_model
+    return joined_parts
 
 
 def _add_mean_of_datasets(by_data: Parts) -> None:
     """Add the joined parts of all datasets, for the models with results on all of them."""
     if len(by_data) < 2:
         return
-    shared = _join_models(list(by_data.values()))
-    if shared:
-        by_data[f"mean of {len(by_data)} datasets"] = shared
+    by_model = _join_models(list(by_data.values()))
+    if by_model:
+        by_data[f"mean of {len(by_data)} datasets"] = by_model
 
 
 def _join_models(groups: Sequence[Mapping[str, list[Part]]]) -> dict[str, list[Part]]:

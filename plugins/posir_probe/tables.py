@@ -102,9 +102,9 @@ def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
     """Describe the headline of a result, and the reason for a missing interval."""
     documents = result.sums.documents
-    needed = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
-    few = describe_few(needed, documents, probe.unit_name)
-    return explain_no_interval(probe.describe(result.sums), few)
+    min_documents = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
+    note = describe_few(min_documents, documents, probe.unit_name)
+    return explain_no_interval(probe.describe(result.sums), note)
 
 
 def describe_texts(result: ProbeResult) -> str:
@@ -145,12 +145,12 @@ def list_published(probe: Probe) -> list[float]:
 
 def format_published(probe: Probe) -> str:
     """Format the range and number of published values; empty without any."""
-    published = list_published(probe)
-    if not published:
+    values = list_published(probe)
+    if not values:
         return ""
     form = probe.find_format(probe.lead)
-    ends = dict.fromkeys([form(published[0]), form(published[-1])])
-    return f"{' to '.join(ends)} ({len(published)})"
+    ends = dict.fromkeys([form(values[0]), form(values[-1])])
+    return f"{' to '.join(ends)} ({len(values)})"
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
@@ -312,10 +312,10 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     notes = list(probe.notes[1:])
     if sums.skipped:
         notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
-    omitted = result.drawn - sums.documents * probe.joined
+    omitted_documents = result.drawn - sums.documents * probe.joined
     # The skipped documents have a note of their own.
-    if omitted > 0 and omitted != sum(sums.skipped.values()):
-        notes.append(PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
+    if omitted_documents > 0 and omitted_documents != sum(sums.skipped.values()):
+        notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.drawn))
     if is_long:
         notes.append(PROBE_ALONE.format(probe=probe.name))
     tables = build_probe_tables(sums, probe)
