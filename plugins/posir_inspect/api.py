@@ -249,7 +249,7 @@ def inspect(
 def _choose_index_texts(
     model: DataReference | None, texts: DataReference | None, model_options: Sequence[object]
 ) -> DataReference:
-    """Return the texts of an index, the only argument; raise PosirError if there are others."""
+    """Return the texts of an index; raise PosirError unless they are the only argument."""
     source = texts if model is None else model
     has_both = model is not None and texts is not None
     if source is None or has_both or any(option is not None for option in model_options):

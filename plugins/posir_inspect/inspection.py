@@ -274,7 +274,8 @@ class InspectionRun:
         excerpts.
         """
         return min(
-            int(self.costs.searched[:MIN_SEARCHED].sum()) + self.min_chunk_tokens, self.costs.total
+            int(self.costs.whole_search[:MIN_SEARCHED].sum()) + self.min_chunk_tokens,
+            self.costs.total,
         )
 
     @property
@@ -283,7 +284,7 @@ class InspectionRun:
         if self.request.budget is None:
             return len(self.questions.documents)
         budget = min(WHOLE_SHARE * self.budget, self.budget - self.min_chunk_tokens)
-        return max(MIN_SEARCHED, splitting.count_fitting(self.costs.searched, budget))
+        return max(MIN_SEARCHED, splitting.count_fitting(self.costs.whole_search, budget))
 
     def estimate_work(self) -> WorkEstimate:
         """Estimate the run time by encoding the first texts, which is needed anyway."""
@@ -363,7 +364,7 @@ class InspectionRun:
         divisions = self.divisions
         excerpt_tokens = None
         if self.request.budget is not None:
-            budget = self.budget - int(self.costs.searched[:texts].sum())
+            budget = self.budget - int(self.costs.whole_search[:texts].sum())
             number = splitting.count_fitting(self.costs.chunks[:texts], budget)
             questions = questions.first(number)
             if number < min(texts, MIN_TEXTS):
@@ -423,7 +424,7 @@ class InspectionRun:
         divisions = self._choose_divisions(min(length, max(tokens)))
         with with_settings(rotated=0):
             costs = self._count_costs(questions, divisions)
-        return questions, costs.searched + costs.chunks
+        return questions, costs.whole_search + costs.chunks
 
     def _search(
         self,

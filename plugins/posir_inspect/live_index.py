@@ -21,7 +21,7 @@ import numpy as np
 
 from posir_data.texts import draw_texts, sample_candidates
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
-from posir_inspect.sections import ADVICE
+from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
@@ -234,10 +234,8 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
                 if wording not in question.wordings:
                     continue
                 query = AskedQuery(wording.value, question.id, question.wordings[wording])
-                is_further = (wording, third) in planned
-                (further if is_further else first).append(
-                    IndexQuestion(query, name, question.sentence, third)
-                )
+                questions_in_turn = further if (wording, third) in planned else first
+                questions_in_turn.append(IndexQuestion(query, name, question.sentence, third))
                 planned.add((wording, third))
     return [*first, *further]
 
@@ -253,7 +251,7 @@ class JudgedAnswers:
     offsets.
     """
     has_chunks: bool
-    """Whether any hit is a chunk."""
+    """True if any hit is a chunk."""
     problems: tuple[str, ...]
     """Warnings about unusable hits and misplaced chunks: a count and the first example each."""
 
@@ -316,7 +314,7 @@ def judge_answers(
         problems.append(describe_own_number(max(numbers), settings.k))
     if rules.names and rules.names.matched:
         problems.append(rules.names.describe())
-    problems += _describe_cases(f"hits are no document of {texts.name}", unknown_hits)
+    problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
     problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)
     return JudgedAnswers(questions, success, has_chunks or has_places, tuple(problems))
 
@@ -363,7 +361,9 @@ def summarize_recall(
             by_wording[question.query.subset].append(row)
     for wording, chosen in by_wording.items():
         questions = [judgments.questions[row] for row in chosen]
-        _, documents = np.unique([question.document for question in questions], return_inverse=True)
+        names, documents = np.unique(
+            [question.document for question in questions], return_inverse=True
+        )
         thirds = np.array([question.third for question in questions])
         parts = {part: thirds == third for third, part in enumerate(THIRDS)}
         pairs = [(THIRDS[0], THIRDS[-1])]
@@ -383,12 +383,14 @@ def summarize_recall(
                 columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
                 regression = Regression.fit(gains, columns, documents, documents)
                 difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
-                number = len(np.unique(documents))
-                task = f"{unit}, {Wording(wording).words}"
                 subject = ChangeSubject(
-                    baseline=last, model=first, task=task, queries=len(questions), documents=number
+                    baseline=last,
+                    model=first,
+                    task=f"{unit}, {Wording(wording).words}",
+                    queries=len(questions),
+                    documents=len(names),
                 )
-                change = decide_change(Metric.RECALL, difference, MARGIN, number, level=LEVEL)
+                change = decide_change(Metric.RECALL, difference, MARGIN, len(names), level=LEVEL)
                 changes.append(replace(change, subject=subject))
     return tuple(rows), tuple(changes)
 
@@ -431,13 +433,13 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     """
     documents = pluralize(inspection.documents, "document")
     summary = (
-        f"{inspection.retriever}: {inspection.answered:,} of "
-        f"{pluralize(inspection.planned, 'question')} about {documents} of {inspection.source} are "
-        f"answered, by their first {pluralize(inspection.k, 'hit')}"
+        f"{inspection.retriever} answered {inspection.answered:,} of "
+        f"{pluralize(inspection.planned, 'question')} about {documents} of {inspection.source}, "
+        f"with at most {pluralize(inspection.k, 'hit')} each."
     )
     if inspection.possible > inspection.planned:
-        summary += f"; there are {inspection.possible:,} (--max-requests)"
-    sentences = [f"{summary}.", inspection.reading]
+        summary += f" In all there are {inspection.possible:,} questions (limit: --max-requests)."
+    sentences = [summary, inspection.reading]
     if inspection.unfinished:
         sentences.append(f"Run the same command again to continue from {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(filter(None, sentences)))
@@ -467,7 +469,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     not_measured = "Not measured: no document that was found has a question about a sentence."
     # The first change is shown above, as the finding.
     recall = [*(recall or [not_measured]), *changes[THIRDS[0]][1:]]
-    yield DisplaySection("Tail recall where the head is found", tuple(recall), tables)
+    yield DisplaySection("Are document endings found?", tuple(recall), tables)
     if changes[READ]:
         window = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
         yield DisplaySection("What the embedder truncates", (window, *changes[READ]))
@@ -475,7 +477,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         yield DisplaySection("What did not fit", inspection.problems)
     # On a page, the advice is next to the picture.
     advice = advise_index(next(iter(inspection.changes), None))
-    yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT if strips else None)
+    yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if strips else None)
 
 
 def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
@@ -496,7 +498,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
     facts = (
         ("Documents in the index", f"{present:,} of {inspection.documents:,}"),
         ("Sentences asked about", f"{sum(row.questions for row in rows):,}"),
-        (ADVICE, advise_index(change)),
+        (ADVICE_HEADING, advise_index(change)),
     )
     strip = Strip(
         inspection.retriever,

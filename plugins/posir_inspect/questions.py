@@ -169,9 +169,8 @@ class QuestionSet:
             question.id: (question.wordings[wording], question.document, question.sentence)
             for question in self.with_wording(wording)
         }
-        tokens = dict(zip(self.documents, self.lengths, strict=True))
         return PositionData.from_questions(
-            self.documents, questions, tokens=tokens, revision="pseudo-questions"
+            self.documents, questions, tokens=self.tokens, revision="pseudo-questions"
         )
 
 

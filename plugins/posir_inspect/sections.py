@@ -57,10 +57,10 @@ SCALE = replace(
     whole="the sentences",
     caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)",
 )
-READING = "How far the model reads"
-FADING = "How well it finds a sentence"
-ADVICE = "What to do"
-OTHER = "The same in other words"
+WINDOW_HEADING = "How far the model reads"
+SEARCH_HEADING = "How well it finds a sentence"
+ADVICE_HEADING = "What to do"
+PARAPHRASE_HEADING = "The same in other words"
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
     f"changes: {format_level(CHANGE_LEVEL)})."
@@ -324,14 +324,14 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
         share = format_percentage(inspection.unread.share)
         sentences.append(UNREAD_WORDS.format(number=cut_texts, texts=inspection.texts, share=share))
     lengths = inspection.lengths if cut_texts else ()
-    yield DisplaySection(READING, tuple(sentences), lengths=lengths)
+    yield DisplaySection(WINDOW_HEADING, tuple(sentences), lengths=lengths)
     if scores is None:
         return
     if not scores:
         reason = "Not measured: no sentence of 5 to 80 words occurs only once."
-        yield DisplaySection(FADING, (reason,))
+        yield DisplaySection(SEARCH_HEADING, (reason,))
         return
-    yield DisplaySection(FADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
+    yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
     facts = (f"{name}: {value}" for name, value in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
@@ -364,7 +364,7 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
     return replace(
         strip,
         words=(sample, *strip.words),
-        facts=lambda: [*_list_facts(inspection, scores), (ADVICE, _advise(inspection))],
+        facts=lambda: [*_list_facts(inspection, scores), (ADVICE_HEADING, _advise(inspection))],
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
         codes=codes,
@@ -381,7 +381,7 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
         run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
         evaluation = f"# to evaluate these chunks on a task\n{run}"
     commands = _build_next_commands(inspection)
-    yield DisplaySection(ADVICE, (_advise(inspection),), code=commands, only=Medium.TEXT)
+    yield DisplaySection(ADVICE_HEADING, (_advise(inspection),), code=commands, only=Medium.TEXT)
     is_compared = chunks.has_splitters or not chunks.has_few_texts
     if chunks.rows[1:] and (is_compared or inspection.full):
         sentences = [*chunks.sentences, *chunks.describe_counts()]
@@ -410,7 +410,7 @@ def _build_lengths(
         if inspection.fading_texts < inspection.texts:
             sample = pluralize(inspection.fading_texts, "text")
             sentences = (_describe_sample(sample, inspection.texts),)
-        title = f"{FADING}, by length of the text"
+        title = f"{SEARCH_HEADING}, by length of the text"
         table = _tabulate_groups(groups, full=inspection.full)
         yield DisplaySection(title, sentences, tables=(table,))
 
@@ -473,13 +473,13 @@ def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> Disp
         sentences.append(WORD_BASELINE.format(shared=shared_words, chance=chance))
     chunks = paraphrased.chunks
     if not chunks:
-        return DisplaySection(OTHER, tuple(sentences))
+        return DisplaySection(PARAPHRASE_HEADING, tuple(sentences))
     sentences += chunks.sentences
-    if rarest.decided and chunks.decided:
+    if rarest.is_decided and chunks.is_decided:
         is_same = rarest.row.name == chunks.row.name
         template = SAME_ADVICE if is_same else OTHER_ADVICE
         sentences.append(template.format(chunks=rarest.row.name))
-    return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
+    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), tables=(chunks.tabulate(),))
 
 
 def _describe_sample(sample: str, total: int) -> str:

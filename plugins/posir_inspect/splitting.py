@@ -52,10 +52,8 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
         window: Measured window in tokens of the text; None if the model reads all of a text.
     """
     limits = [limit for limit in (find_room(model, context), window) if limit]
-    if not limits:
-        return sorted(SIZES, reverse=True)
-    largest = min(*limits, SIZES[-1])
-    return sorted({largest, *(size for size in SIZES if size <= largest)}, reverse=True)
+    largest = min([*limits, SIZES[-1]])
+    return sorted({largest, *(size for size in SIZES if size < largest)}, reverse=True)
 
 
 @dataclass(frozen=True)
@@ -181,7 +179,7 @@ class Costs:
 
     whole: Integers
     """Tokens of the text within the window."""
-    searched: Integers
+    whole_search: Integers
     """Upper bound for a search in whole texts: `whole`, rotated versions and questions.
 
     Paraphrases are assumed to be as long as questions in rarest words.
@@ -389,14 +387,14 @@ class ChunkComparison:
         return self.row.change
 
     @property
-    def decided(self) -> bool:
+    def is_decided(self) -> bool:
         """True if whole texts are chosen, or the change from them is not inconclusive."""
         return self.row.state is not ChangeState.INCONCLUSIVE
 
     @property
     def is_advised(self) -> bool:
         """True if chunks are advised."""
-        return self.change is not None and self.decided
+        return self.change is not None and self.is_decided
 
     @property
     def has_few_texts(self) -> bool:
@@ -443,7 +441,7 @@ class ChunkComparison:
         """The argument of `-m` for the model with the chosen chunk size; None for whole texts and
         splitters.
         """
-        if not self.row.size or not self.decided:
+        if not self.row.size or not self.is_decided:
             return None
         method = "context_chunks" if self.row.chunker else "chunks"
         return f"{self.model}+{method}({self.row.size})"
@@ -483,14 +481,14 @@ class ChunkComparison:
         """Convert to JSON, without the rows."""
         return {
             "chosen": self.row.name,
-            "decided": self.decided,
+            "decided": self.is_decided,
             "chunked_model": self.chunked_model,
             "sentences": self.sentences,
         }
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the cheapest row that beats whole texts, or else the cheapest that equals the best.
+    """Choose the cheapest row that beats whole texts, else the cheapest equivalent to the best.
 
     The highest nDCG@10 is not the criterion: queries in a text's own words favor small chunks, so
     the smallest size is often the best.

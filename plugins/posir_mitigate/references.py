@@ -50,7 +50,7 @@ def resolve_mitigated(name: str, registry: Mapping[str, ModelMeta]) -> ModelMeta
         return None
     from posir_tasks.models.folder import is_model_folder
 
-    # The name of a model may contain `+`. Only with arguments, an unknown method is an error.
+    # The name of a model may contain `+`. An unknown method is an error only if it has arguments.
     if is_model_folder(Path(name).expanduser()) or (
         match["method"] not in list_methods() and match["arguments"] is None
     ):

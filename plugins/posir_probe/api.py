@@ -23,12 +23,12 @@ from posir_tasks.results import read_results
 if TYPE_CHECKING:
     from posir_probe.tables import ProbeMeasurements
 
-#: Most documents of a subset.
+#: Default maximum number of documents per subset.
 DOCUMENTS = 1_000
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
-    """Return the two numbers of `--words`."""
+    """Parse the bounds of `--words`, such as `100,512`."""
     try:
         low, high = map(int, text.split(","))
     except ValueError:

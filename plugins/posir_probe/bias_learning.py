@@ -39,7 +39,7 @@ import numpy as np
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, select_long_enough
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, plan_cosines
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.digests import digest
 from posir_tasks.models.embeddings.encoding import Embeddings, Vectors, encode_distinct
@@ -355,7 +355,7 @@ def _summarize_r() -> dict[str, Summary]:
     ):
         for position in ("midpoint", "start"):
             index = SERIES.index(f"{text}, {position}") * len(BUCKET_NAMES)
-            summaries[f"{name}_{position}"] = Summary(title.format(position), at(index))
+            summaries[f"{name}_{position}"] = Summary(title.format(position), select(index))
     return summaries
 
 
@@ -419,9 +419,9 @@ class SentenceRegressionFit(RegressionProbe):
         f"{measure} · {bucket}" for measure, bucket in product(("R2", "MAE", "SSE"), BUCKET_NAMES)
     )
     summaries = {
-        "r_squared": Summary("R² of sentences for their text", at(0)),
-        "mae": Summary("Mean absolute error per dimension", at(len(BUCKET_NAMES))),
-        "squared_error": Summary("Squared error, all dimensions", at(2 * len(BUCKET_NAMES))),
+        "r_squared": Summary("R² of sentences for their text", select(0)),
+        "mae": Summary("Mean absolute error per dimension", select(len(BUCKET_NAMES))),
+        "squared_error": Summary("Squared error, all dimensions", select(2 * len(BUCKET_NAMES))),
     }
     lines = 1
     value_title = "Mean over texts"

@@ -32,7 +32,7 @@ from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
 from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
-from posir_report.summary import ReportRow, TaskSummary, build_rows
+from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
 from posir_significance.messages.probes import describe_predictions, label_needed, label_prediction
@@ -60,6 +60,13 @@ PSI = "PSI as published"
 NDCG = "nDCG@10"
 #: The scores of position bias.
 BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
+#: Attributes of a row of a report by name of the score.
+ATTRIBUTES = {
+    POSITION_EFFECT: "position_effect",
+    START_MINUS_END: "start_minus_end",
+    PSI: "psi_as_published",
+    NDCG: "ndcg_at_10",
+}
 FAMILY_FILE = "a file with the columns model,family"
 SCORE_FILE = "a CSV file with the columns model,score"
 #: Minimum number of models for a correlation, and of independent models for its interval.
@@ -196,20 +203,14 @@ def collect_scores(
     for summary in summaries:
         for row in build_rows(summary):
             for name in names:
-                value = _read_score(row, name)
+                value = getattr(row, ATTRIBUTES[name])
+                if name == NDCG and row.length != ALL:
+                    value = row.ndcg_at_10_as_published
                 if value is not None:
                     key = (summary.model, summary.revision)
                     number = value.value if isinstance(value, Estimate) else value
                     scores[summary.task, row.length, name][key] = number
     return scores
-
-
-def _read_score(row: ReportRow, name: str) -> Estimate | float | None:
-    if name == NDCG:
-        return row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
-    if name == PSI:
-        return row.psi_as_published
-    return row.position_effect if name == POSITION_EFFECT else row.start_minus_end
 
 
 def orient(value: float, probe: Probe, score: str) -> float:

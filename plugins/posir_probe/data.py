@@ -181,11 +181,8 @@ class ProbeData:
 
     def cut(self, tokens: int) -> ProbeData:
         """Truncate every document to a number of tokens of `counter`."""
-        all_spans = self.counter.find_tokens(list(self.documents.values()))
-        documents = {}
-        for (name, text), spans in zip(self.documents.items(), all_spans, strict=True):
-            documents[name] = text[: spans[tokens - 1, 1]] if len(spans) > tokens else text
-        return replace(self, documents=documents)
+        texts = truncate_texts(self.counter, list(self.documents.values()), tokens)
+        return replace(self, documents=dict(zip(self.documents, texts, strict=True)))
 
     def iterate_blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""
@@ -196,6 +193,14 @@ class ProbeData:
         documents = {name: self.documents[name] for name in names}
         questions = tuple(question for question in self.questions if question.document in documents)
         return replace(self, documents=documents, questions=questions, distractors={})
+
+
+def truncate_texts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
+    """Truncate texts to `tokens` tokens, at least 1."""
+    truncated = []
+    for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        truncated.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
+    return truncated
 
 
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:

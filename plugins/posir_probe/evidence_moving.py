@@ -26,7 +26,7 @@ from posir_probe.probe import (
     summarize_ends,
     value_range,
 )
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.values.scores import Unit
@@ -121,15 +121,15 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
         "start_minus_end": Summary(
-            "nDCG@10, first minus last", subtract(at(1), at(-1)), Unit.POINTS
+            "nDCG@10, first minus last", subtract(select(1), select(-1)), Unit.POINTS
         ),
-        "first": Summary("Evidence first", at(1), Unit.PERCENT),
-        "last": Summary("Evidence last", at(-1), Unit.PERCENT),
+        "first": Summary("Evidence first", select(1), Unit.PERCENT),
+        "last": Summary("Evidence last", select(-1), Unit.PERCENT),
         "range": Summary(
             "Range over the positions", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
         "mean": Summary("Mean over the positions", average(slice(1, None)), Unit.PERCENT),
-        "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
+        "unchanged": Summary("Unchanged documents", select(0), Unit.PERCENT),
     }
 
     def plan(self, data: ProbeData) -> ProbePlan:

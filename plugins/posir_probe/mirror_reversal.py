@@ -20,7 +20,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -108,7 +108,7 @@ class MirrorReversal(Probe):
         # (BF - back) - (FB - front), 0 for an order-blind model.
         "delta_diff": Summary(
             "nDCG@10 by reversal, back minus front",
-            subtract(subtract(at(BF), at(BACK)), subtract(at(FB), at(FRONT))),
+            subtract(subtract(select(BF), select(BACK)), subtract(select(FB), select(FRONT))),
             Unit.POINTS,
         ),
         # Half of it: the same questions, with the evidence near the start and near the end.
@@ -119,12 +119,12 @@ class MirrorReversal(Probe):
         "near_end": Summary("nDCG@10 near end", NEAR_END, Unit.PERCENT),
         # BF - FB, which depends on the difficulty of the questions.
         "delta_rev": Summary(
-            "nDCG@10 reversed, back minus front", subtract(at(BF), at(FB)), Unit.POINTS
+            "nDCG@10 reversed, back minus front", subtract(select(BF), select(FB)), Unit.POINTS
         ),
-        "front": Summary("nDCG@10 of front questions", at(FRONT), Unit.PERCENT),
-        "FB": Summary("The same, documents reversed", at(FB), Unit.PERCENT),
-        "back": Summary("nDCG@10 of back questions", at(BACK), Unit.PERCENT),
-        "BF": Summary("The same, documents reversed", at(BF), Unit.PERCENT),
+        "front": Summary("nDCG@10 of front questions", select(FRONT), Unit.PERCENT),
+        "FB": Summary("The same, documents reversed", select(FB), Unit.PERCENT),
+        "back": Summary("nDCG@10 of back questions", select(BACK), Unit.PERCENT),
+        "BF": Summary("The same, documents reversed", select(BF), Unit.PERCENT),
     }
     headline = ("place", "near_start", "near_end")
     preference_sign = 1

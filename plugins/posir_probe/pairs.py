@@ -33,7 +33,7 @@ from mteb.types import PromptType
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, ignore_rounding
-from posir_probe.results import ProbeSums, at
+from posir_probe.results import ProbeSums, select
 from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.text.sentences import find_sentences
@@ -160,8 +160,8 @@ def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
     summaries = {}
     for index, kind in enumerate(KINDS):
         key = kind.replace(" ", "_")
-        summaries[key] = Summary(label.format(FAVORED[kind]), at(index), unit)
-        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", at(index + len(KINDS)), unit)
+        summaries[key] = Summary(label.format(FAVORED[kind]), select(index), unit)
+        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", select(index + len(KINDS)), unit)
         summaries[f"order_blind_{key}"] = blind
     return summaries
 

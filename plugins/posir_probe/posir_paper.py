@@ -31,7 +31,7 @@ from sentence_transformers.util import batch_to_device
 
 from posir_probe.data import NO_END, ProbeData, select_with_evidence
 from posir_probe.probe import Form, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
@@ -303,7 +303,7 @@ class QueryTypes(Probe):
         "only, are ours, since the paper's are not published.",
     )
     positions = TYPES
-    summaries = {"claims": Summary("Claims among the questions (%)", at(CLAIM), Unit.PERCENT)}
+    summaries = {"claims": Summary("Claims among the questions (%)", select(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
     position_title = "Type of the question"

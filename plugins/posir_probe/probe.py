@@ -12,7 +12,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at
+from posir_probe.results import Compute, ProbeResult, ProbeSums, select
 from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
@@ -121,7 +121,7 @@ class Probe:
     measures_search: bool = False
     """If true, the probe measures ranks in a search instead of embeddings only."""
 
-    joined: int = 1
+    set_size: int = 1
     """Number of documents that are joined to a set, the unit of the probe."""
     needs_questions: bool = False
     """If true, the probe measures questions with evidence."""
@@ -210,7 +210,7 @@ class Probe:
     @property
     def unit_name(self) -> str:
         """The noun for the unit of the probe, `document` or `set`."""
-        return "set" if self.joined > 1 else "document"
+        return "set" if self.set_size > 1 else "document"
 
     def split(self, position: str) -> tuple[str, str, str]:
         """Split the name of a position into panel, line and title."""
@@ -259,7 +259,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             data=result.data,
             probe=result.probe,
             documents=sums.documents,
-            left_out=max(0, result.drawn - sums.documents),
+            left_out=max(0, result.sample_size - sums.documents),
             complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
             source=probe.source,
         )
@@ -347,8 +347,8 @@ def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]
     """Build the summaries of the first and last cosine and their difference, given their titles."""
     return {
         "start_minus_end": Summary(difference, start_minus_end),
-        "first": Summary(first, at(0)),
-        "last": Summary(last, at(-1)),
+        "first": Summary(first, select(0)),
+        "last": Summary(last, select(-1)),
     }
 
 

@@ -49,7 +49,7 @@ MIN_DEFINED = 0.99
 Compute: TypeAlias = Callable[[Floats], Floats]
 
 
-def at(index: int) -> Compute:
+def select(index: int) -> Compute:
     """Build a function that returns the value at one position."""
     return lambda values: values[..., index]
 
@@ -250,7 +250,7 @@ class ProbeSums:
     @cached_property
     def estimates(self) -> list[Estimate | None]:
         """The value at each position with its interval, or None if undefined."""
-        return [self.estimate(at(index)) for index in range(len(self.positions))]
+        return [self.estimate(select(index)) for index in range(len(self.positions))]
 
     def describe_skipped(self) -> str:
         """List the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
@@ -361,7 +361,7 @@ class ProbeResult:
         return reduce(add, (subset.sums for subset in self.subsets.values()))
 
     @property
-    def drawn(self) -> int:
+    def sample_size(self) -> int:
         """Number of processed documents, measured or not."""
         return sum(subset.done for subset in self.subsets.values())
 

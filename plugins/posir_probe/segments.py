@@ -26,7 +26,7 @@ from typing import Literal
 
 import numpy as np
 
-from posir_probe.data import ProbeData, select_long_enough
+from posir_probe.data import ProbeData, select_long_enough, truncate_texts
 from posir_probe.probe import (
     ENDS,
     Form,
@@ -44,7 +44,6 @@ from posir_tasks.base.arrays import Floats
 from posir_tasks.base.wording import ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import find_parts
-from posir_tasks.text.tokenizer import Tokenizer
 
 #: Edges of segments in the code of Zeng et al. 2025, as shares of the characters.
 THIRDS = (0.0, 0.333, 0.666, 1.0)
@@ -106,15 +105,6 @@ class SegmentSimilarity(Probe):
         return plan_cosines(self.positions, list(documents), texts, segments, skipped)
 
 
-def cut_to_tokens(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
-    """Truncate each text to a number of tokens, at least one."""
-    truncated = []
-    for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
-        last = min(max(1, tokens), len(spans)) - 1
-        truncated.append(text[: spans[last, 1]].strip())
-    return truncated
-
-
 @np.errstate(invalid="ignore", divide="ignore")
 def gini(values: Floats) -> Floats:
     """Compute the Gini coefficient of P means, sum_ij |m_i - m_j| / (2 P^2 mean m).
@@ -139,7 +129,7 @@ class Permutation(Probe):
 
     name = "permutation"
     title = "Joined texts in all orders"
-    joined = SEGMENTS
+    set_size = SEGMENTS
     source = "arXiv 2601.16934, permuted segments"
     notes = (
         "Texts are joined in all orders, and each joined text is compared with its segments. Equal "
@@ -173,11 +163,12 @@ class Permutation(Probe):
         documents, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)
         # Truncation within a word may add a token.
-        tokens = room // self.joined - SEGMENTS // self.joined
+        tokens = max(1, room // self.set_size - SEGMENTS // self.set_size)
         names = list(documents)
-        texts = cut_to_tokens(data.tokenizer, list(documents.values()), tokens)
+        truncated = truncate_texts(data.tokenizer, list(documents.values()), tokens)
+        texts = [text.strip() for text in truncated]
         sets: dict[str, Sequence[str]] = {}
-        if self.joined > 1:
+        if self.set_size > 1:
             remainder = len(names) % SEGMENTS
             skipped["left over from sets"] += remainder
             for start in range(0, len(names) - remainder, SEGMENTS):
@@ -214,5 +205,5 @@ class PermutationParts(Permutation):
 
     name = "permutation_parts"
     title = "Parts of a text in all orders"
-    joined = 1
+    set_size = 1
     is_variant = True

@@ -30,7 +30,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_parts
+from posir_probe.results import Compute, ProbeResult, ProbeSums, estimate_parts, select
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.summary import TaskSummary
 from posir_significance.curves import overlay_curves
@@ -424,7 +424,7 @@ def group_results(
         by_data = by_experiment.setdefault(result.experiment, {}).setdefault(result.probe, {})
         suffix = f" ({result.experiment})" if result.experiment else ""
         computes = probes.get(result.probe, Probe()).averages or {
-            position: at(index) for index, position in enumerate(result.sums.positions)
+            position: select(index) for index, position in enumerate(result.sums.positions)
         }
         by_model = by_data.setdefault(f"{result.data}{suffix}", {})
         by_model[result.model] = [(result.sums, computes)]

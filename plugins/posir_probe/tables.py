@@ -312,10 +312,10 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
     notes = list(probe.notes[1:])
     if sums.skipped:
         notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
-    omitted_documents = result.drawn - sums.documents * probe.joined
+    omitted_documents = result.sample_size - sums.documents * probe.set_size
     # The skipped documents have a note of their own.
     if omitted_documents > 0 and omitted_documents != sum(sums.skipped.values()):
-        notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.drawn))
+        notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.sample_size))
     if is_long:
         notes.append(PROBE_ALONE.format(probe=probe.name))
     tables = build_probe_tables(sums, probe)

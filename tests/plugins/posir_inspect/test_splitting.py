@@ -102,14 +102,14 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
 def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.decided) == (
+    assert (clear.chunked_model, clear.change.state, clear.is_decided) == (
         "m+chunks(512)",
         ChangeState.BETTER,
         True,
     )
     assert clear.row.cost == 2
     few = advise(0.4, 0.5, 0.7, documents=8)
-    assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert (few.is_decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
     assert "inconclusive" in doubtful.sentences[-1]
