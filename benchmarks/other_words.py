@@ -51,7 +51,7 @@ def print_ranks(
     name: str, asked: QuestionSet, wording: Wording, encoder: Encoder, sentences: Sequence[str]
 ) -> None:
     """Print what questions in one wording find."""
-    questions = asked.asked_in(wording)
+    questions = asked.with_wording(wording)
     queries = [question.wordings[wording] for question in questions]
     texts = [asked.documents[question.document] for question in questions]
     overlaps = sum(

@@ -1,3 +1,1 @@
-"""A model on a user's own texts: how far it reads, where evidence fades, which chunk size serves:
-`posir inspect`.
-"""
+"""`posir window` and `posir inspect`: a model or an index on a user's own texts."""

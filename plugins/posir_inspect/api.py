@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from posir_inspect.sections import Inspection
     from posir_tasks.language_models.other_words import QuestionWriter
 
-#: Texts that are read at most within a budget; of more, a random sample.
+#: Maximum number of texts to read within a budget; a larger collection is sampled at random.
 MAX_TEXTS = 1000
 
 
@@ -50,7 +50,7 @@ def _parse_budget(text: str) -> int:
     return tokens
 
 
-#: Titles in the help of `inspect`; what is under none comes first.
+#: Groups of options in the help of `inspect`; other options come first.
 GROUPS = {
     "Model": "revision window backend protocol batch_size query_prompt document_prompt query_field "
     "passage_field tokenizer",
@@ -98,69 +98,74 @@ def inspect(
     full: bool = False,
     show: Annotated[Callable[["Inspection"], object], Option(python_only=True)] = lambda _: None,  # noqa: UP037
 ) -> Inspection | IndexInspection:
-    """Show how far a model reads, where evidence fades, and which chunk size serves these texts; no
-    questions are needed.
+    """Show what a model misses in your own texts, and which chunk size fixes it.
+
+    No questions are needed.
 
         posir inspect all-MiniLM-L6-v2 FOLDER
         posir inspect all-MiniLM-L6-v2 FOLDER --html texts.html
         posir inspect --retriever pipeline:search FOLDER
 
-    With a retriever in place of the model, a running index is asked for sentences of the texts that
-    it should have, and the answer is how many come back from the first, second and last third of
-    documents, and which documents are not in it at all.
+    With a retriever instead of a model, a running index is queried with sentences of the texts that
+    it should contain. The result is the recall of sentences from the first, second and last third
+    of documents, and the documents that are missing.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
         texts: A file or folder of plain text, Markdown, HTML, PDF, CSV, JSON Lines or Parquet; any
             data with questions; a task; a dataset on the Hub. In Python also a list of texts, or a
             column of a DataFrame (polars or pandas).
-        retriever: A function of a query and `k`, in place of a model, that returns ids or chunks,
-            or a retriever, vector store, index, pipeline or collection of a framework; its answers
-            are kept.
+        retriever: A function `search(query, k)` that returns ids or chunks, to test instead of a
+            model; or a retriever, vector store, index, pipeline or collection of a framework.
+            Answers are cached.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment,
-            filed as such. With a retriever, the first tokens of a document that are in its
-            embedding, or `none` if all are.
-        backend: Library that runs a model of sentence-transformers, `onnx` or `openvino`, perhaps
-            with a file, such as `onnx:model_qint8_avx512.onnx`: an experiment, filed as such.
-        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
-            such.
-        document_prompt: Text before each document, likewise.
+        window: Override the model's context window, in tokens. Results are stored separately, as an
+            experiment. With a retriever: the number of tokens that its embedding of a document
+            covers, or `none` for all.
+        backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
+            file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
+            experiment.
+        protocol: Use the settings of this paper's authors. Results are stored separately, as an
+            experiment.
+        query_prompt: Override the model's query prompt. Results are stored separately, as an
+            experiment.
+        document_prompt: Override the model's document prompt, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        column: Column or field with the text of a file.
+        column: Column or field of the texts in a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
-        budget: Most tokens that are encoded, such as 500k or 2M, of texts drawn at random.
-        all_texts: Inspect all texts, whatever the budget.
-        batch_size: Number of texts encoded at a time.
+        budget: Maximum number of tokens to encode, such as 500k or 2M, of randomly sampled texts.
+        all_texts: Inspect all texts, regardless of the budget.
+        batch_size: Number of texts per encoding batch.
         chunker: A function that divides a text, such as `splitter.split_text` of LangChain; several
             are compared.
-        question_writer: An embedder that writes them; another than `model`, which would favor
-            itself.
-        llm: A language model that writes them: `MODEL`, or `MODEL@ADDRESS`.
-        snippet: Add code that makes the advised chunks there.
-        embedder: The system's model, whose window is known or measured, in place of `window`; it
-            embeds the queries of a collection.
-        k: Documents or chunks to ask for.
-        max_requests: Most questions that are asked, without further attempts.
-        max_time: Seconds after which no more is asked; the same call goes on from there.
-        concurrency: Queries searched at the same time.
+        question_writer: An embedding model that paraphrases the questions. Use a different one:
+            `model` would favor itself.
+        llm: A language model that paraphrases the questions: `MODEL`, or `MODEL@ADDRESS`.
+        snippet: Also print code that makes the advised chunks in this library.
+        embedder: The system's embedding model, instead of `window`: its window is known or
+            measured, and it embeds the queries of a collection.
+        k: Number of documents or chunks per query.
+        max_requests: Maximum number of questions, not counting retries.
+        max_time: Seconds after which no more questions are sent; the same call continues from
+            there.
+        concurrency: Number of parallel searches.
         timeout: Seconds that a search may take.
-        chunk_separator: Between document id and number of a chunk; empty without chunks.
+        chunk_separator: Separator of document id and chunk number in ids; empty if documents are
+            not chunked.
         document_field: Field of a hit with its document's id; by default a usual one, such as
             `doc_id`.
         write_questions: Folder for the questions with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
-        full: Show PSI, what chance alone gives, and p-values, too.
-        show: Called with what is known whenever there is a further answer.
+        full: Also show PSI, its value by chance, and observed differences.
+        show: Called with the incomplete inspection after each stage.
 
     Returns:
         Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95% intervals. A row for each wording
         and length of whole texts and for each chunk size in tokens, or each chunker.
 
     Raises:
-        PosirError: There is no such model or no such text, the model refuses some of them for their
+        PosirError: The model or the texts do not exist, the model refuses some of them for their
             length, or a chunker does not divide one.
 
     Examples:
@@ -174,17 +179,17 @@ def inspect(
     reads = parse_window(window)
     if question_writer and llm:
         raise PosirError(
-            "--question-writer and --llm both write questions in other words. Give one of them."
+            "--question-writer and --llm both write questions in other words. Give only one."
         )
     write = partial(_open_question_writer, question_writer, llm, batch_size=batch_size)
     if retriever is not None:
         source = _choose_index_texts(model, texts, (chunker, revision, protocol, tokenizer))
-        # The readers and mteb take seconds to import.
+        # These imports take seconds.
         from posir_inspect.live_index import IndexOptions, inspect_index
         from posir_score.collecting import CollectionSettings
         from posir_tasks.datasets.opening import open_data
 
-        # Which hits are the first k does not depend on their order.
+        # Recall at k does not depend on the order of the hits.
         settings = CollectionSettings(
             k,
             concurrency,
@@ -194,7 +199,7 @@ def inspect(
             folder=Path(output or cache_folder() / "retrievers"),
             max_time=max_time,
         )
-        opened = open_data(source, column=column)
+        dataset = open_data(source, column=column)
         options = IndexOptions(
             limit,
             max_requests,
@@ -203,7 +208,7 @@ def inspect(
             chunk_separator,
             Path(write_questions) if write_questions else None,
         )
-        return inspect_index(retriever, opened, write, settings, options)
+        return inspect_index(retriever, dataset, write, settings, options)
     if texts is None or not isinstance(model, str | Path):
         raise UsageError("Give a model and texts, or texts and --retriever module:function.")
     if embedder or write_questions or max_time:
@@ -211,7 +216,7 @@ def inspect(
     splitters = name_splitters(chunker)
     collection = _read_texts(str(model), texts, column, limit, splitters)
     with track("Loading the model"):
-        # mteb and PyTorch take seconds to import, which a mistake in the texts should not cost.
+        # mteb and PyTorch take seconds to import; errors in the texts should come first.
         from posir_inspect.inspection import InspectionInput, inspect_model
         from posir_inspect.model_window import measure
         from posir_tasks.models.embeddings.encoding import load_encoder
@@ -242,12 +247,12 @@ def inspect(
 
 
 def _choose_index_texts(
-    model: DataReference | None, texts: DataReference | None, others: Sequence[object]
+    model: DataReference | None, texts: DataReference | None, model_options: Sequence[object]
 ) -> DataReference:
-    """Choose the texts of an index, which are the only argument before the options."""
+    """Return the texts of an index; raise PosirError unless they are the only argument."""
     source = texts if model is None else model
     has_both = model is not None and texts is not None
-    if source is None or has_both or any(other is not None for other in others):
+    if source is None or has_both or any(option is not None for option in model_options):
         raise PosirError(
             "A retriever needs the texts of its index and no model: posir inspect "
             "--retriever module:function TEXTS."
@@ -262,11 +267,9 @@ def _read_texts(
     limit: int,
     splitters: Sequence[TextSplitter],
 ) -> TextCollection:
-    """Read the texts of an inspection, and try the splitters; a mistake should not cost the time to
-    load the model.
-    """
+    """Read the texts and try the splitters on the first, before the model is loaded."""
     with track("Reading texts"):
-        # The readers take a second to import.
+        # This import takes a second.
         from posir_tasks.models.registry import refuse_unloadable
         from posir_tasks.tasks.catalog import refuse_missing
 
@@ -295,10 +298,10 @@ def _open_question_writer(
 
     with track("Loading the model that writes questions"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
-    # Chunks are compared by questions about the same sentences as whole texts.
-    remembering = replace(encoder, memory=EmbeddingMemory())
+    # Questions about chunks repeat sentences of questions about whole texts.
+    cached_encoder = replace(encoder, memory=EmbeddingMemory())
     return EmbedderWriter(
-        str(encoder.model.mteb_model_meta.name), remembering, build_vocabulary(texts)
+        str(encoder.model.mteb_model_meta.name), cached_encoder, build_vocabulary(texts)
     )
 
 
@@ -318,39 +321,39 @@ def window(
     ] = None,
     require_fit: bool = False,
 ) -> WindowReading:
-    """Measure which part of a text a model reads, from its embeddings or a reranker's scores alone;
-    no texts are needed.
+    """Measure how many tokens of a text a model reads, from its embeddings or a reranker's scores.
+
+    No texts are needed.
 
         posir window all-MiniLM-L6-v2
         posir window bge-m3@http://localhost:8000/v1
 
-    It does not matter what its metadata says, or whether a server cuts texts without an error. An
+    The result does not depend on the model's metadata, and shows silent truncation by a server. An
     endpoint gets at most 40 requests.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
-        texts: With `chunker`, texts that it divides: a file, a folder or any other data; in Python
-            also a list of texts.
+        texts: Texts for `chunker`: a file, a folder or any other data; in Python also a list of
+            texts.
         require: Exit status 1 if the model reads fewer tokens from the start without a gap; 2 if
-            that cannot be said.
-        max_tokens: Longest text that is tried; by default a quarter more than the model claims, at
-            most 32,768.
-        tokenizer: Tokenizer of a model behind an endpoint, a name on the Hub or a folder. Without
+            this cannot be decided.
+        max_tokens: Length of the longest text to try; by default a quarter more than the model
+            claims, at most 32,768.
+        tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder. Without
             it, the length is in words.
         revision: Revision of the model.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        chunker: A function that divides a text; chunks that are longer than what is read are
-            counted.
-        require_fit: Exit status 1 if any chunk is longer than what is read.
+        chunker: A function that divides a text, to count the chunks that exceed the window.
+        require_fit: Exit status 1 if any chunk exceeds the window.
 
     Returns:
-        The length in `tokens`, with a lower and an upper bound that are equal if it is known
-        exactly; `enough` says whether it reads what `require` asks for.
+        The window in `tokens`, with a lower and an upper bound that are equal if it is exact, and
+        `enough`, true if the model reads the required tokens.
 
     Raises:
-        PosirError: There is no such model or tokenizer, a number is not a positive whole one, or
-            the model cannot encode short texts. A server that does not answer is asked twice.
+        PosirError: The model or the tokenizer does not exist, a number is not a positive integer,
+            or the model cannot encode short texts. A server that does not answer is asked twice.
 
     Examples:
         >>> import posir
@@ -362,45 +365,44 @@ def window(
         raise PosirError(
             "Give texts and --chunker MODULE:FUNCTION together, with or without --require-fit."
         )
-    divided: list[str] = []
+    contents: list[str] = []
     if splitter and texts is not None:
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data
 
-        # Of any length and language, since a system indexes all of them.
-        opened = open_data(texts)
-        passages = (item for item in opened.read_texts() if isinstance(item, Passage))
-        divided = [passage.text for passage in passages if passage.text.strip()]
-        if not divided:
+        # Texts of any length and language, since a system indexes all of them.
+        dataset = open_data(texts)
+        passages = (item for item in dataset.read_texts() if isinstance(item, Passage))
+        contents = [passage.text for passage in passages if passage.text.strip()]
+        if not contents:
             raise PosirError(
-                f"{opened.location}: no text that can be used. Give texts that {splitter.name} "
-                "can divide."
+                f"{dataset.location}: no usable text. Give texts that {splitter.name} can divide."
             )
-        # A mistake in a chunker should not cost the time to load the model.
-        splitter.divide(divided[0])
+        # An error of the chunker should come before the model is loaded.
+        splitter.divide(contents[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
         reference = refer_as_given(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
-        described = _describe(str(model), revision, tokenizer, longest)
-    measured = measure_window(described, required=require, max_tokens=max_tokens)
-    measured = replace(measured, reference=reference)
+        measured_model = _describe(str(model), revision, tokenizer, longest)
+    reading = measure_window(measured_model, required=require, max_tokens=max_tokens)
+    reading = replace(reading, reference=reference)
     if splitter:
-        fit = measure_fit(described, measured.reading, splitter, divided)
-        measured = replace(measured, fit=replace(fit, required=require_fit))
-    return complete_reading(measured)
+        fit = measure_fit(measured_model, reading.reading, splitter, contents)
+        reading = replace(reading, fit=replace(fit, required=require_fit))
+    return complete_reading(reading)
 
 
 def _describe(
     model: str, revision: str | None, tokenizer: str | Path | None, longest: int
 ) -> MeasuredModel:
-    """Describe a model; an endpoint needs neither mteb nor PyTorch, which
-    take seconds to import.
+    """Describe a model; an endpoint does not need to import mteb and PyTorch, which take
+    seconds.
     """
     counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
     if endpoint and not RERANKER.fullmatch(endpoint.model):
-        # A check should say at once that a server is down.
+        # With few retries, a server that is down is reported soon.
         return MeasuredModel.connect(endpoint, counter, longest, retries=1)
     from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
 
@@ -412,7 +414,7 @@ def _describe(
     from posir_tasks.models.references import CROSS_ENCODER, ModelReference
     from posir_tasks.text.tokenizer import find_tokenizer
 
-    # The bar of transformers is shown even if the output is piped.
+    # Transformers shows its progress bar even if the output is piped.
     disable_progress_bar()  # type: ignore[no-untyped-call]
     reference = ModelReference(model, revision)
     if CROSS_ENCODER in find_model(reference).model_type:

@@ -1,6 +1,4 @@
-"""Inspection of a model on a user's texts: how far it reads, where evidence fades, which chunk size
-serves them.
-"""
+"""Inspection of a model on a user's texts: its window, nDCG@10 by position, and chunk sizes."""
 
 from __future__ import annotations
 
@@ -61,18 +59,18 @@ from posir_tasks.values.read_part import Part, ReadPart
 from posir_tasks.values.result_schema import INDEX_KEY, RUN_KEY, SPLIT
 from posir_tasks.values.scores import ALL, ResultValues
 
-#: Texts whose encoding is timed.
+#: Number of texts to encode for the time estimate.
 TIMED_TEXTS = 16
-#: Texts from which on most questions are decided: the first step of a search, which each further
-#: one doubles, and the fewest in which chunks are compared.
+#: Number of texts that decides most questions: the first step of a search, which each further step
+#: doubles, and the minimum for comparing chunks.
 MIN_TEXTS = 50
-#: Tokens that are encoded at most within a budget, in multiples of the tokens of the texts.
+#: Maximum number of tokens to encode within a budget, relative to the tokens of the texts.
 MAX_PASSES = 6.0
 #: Share of the budget for the search in whole texts; the rest is for chunks.
 WHOLE_SHARE = 0.5
-#: Fewest texts of a search, among which one can be found.
+#: Minimum number of texts in a search.
 MIN_SEARCHED = 2
-#: Lengths of excerpts in tokens, if chunks of enough whole texts exceed the budget.
+#: Lengths of excerpts in tokens, tried in this order if chunks of whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
 #: A sentence of prose without marks of code, of Markdown or of a table, of at most 140 characters.
 PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
@@ -80,29 +78,29 @@ PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01
 
 @dataclass(frozen=True)
 class InspectionInput:
-    """The texts that are inspected, and the model that reads them."""
+    """The texts to inspect, the model and the options."""
 
     encoder: ModelEncoder
     tokenizer: ModelTokenizer | None
     collection: TextCollection
     budget: int | None
-    """Most tokens that are encoded; None for everything."""
+    """Maximum number of tokens to encode; None for no limit."""
     splitters: Sequence[TextSplitter] = ()
     """Splitters to compare. If empty, chunk sizes are compared."""
     writer: QuestionWriter | None = None
     reference: CommandReference = NO_REFERENCE
-    """The model, the texts and the settings as a command names them."""
+    """The model, the texts and the settings for commands."""
     snippet: SnippetKind | None = None
-    """The library that code for the advised chunks is written for."""
+    """The library to write code for."""
 
     @property
     def texts(self) -> list[str]:
-        """The texts."""
+        """The texts, in random order."""
         return [text.text for text in self.collection.texts]
 
     @property
     def counter(self) -> Tokenizer:
-        """The model's tokenizer, or an estimate."""
+        """The model's tokenizer, or an estimate of four bytes per token."""
         return self.tokenizer or EstimatedTokenizer()
 
 
@@ -117,9 +115,13 @@ def inspect_model(
 
     Args:
         request: The model and the texts.
-        output_folder: Gets the result for whole texts.
-        show: Called with what is known whenever there is a further answer.
-        full: Whether observed differences and the published PSI are also shown.
+        output_folder: Folder for the result of whole texts, as of `mteb run`.
+        show: Called with the incomplete inspection after each stage.
+        full: Also show observed differences and the published PSI.
+
+    Raises:
+        PosirError: The budget is too small, or the model refuses some of the texts for their
+            length.
     """
     collection = request.collection
     model = request.encoder.model
@@ -133,9 +135,9 @@ def inspect_model(
     if not questions.questions:
         return complete_inspection(replace(inspection, fading=()))
     run = InspectionRun(request, questions, inspection.window.reading)
-    if request.budget is not None and request.budget < run.least:
+    if request.budget is not None and request.budget < run.min_tokens:
         raise PosirError(
-            f"A budget of {request.budget:,} tokens is too small: at least {run.least:,} are "
+            f"A budget of {request.budget:,} tokens is too small: at least {run.min_tokens:,} are "
             f"needed for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with "
             "--budget, or encode everything with --all-texts."
         )
@@ -148,17 +150,15 @@ def inspect_model(
     inspection = run.search_whole(replace(inspection, work=work), output_folder)
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
-    # Of all texts, questions and chunks, as far as the model reads them.
+    # All distinct texts, questions and chunks, truncated to the window.
     counts = request.counter.count_all(run.memory.known_texts)
-    inspection = replace(
-        inspection, encoded_tokens=sum(min(count, run.window or count) for count in counts)
-    )
+    encoded_tokens = sum(min(count, run.window or count) for count in counts)
     chunks = inspection.chunks
     assert chunks is not None
+    vectors_per_text = None
     if chunks.is_advised and chunks.row.size and not chunks.row.chunker:
         chunking = Chunking(chunks.row.size)
-        vectors = [len(chunking.group(length)) for length in tokens]
-        inspection = replace(inspection, vectors_per_text=float(np.mean(vectors)))
+        vectors_per_text = float(np.mean([len(chunking.group(length)) for length in tokens]))
     similarity = model.mteb_model_meta.similarity_fn_name
     distance = "DOT" if similarity is ScoringFunction.DOT_PRODUCT else "COSINE"
     kinds: Sequence[SnippetKind] = get_args(SnippetKind) if tokenizer else UNCOUNTED
@@ -168,6 +168,8 @@ def inspect_model(
     }
     inspection = replace(
         inspection,
+        encoded_tokens=encoded_tokens,
+        vectors_per_text=vectors_per_text,
         snippets=tuple(snippets.values()),
         snippet=snippets[request.snippet] if request.snippet else None,
     )
@@ -177,9 +179,9 @@ def inspect_model(
 
 
 def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
-    """Measure how far the model reads, and what it never reads of the texts."""
+    """Measure the window, and the share of the texts beyond it."""
     collection = request.collection
-    # Without tokenizer, the length is known in words, which are longer or shorter in other texts.
+    # Without a tokenizer the window is measured in words of these texts, whose lengths differ.
     texts = () if request.tokenizer else request.texts
     window = measure_window(describe_model(request.encoder, request.tokenizer), texts)
     unread = measure_unread(request.texts, window.reading, request.tokenizer)
@@ -212,14 +214,14 @@ def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: b
 
 
 class InspectionRun:
-    """The searches of an inspection; together they encode each distinct text once."""
+    """The searches of an inspection, which encode each distinct text only once."""
 
     def __init__(
         self, request: InspectionInput, questions: QuestionSet, reading: ReadingLength
     ) -> None:
         self.request = request
         self.questions = questions
-        # Tokens of texts are counted without special ones.
+        # Texts are counted without special tokens, and so is the window here.
         self.read = reading.read_part()
         self.model = request.encoder.model
         self.window = self.read.tokens
@@ -236,14 +238,14 @@ class InspectionRun:
         ]
         self.divisions = self._choose_divisions(max(questions.lengths))
         self.costs = self._count_costs(questions, self.divisions)
-        _, least = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)
-        self.least_chunks = int(least.sum())
+        _, costs = self._find_excerpts(EXCERPTS[-1], MIN_SEARCHED)
+        self.min_chunk_tokens = int(costs.sum())
         self.wordings = [Wording.RAREST_WORDS]
         self.budget = self.costs.total
         if request.budget is None:
             self.wordings = list(WITHOUT_MODEL)
         else:
-            limit = max(int(MAX_PASSES * sum(questions.lengths)), self.least)
+            limit = max(int(MAX_PASSES * sum(questions.lengths)), self.min_tokens)
             self.budget = min(request.budget, limit)
 
     def _count_costs(
@@ -260,57 +262,56 @@ class InspectionRun:
         sizes = splitting.choose_sizes(self.model, self.request.encoder.context, self.window)
         sizes = [size for size in sizes if size < longest]
         divisions = [splitting.TokenDivision(size) for size in sizes]
-        # A server reads all chunks of a document together.
+        # For chunks in context, the server encodes all chunks of a document together.
         fits = self.window is None or longest <= self.window
         if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
             divisions += [splitting.TokenDivision(size, in_context=True) for size in sizes]
         return divisions
 
     @property
-    def least(self) -> int:
-        """Fewest tokens to encode: a search in two whole texts, and in the chunks of short excerpts
-        of them.
+    def min_tokens(self) -> int:
+        """Minimum number of tokens to encode: two whole texts, and the chunks of two short
+        excerpts.
         """
         return min(
-            int(self.costs.searched[:MIN_SEARCHED].sum()) + self.least_chunks, self.costs.total
+            int(self.costs.whole_search[:MIN_SEARCHED].sum()) + self.min_chunk_tokens,
+            self.costs.total,
         )
 
     @property
     def max_texts(self) -> int:
-        """Most texts that are searched as a whole; what is left of the budget is enough for some
-        chunks.
-        """
+        """Maximum number of whole texts to search; the rest of the budget pays for chunks."""
         if self.request.budget is None:
             return len(self.questions.documents)
-        budget = min(WHOLE_SHARE * self.budget, self.budget - self.least_chunks)
-        return max(MIN_SEARCHED, splitting.count_fitting(self.costs.searched, budget))
+        budget = min(WHOLE_SHARE * self.budget, self.budget - self.min_chunk_tokens)
+        return max(MIN_SEARCHED, splitting.count_fitting(self.costs.whole_search, budget))
 
     def estimate_work(self) -> WorkEstimate:
-        """Estimate the time from that of the first texts, whose embeddings are needed anyway."""
+        """Estimate the run time by encoding the first texts, which is needed anyway."""
         number = min(TIMED_TEXTS, self.max_texts)
         texts = list(self.questions.documents.values())[:number]
         task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
         context = EncodingContext(task.metadata, SPLIT, "default", self.options)
         encoder = ModelEncoder(self.model, context, self.memory)
-        started = time.perf_counter()
+        start = time.perf_counter()
         encoder(texts, PromptType.document)
-        seconds = max(time.perf_counter() - started, 1e-6)
+        seconds = max(time.perf_counter() - start, 1e-6)
         speed = int(self.costs.whole[:number].sum()) / seconds
         total = self.costs.total
-        planned = min(self.budget, total)
-        return WorkEstimate(planned, planned / speed, total, total / speed)
+        tokens = min(self.budget, total)
+        return WorkEstimate(tokens, tokens / speed, total, total / speed)
 
     def search_whole(self, inspection: Inspection, output_folder: Path | None) -> Inspection:
-        """Add the search in whole texts, more and more of them until the interval is narrow or the
-        budget is used.
+        """Search whole texts, doubling their number until the interval is narrow or the budget is
+        used, and add the scores.
         """
-        most = self.max_texts
-        texts = most if self.request.budget is None else min(MIN_TEXTS, most)
+        max_texts = self.max_texts
+        texts = max_texts if self.request.budget is None else min(MIN_TEXTS, max_texts)
         with track("Searching whole texts") as advance:
             search = self._search(None, self.questions.first(texts), self.wordings)
             advance()
-            while texts < most and not _is_narrow(search):
-                texts = min(2 * texts, most)
+            while texts < max_texts and not _is_narrow(search):
+                texts = min(2 * texts, max_texts)
                 search = self._search(None, self.questions.first(texts), self.wordings)
                 advance()
         searches = dict.fromkeys(self.wordings, search)
@@ -319,21 +320,21 @@ class InspectionRun:
         if writer:
             questions = self.questions.first(texts).write_in_other_words(writer)
             wording = Wording.OTHER_WORDS
-            asked = len(questions.asked_in(wording))
+            count = len(questions.with_wording(wording))
             baseline = None
-            if asked:
+            if count:
                 searches[wording] = self._search(None, questions, [wording])
                 baseline = measure_word_baseline(searches[wording].tasks[wording])
             other_words = OtherWords(
                 writer.name,
                 writer_is_model=writer.name == self.model.mteb_model_meta.name,
-                questions=asked,
-                unwritten=len(questions.questions) - asked,
+                questions=count,
+                unwritten=len(questions.questions) - count,
                 words_alone=baseline,
                 answers=writer.describe_answers(),
             )
         if output_folder is not None:
-            # As `mteb run` does, for `posir report`.
+            # Saved as by `mteb run`, for `posir report`.
             mteb.evaluate(
                 self.whole,
                 [search.tasks[wording] for wording, search in searches.items()],
@@ -342,7 +343,7 @@ class InspectionRun:
                 encode_kwargs=self.options,
                 show_progress_bar=False,
             )
-        # Questions in their rarest words last: verdicts are by them.
+        # The last scores give the verdict.
         order = (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS)
         read = inspection.window.read_part
         scores = tuple(
@@ -353,74 +354,77 @@ class InspectionRun:
         return replace(inspection, fading=scores, fading_texts=texts, other_words=other_words)
 
     def search_chunks(self, inspection: Inspection) -> Inspection:
-        """Add the search in whole texts and chunks of the same texts, or of excerpts of them if the
-        texts are too long.
+        """Compare chunks with whole texts and add the comparison.
+
+        Excerpts take the place of texts that are too long for the budget.
         """
         texts = inspection.fading_texts
         other_words = inspection.other_words
         questions = self.questions.first(texts)
         divisions = self.divisions
-        excerpt = None
+        excerpt_tokens = None
         if self.request.budget is not None:
-            left = self.budget - int(self.costs.searched[:texts].sum())
-            fitting = splitting.count_fitting(self.costs.chunks[:texts], left)
-            questions = questions.first(fitting)
-            if fitting < min(texts, MIN_TEXTS):
-                questions, excerpt = self._cut(texts, left)
-                divisions = self._choose_divisions(min(excerpt, max(questions.lengths)))
+            budget = self.budget - int(self.costs.whole_search[:texts].sum())
+            number = splitting.count_fitting(self.costs.chunks[:texts], budget)
+            questions = questions.first(number)
+            if number < min(texts, MIN_TEXTS):
+                questions, excerpt_tokens = self._cut(texts, budget)
+                divisions = self._choose_divisions(min(excerpt_tokens, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
         if self.request.writer and other_words and other_words.questions:
             questions = questions.write_in_other_words(self.request.writer)
-            if questions.asked_in(Wording.OTHER_WORDS):
+            if questions.with_wording(Wording.OTHER_WORDS):
                 wordings.append(Wording.OTHER_WORDS)
         searches = []
-        # Chunks are only compared in nDCG@10.
+        # Rotated versions are not needed: chunks are compared by nDCG@10.
         with track("Searching chunks", 1 + len(divisions)) as advance, with_settings(rotated=0):
             for division in (None, *divisions):
                 searches.append(self._search(division, questions, wordings))
                 advance()
         name = portable_name(self.model.mteb_model_meta)
-        unit = "excerpt" if excerpt else "text"
-        compared = []
+        unit = "excerpt" if excerpt_tokens else "text"
+        comparisons = []
         for wording in wordings:
             rows = splitting.compare_divisions(searches, wording, questions, self.window, unit)
-            compared.append(splitting.advise_chunks(rows, name))
-        if other_words and len(compared) > 1:
-            other_words = replace(other_words, chunks=compared[1])
+            comparisons.append(splitting.advise_chunks(rows, name))
+        if other_words and len(comparisons) > 1:
+            other_words = replace(other_words, chunks=comparisons[1])
         return replace(
             inspection,
-            chunks=compared[0],
+            chunks=comparisons[0],
             chunk_texts=len(questions.documents),
-            excerpt_tokens=excerpt,
+            excerpt_tokens=excerpt_tokens,
             other_words=other_words,
         )
 
     def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
-        """Cut excerpts of enough texts to compare, as long as the budget allows, and ask questions
-        about them.
+        """Make questions about the longest excerpts that fit the budget, and return their maximum
+        length.
         """
-        wanted = min(texts, MIN_TEXTS)
+        max_number = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
-            questions, costs = self._find_excerpts(length, wanted)
-            fitting = splitting.count_fitting(costs, budget)
-            if fitting == wanted:
+            questions, costs = self._find_excerpts(length, max_number)
+            number = splitting.count_fitting(costs, budget)
+            if number == max_number:
                 break
-        if fitting < MIN_SEARCHED:
-            # The questions about excerpts of fewer texts may be shorter; a budget that is not
-            # refused is enough for them.
+        if number < MIN_SEARCHED:
+            # Questions about fewer excerpts may be shorter. `inspect_model` has checked that the
+            # budget is enough for them.
             questions, _ = self._find_excerpts(length, MIN_SEARCHED)
             return questions, length
-        return questions.first(fitting), length
+        return questions.first(number), length
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
-        """Cut excerpts of the first texts, and count the tokens to encode for each."""
+        """Make questions about excerpts of the first texts, and count the tokens of each excerpt to
+        encode.
+        """
         collection = cut_excerpts(self.request.collection, self.request.counter, length, texts)
         tokens = self.request.counter.count_all([text.text for text in collection.texts])
         questions = ask_questions(collection, tokens)
         divisions = self._choose_divisions(min(length, max(tokens)))
         with with_settings(rotated=0):
             costs = self._count_costs(questions, divisions)
-        return questions, costs.searched + costs.chunks
+        return questions, costs.whole_search + costs.chunks
 
     def _search(
         self,
@@ -432,7 +436,7 @@ class InspectionRun:
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
         scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
         values = {wording: ResultValues.from_json(result) for wording, result in scores.items()}
-        # The model also counts the vectors of rotated versions.
+        # The model itself also counts the vectors of rotated versions.
         vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
@@ -446,26 +450,26 @@ def _vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVec
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Quote a sentence of prose from the middle of an unread part, and name its text; both are
-    empty if there is none.
+    """Return a sentence of prose from the middle of an unread part, and the name of its text.
+
+    Both are empty if there is none.
     """
     for text, _, share in texts:
         middle = len(text.text) * (1 - share / 2)
         read = len(text.text) * (1 - share)
         sentences = find_sentences(text.text, text.language)
         for span in sorted(sentences, key=lambda span: abs(middle - span.middle)):
-            quoted = " ".join(span.of(text.text).split())
-            if span.start > read and PROSE.fullmatch(quoted):
-                return quoted, text.name
+            sentence = " ".join(span.of(text.text).split())
+            if span.start > read and PROSE.fullmatch(sentence):
+                return sentence, text.name
     return "", ""
 
 
 def _is_narrow(search: splitting.ChunkSearch) -> bool:
-    """Tell whether the effect within the window is known to its margin either way.
+    """Return True if the interval of the effect within the window is at most two margins wide.
 
-    Only the width decides when to stop, so that intervals keep their coverage although they are
-    looked at several times (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on
-    fixed-width intervals).
+    Only the width decides when to stop, so that intervals keep their coverage under repeated looks
+    (Chow & Robbins 1965, Annals of Mathematical Statistics 36, on fixed-width intervals).
     """
     findings, *_ = decide_result(search.values[Wording.RAREST_WORDS])
     effect = findings.verdict.estimate
@@ -477,7 +481,7 @@ def _is_narrow(search: splitting.ChunkSearch) -> bool:
 def evaluate(
     task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs
 ) -> Mapping[str, Any]:
-    """Compute the scores of a search, as in a result file."""
+    """Return the scores of a search as in a result file."""
     task.load_data()
     (scores,) = task.evaluate(model, SPLIT, encode_kwargs=options).values()
     return scores
@@ -489,8 +493,8 @@ def _summarize_positions(
     values = search.values[wording]
     group = analyze(values).overall
     overall, *by_length = (replace(findings, read=read) for findings in decide_result(values))
-    titled = zip(values.profile.axes.length_titles, by_length, strict=False)
-    groups = {title: findings for title, findings in titled if findings.questions}
+    by_title = zip(values.profile.axes.length_titles, by_length, strict=False)
+    groups = {title: findings for title, findings in by_title if findings.questions}
     observations = group.observations
     unread = observations.twelfths >= TWELFTHS
     return PositionScores(

@@ -1,11 +1,10 @@
-"""A running index without questions of its own: how many sentences of its documents come back, by
-their position.
+"""Inspection of a running index: recall of the sentences of its documents, by position.
 
-Nobody wrote the questions: `questions` says how they are made. A document is also asked for by its
-first words, verbatim, which find it where its beginning is indexed. Recall at k is the share of
-questions whose document is among the first k hits, or whose whole sentence is in chunks among them.
-Recall counts only documents that their first words find, so that a missing document is not mistaken
-for a lost ending. Intervals are for new documents, each of which is a cluster.
+The module `questions` makes the questions from the texts. One more query per document, its first
+words verbatim, tests whether the beginning is indexed. Recall at k is the share of questions whose
+document is among the first k hits, or whose whole sentence is in chunks among them. It counts only
+documents that their first words retrieve, so that a missing document is not mistaken for a lost
+ending. Intervals are for new documents, each of which is a cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ import numpy as np
 
 from posir_data.texts import draw_texts, sample_candidates
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
-from posir_inspect.sections import ADVICE
+from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_own_number
 from posir_score.api import describe_retriever
 from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
@@ -67,11 +66,11 @@ from posir_tasks.values.read_part import ReadKind, ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: First characters of a document, about 40 words, by which it is asked for.
+#: Subset of the queries with the first words of a document, and their number of characters.
 HEAD, HEAD_CHARACTERS = "head", 250
-#: Smallest difference of recall that matters.
+#: Margin of a difference in recall.
 MARGIN = DEFAULT_MARGINS.position_effect
-#: Maximum number of documents that a sentence names.
+#: Maximum number of missing documents to list.
 MAX_NAMES = 10
 RECALL_SCALE = replace(
     NDCG,
@@ -93,8 +92,9 @@ EXPLANATION = (
 
 @dataclass(frozen=True)
 class IndexQuestion:
-    """A question about a document; the subset of its query is the wording, or `head` for the first
-    words of the document.
+    """A question about a document.
+
+    The subset of its query is the wording, or `head` for the first words of the document.
     """
 
     query: AskedQuery
@@ -110,22 +110,23 @@ class IndexQuestion:
 
 @dataclass(frozen=True)
 class IndexedTexts:
-    """The documents that an index should have, and the questions about them."""
+    """The documents that the index should contain, and the questions about them."""
 
     name: str
     language: str
     ids: Collection[str]
-    """Ids of all documents, asked about or not."""
+    """Ids of all documents, with or without questions."""
     questions: QuestionSet
     wordings: tuple[Wording, ...]
     read: ReadPart
     """The part of a document that the embedder reads."""
     skipped: str
-    """A sentence on the texts that cannot be asked about."""
+    """A sentence on the texts without questions; may be empty."""
 
     def locate_in_read(self) -> dict[str, int]:
-        """Find the twelfth of each sentence in the window, by id of the question; empty if all is
-        read, or the window is unknown.
+        """Return the twelfth of the window that contains each sentence, by question id.
+
+        The mapping is empty if the embedder reads all of a text, or its window is unknown.
         """
         if self.read.kind is not ReadKind.PART:
             return {}
@@ -134,9 +135,7 @@ class IndexedTexts:
         return dict(zip(evidence.query_ids, twelfths, strict=False))
 
     def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[str, ...]:
-        """Write the planned questions about sentences with their spans, a domain for each
-        wording.
-        """
+        """Write the planned questions with their spans and return the folders, one per wording."""
         folders = []
         for wording in self.wordings:
             ids = {item.query.id for item in planned if item.query.subset == wording}
@@ -147,28 +146,29 @@ class IndexedTexts:
 
 @dataclass(frozen=True)
 class IndexOptions:
-    """What is asked of an index."""
+    """Options of an index inspection."""
 
     limit: int
-    """Maximum number of texts to read; of more, a random sample."""
+    """Maximum number of texts to read; a larger collection is sampled at random."""
     max_requests: int
     reads: ReadPart | MTEBModels
     """The part of a document that the embedder reads, or the embedder."""
     embedder: str | None
-    """Reference of the embedder, which embeds the queries of a collection."""
+    """Name, folder or endpoint of the embedder for the queries of a collection."""
     separator: str
-    """Text between document id and number of a chunk; empty without chunks."""
+    """Separator of document id and chunk number in ids; empty if documents are not chunked."""
     folder: Path | None
-    """Folder for the questions."""
+    """Folder to write the questions to."""
 
 
 def read_index(
-    opened: Dataset,
+    dataset: Dataset,
     options: IndexOptions,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
 ) -> IndexedTexts:
-    """Read the texts of an index and ask about them, in other words about no more sentences than
-    are asked for.
+    """Read the texts of an index and make questions about them.
+
+    With a writer, at most `options.max_requests` questions are also written in other words.
     """
     ids: set[str] = set()
 
@@ -180,7 +180,7 @@ def read_index(
 
     with track("Reading texts"):
         collection = draw_texts(
-            opened,
+            dataset,
             options.limit,
             lambda items: sample_candidates(read_documents(items), 2 * options.limit),
         )
@@ -193,7 +193,7 @@ def read_index(
     questions = ask_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
-            f"{opened.location}: several documents have one id, as in several subsets. Give the "
+            f"{dataset.location}: several documents have one id, as in several subsets. Give the "
             "texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
@@ -203,19 +203,19 @@ def read_index(
         chosen = questions.select({question.query.id for question in planned})
         questions = chosen.write_in_other_words(writer)
         wordings = (Wording.RAREST_WORDS, Wording.OTHER_WORDS)
-    skipped = describe_skipped(collection.skipped)
+    skip_note = describe_skipped(collection.skipped)
     if writer:
-        skipped = " ".join(filter(None, [skipped, writer.describe_answers()]))
+        skip_note = " ".join(filter(None, [skip_note, writer.describe_answers()]))
     return IndexedTexts(
-        collection.name, collection.language, ids, questions, wordings, reads, skipped
+        collection.name, collection.language, ids, questions, wordings, reads, skip_note
     )
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
-    """Plan the first words and a sentence of each third of each document, then the other
-    sentences.
+    """Order the questions: first words and one sentence per third of each document, then the
+    other sentences.
 
-    Documents are in random order, so that the questions about the first ones are a sample, too.
+    Documents come in random order, so that any first part of the list is a sample of them.
     """
     by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
@@ -226,47 +226,44 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
         first.append(IndexQuestion(AskedQuery(HEAD, name, head), name, Span(0, len(head)), 0))
         planned: set[tuple[Wording, int]] = set()
-        about = by_document[name]
-        for question in random.Random(f"{SEED} {name}").sample(about, len(about)):
+        in_order = by_document[name]
+        rng = random.Random(f"{SEED} {name}")
+        for question in rng.sample(in_order, len(in_order)):
             third = find_third(question.sentence, len(text))
             for wording in wordings:
                 if wording not in question.wordings:
                     continue
                 query = AskedQuery(wording.value, question.id, question.wordings[wording])
-                is_further = (wording, third) in planned
-                (further if is_further else first).append(
-                    IndexQuestion(query, name, question.sentence, third)
-                )
+                questions_in_turn = further if (wording, third) in planned else first
+                questions_in_turn.append(IndexQuestion(query, name, question.sentence, third))
                 planned.add((wording, third))
     return [*first, *further]
 
 
 @dataclass(frozen=True, eq=False)
 class JudgedAnswers:
-    """The answers of an index to n questions, in the order in which these were planned."""
+    """The answers of an index to n questions, in the planned order."""
 
-    asked: Sequence[IndexQuestion]
+    questions: Sequence[IndexQuestion]
     success: Mapping[str, Booleans]
-    """Whether the `document` is among the first k hits, and the whole sentence in their texts
-    (`chunk`), shape (n,) each.
-
-    There are no chunks if no hit has a text or a place.
+    """Success of each question, shape (n,): `document` if the document is among the first k hits,
+    `chunk` if the whole sentence is in their texts. `chunk` is missing if no hit has a text or
+    offsets.
     """
     has_chunks: bool
-    """Whether any hit is a part of its document."""
+    """True if any hit is a chunk."""
     problems: tuple[str, ...]
-    """Sentences on hits that are no document, and chunks that are not in their document: how many,
-    and the first.
-    """
+    """Warnings about unusable hits and misplaced chunks: a count and the first example each."""
 
+    @property
     def is_head(self) -> Booleans:
-        """Tell which questions are the first words of a document, shape (n,)."""
-        return np.array([question.query.subset == HEAD for question in self.asked], np.bool_)
+        """True for the questions that are the first words of a document, shape (n,)."""
+        return np.array([question.query.subset == HEAD for question in self.questions], np.bool_)
 
-    def list_found(self, mask: Booleans) -> set[str]:
-        """List the documents that any of certain questions found."""
+    def list_documents(self, mask: Booleans) -> set[str]:
+        """List the documents that the questions in the mask retrieved."""
         rows = np.flatnonzero(mask & self.success[DOCUMENT]).tolist()
-        return {self.asked[row].document for row in rows}
+        return {self.questions[row].document for row in rows}
 
 
 def judge_answers(
@@ -276,18 +273,18 @@ def judge_answers(
     rules: AlignmentRules,
     settings: CollectionSettings,
 ) -> JudgedAnswers:
-    """Judge which questions that have an answer found their document, and their sentence."""
-    asked = [question for question in planned if question.key in journal.answers]
+    """Judge whether the answered questions retrieved their document and their sentence."""
+    questions = [question for question in planned if question.key in journal.answers]
     documents: list[bool] = []
     sentences: list[bool] = []
     has_places = has_chunks = False
-    unknown: list[tuple[str, str]] = []
-    misplaced: list[tuple[str, str]] = []
+    unknown_hits: list[tuple[str, str]] = []
+    misplaced_chunks: list[tuple[str, str]] = []
     numbers: set[int] = set()
-    for question in asked:
+    for question in questions:
         answer = journal.answers[question.key].hits
         numbers.add(len(answer))
-        # Of hits with distances, the lowest are the first.
+        # Hits may have distances, of which the lowest is the best.
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
@@ -295,16 +292,16 @@ def judge_answers(
         for hit in hits:
             has_chunks |= bool(hit.chunk)
             if hit.document not in texts.ids:
-                unknown.append((question.query.id, hit.document))
+                unknown_hits.append((question.query.id, hit.document))
             chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
             if hit.document != question.document or not chunk.is_stated:
                 continue
             has_places = True
-            # The text of the index may be longer, as with a blank at its end.
+            # The indexed text may be longer, for example by a blank at its end.
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
-                misplaced.append((question.query.id, chunk.describe(len(text))))
+                misplaced_chunks.append((question.query.id, chunk.describe(len(text))))
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
@@ -317,13 +314,13 @@ def judge_answers(
         problems.append(describe_own_number(max(numbers), settings.k))
     if rules.names and rules.names.matched:
         problems.append(rules.names.describe())
-    problems += _describe_cases(f"hits are no document of {texts.name}", unknown)
-    problems += _describe_cases("retrieved chunks are not in their document", misplaced)
-    return JudgedAnswers(asked, success, has_chunks or has_places, tuple(problems))
+    problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
+    problems += _describe_cases("retrieved chunks are not in their document", misplaced_chunks)
+    return JudgedAnswers(questions, success, has_chunks or has_places, tuple(problems))
 
 
 def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """Describe the number of cases and the first, which is a question and the reason."""
+    """Describe the number of cases and the first: its question and the reason."""
     if not cases:
         return []
     name, reason = cases[0]
@@ -333,13 +330,13 @@ def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]
 
 @dataclass(frozen=True)
 class RecallRow:
-    """Recall at k of questions in one wording about the sentences of a part of the documents."""
+    """Recall at k of the sentences in one part of the documents, for questions in one wording."""
 
     wording: str
     unit: str
     """`document` or `chunk`."""
     part: str
-    """A third of the documents, or what the embedder reads of them, or not."""
+    """A third of the documents, or the part inside or outside the embedder's window."""
     questions: int
     documents: int
     recall: Estimate | None
@@ -347,33 +344,35 @@ class RecallRow:
 
 
 def summarize_recall(
-    judged: JudgedAnswers, twelfths: Mapping[str, int]
+    judgments: JudgedAnswers, twelfths: Mapping[str, int]
 ) -> tuple[tuple[RecallRow, ...], tuple[ChangeRow, ...]]:
-    """Compute the recall by position of the documents whose first words find them, and its
-    differences.
+    """Compute recall by position, and its differences within documents.
 
-    `twelfths` has the place of a sentence in the window, by id of the question; empty if all is
-    read, or the window is unknown. In a difference, the later part is the baseline.
+    Only documents that their first words retrieve are counted. `twelfths` is from
+    `IndexedTexts.locate_in_read`. In a difference, the later part is the baseline.
     """
     rows: list[RecallRow] = []
     changes: list[ChangeRow] = []
-    is_head = judged.is_head()
-    findable = judged.list_found(is_head)
+    is_head = judgments.is_head
+    findable = judgments.list_documents(is_head)
     by_wording = defaultdict[str, list[int]](list)
-    for row, question in enumerate(judged.asked):
+    for row, question in enumerate(judgments.questions):
         if not is_head[row] and question.document in findable:
             by_wording[question.query.subset].append(row)
     for wording, chosen in by_wording.items():
-        asked = [judged.asked[row] for row in chosen]
-        _, documents = np.unique([question.document for question in asked], return_inverse=True)
-        thirds = np.array([question.third for question in asked])
+        questions = [judgments.questions[row] for row in chosen]
+        names, documents = np.unique(
+            [question.document for question in questions], return_inverse=True
+        )
+        thirds = np.array([question.third for question in questions])
         parts = {part: thirds == third for third, part in enumerate(THIRDS)}
         pairs = [(THIRDS[0], THIRDS[-1])]
         if twelfths:
-            parts[READ] = np.array([twelfths[question.query.id] < TWELFTHS for question in asked])
+            positions = np.array([twelfths[question.query.id] for question in questions])
+            parts[READ] = positions < TWELFTHS
             parts[NOT_READ] = ~parts[READ]
             pairs.append((READ, NOT_READ))
-        for unit, success in judged.success.items():
+        for unit, success in judgments.success.items():
             gains = success[chosen].astype(np.float64)
             for part, mask in parts.items():
                 recall = estimate_mean(gains[mask], documents[mask])
@@ -384,75 +383,75 @@ def summarize_recall(
                 columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
                 regression = Regression.fit(gains, columns, documents, documents)
                 difference = regression.contrast(np.array([1.0, -1.0])) if regression else None
-                number = len(np.unique(documents))
-                task = f"{unit}, {Wording(wording).words}"
                 subject = ChangeSubject(
-                    baseline=last, model=first, task=task, queries=len(asked), documents=number
+                    baseline=last,
+                    model=first,
+                    task=f"{unit}, {Wording(wording).words}",
+                    queries=len(questions),
+                    documents=len(names),
                 )
-                change = decide_change(Metric.RECALL, difference, MARGIN, number, level=LEVEL)
+                change = decide_change(Metric.RECALL, difference, MARGIN, len(names), level=LEVEL)
                 changes.append(replace(change, subject=subject))
     return tuple(rows), tuple(changes)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class IndexInspection(Result):
-    """The documents and sentences that a running index returns, by position; the rows are
-    `RecallRow`.
-    """
+    """The recall of a running index, by position. Its rows are `RecallRow`."""
 
     retriever: str
     source: str
     k: int
     answered: int
     planned: int
-    """Questions to ask, within `max_requests`."""
+    """Number of questions to ask, at most `max_requests`."""
     possible: int
-    """Questions that there are."""
+    """Number of all questions about the texts."""
     documents: int
-    """Documents that were asked for by their first words."""
+    """Number of documents that were queried by their first words."""
     returned: Estimate | None
-    """Share of them that came back for any of their questions."""
+    """Share of these documents that at least one of their questions retrieved."""
     not_in_index: tuple[str, ...]
-    """Those that came back for none."""
+    """Documents that none of their questions retrieved."""
     read: ReadPart
     changes: tuple[ChangeRow, ...]
     problems: tuple[str, ...]
-    """Sentences on what went wrong with questions or hits: how often, and the first case."""
+    """Warnings about questions and hits: a count and the first example each."""
     skipped: str
-    """A sentence on the texts that cannot be asked about."""
+    """A sentence on the texts without questions; may be empty."""
     reading: str = ""
-    """How the retriever was asked and its hits were read."""
+    """A sentence on the calls to the retriever and the interpretation of its hits."""
     unfinished: str = ""
-    """The file with the answers, if questions are left."""
+    """The file with the answers so far; empty if all questions have an answer."""
     written: tuple[str, ...] = ()
-    """Folders with the questions."""
+    """Folders that the questions were written to."""
 
 
 def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
-    """Yield what was asked, which documents are in the index, the recall by position, and what did
-    not fit.
+    """Build the sections: questions, documents in the index, recall by position, problems,
+    advice.
     """
     documents = pluralize(inspection.documents, "document")
-    work = (
-        f"{inspection.retriever}: {inspection.answered:,} of "
-        f"{pluralize(inspection.planned, 'question')} about {documents} of {inspection.source} are "
-        f"answered, by their first {pluralize(inspection.k, 'hit')}"
+    summary = (
+        f"{inspection.retriever} answered {inspection.answered:,} of "
+        f"{pluralize(inspection.planned, 'question')} about {documents} of {inspection.source}, "
+        f"with at most {pluralize(inspection.k, 'hit')} each."
     )
     if inspection.possible > inspection.planned:
-        work += f"; there are {inspection.possible:,} (--max-requests)"
-    asked = [f"{work}.", *filter(None, [inspection.reading])]
+        summary += f" In all there are {inspection.possible:,} questions (limit: --max-requests)."
+    sentences = [summary, inspection.reading]
     if inspection.unfinished:
-        asked.append(f"The same command goes on from there: {inspection.unfinished}.")
-    yield DisplaySection(sentences=tuple(asked))
+        sentences.append(f"Run the same command again to continue from {inspection.unfinished}.")
+    yield DisplaySection(sentences=tuple(filter(None, sentences)))
     number = inspection.documents - len(inspection.not_in_index)
     share = format_percentage(inspection.returned)
-    found = [f"{number:,} of {documents} came back, {share}."]
+    sentences = [f"{number:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
         names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_NAMES]))
         further = len(inspection.not_in_index) - MAX_NAMES
         more = f" and {further:,} more" if further > 0 else ""
-        found.append(f"Not in the index, as no question finds them: {names}{more}.")
-    yield DisplaySection("Which documents are in the index", (*found, inspection.skipped))
+        sentences.append(f"Not in the index, as no question finds them: {names}{more}.")
+    yield DisplaySection("Which documents are in the index", (*sentences, inspection.skipped))
     changes: dict[str, list[str]] = {THIRDS[0]: [], READ: []}
     for change in inspection.changes:
         changes[change.subject.model].append(describe_recall_change(change))
@@ -467,45 +466,44 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=finding, strips=strips, only=Medium.TEXT)
         yield DisplaySection(strips=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
-    none = "Not measured: of no document that is found, a sentence (5 to 80 words) was asked for."
-    # The first is the finding.
-    sentences = (*(recall or [none]), *changes[THIRDS[0]][1:])
-    yield DisplaySection("Tail recall where the head is found", sentences, tables)
+    not_measured = "Not measured: no document that was found has a question about a sentence."
+    # The first change is shown above, as the finding.
+    recall = [*(recall or [not_measured]), *changes[THIRDS[0]][1:]]
+    yield DisplaySection("Are document endings found?", tuple(recall), tables)
     if changes[READ]:
-        read = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
-        yield DisplaySection("What the embedder truncates", (read, *changes[READ]))
+        window = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
+        yield DisplaySection("What the embedder truncates", (window, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
-    # A page has it next to the picture.
+    # On a page, the advice is next to the picture.
     advice = advise_index(next(iter(inspection.changes), None))
-    yield DisplaySection(ADVICE, (advice,), only=Medium.TEXT if strips else None)
+    yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if strips else None)
 
 
 def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
-    """Build the picture of recall by third, of documents or chunks in the rarest words, with the
-    finding and what to do; none without questions.
+    """Build the picture of recall by third for the first wording and unit; none without
+    questions.
     """
     if not inspection.changes:
         return ()
     change = inspection.changes[0]
     finding = describe_recall_change(change)
     first = inspection.rows[0]
-    shown = [
+    rows = [
         row
         for row in inspection.rows
         if (row.wording, row.unit) == (first.wording, first.unit) and row.part in THIRDS
     ]
-    words = (f"first {pluralize(inspection.k, 'hit')}", finding)
-    found = inspection.documents - len(inspection.not_in_index)
+    present = inspection.documents - len(inspection.not_in_index)
     facts = (
-        ("Documents in the index", f"{found:,} of {inspection.documents:,}"),
-        ("Sentences asked about", f"{sum(row.questions for row in shown):,}"),
-        (ADVICE, advise_index(change)),
+        ("Documents in the index", f"{present:,} of {inspection.documents:,}"),
+        ("Sentences asked about", f"{sum(row.questions for row in rows):,}"),
+        (ADVICE_HEADING, advise_index(change)),
     )
     strip = Strip(
         inspection.retriever,
-        words,
-        tuple(row.recall for row in shown),
+        (f"first {pluralize(inspection.k, 'hit')}", finding),
+        tuple(row.recall for row in rows),
         finding=finding,
         facts=lambda: facts,
         scale=RECALL_SCALE,
@@ -515,7 +513,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
 
 
 def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
-    """Title a page by the recall of the first and of the last third; by the name without both."""
+    """Return a title with the recall of the first and the last third, or the name without both."""
     recall = {row.part: row.recall for row in reversed(rows) if row.recall}
     if not {THIRDS[0], THIRDS[-1]} <= recall.keys():
         return name
@@ -536,27 +534,30 @@ def _tabulate(inspection: IndexInspection) -> Table:
 
 def inspect_index(
     search: Any,
-    opened: Dataset,
+    dataset: Dataset,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
     settings: CollectionSettings,
     options: IndexOptions,
 ) -> IndexInspection:
-    """Ask an index the questions about its texts that have no answer yet; answers are kept until
-    all questions have one.
+    """Inspect an index with questions about its texts.
 
-    The questions are written to a folder, if there is one. PosirError is raised if no question has
-    an answer, or no hit of the first answers is a document of the texts.
+    Answers are kept in a journal, so that a later call continues an interrupted one. The journal is
+    removed once all questions have an answer.
+
+    Raises:
+        PosirError: No question has an answer, or no hit of the first answers is a document of the
+            texts.
     """
     search = open_retriever(search, has_embedder=options.embedder is not None)
     name = describe_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
-    texts = read_index(opened, options, open_writer)
-    every = plan_questions(texts.questions, texts.wordings)
-    planned = every[: options.max_requests]
-    written = texts.write_questions(options.folder, planned) if options.folder else ()
-    asked = (part for question in every for part in vars(question.query).values())
-    key = digest(*asked, settings.k, settings.document_field).hex()
+    texts = read_index(dataset, options, open_writer)
+    all_questions = plan_questions(texts.questions, texts.wordings)
+    planned = all_questions[: options.max_requests]
+    folders = texts.write_questions(options.folder, planned) if options.folder else ()
+    queries = (part for question in all_questions for part in vars(question.query).values())
+    key = digest(*queries, settings.k, settings.document_field).hex()
     file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
     corpora = dict.fromkeys((HEAD, *texts.wordings), texts.ids)
     with closing(Journal(file)) as journal:
@@ -568,15 +569,17 @@ def inspect_index(
             raise PosirError(
                 f"{name}: no answer within {settings.max_time or 0:g} seconds (--max-time)."
             )
-        judged = judge_answers(texts, planned, journal, rules, settings)
-        is_finished = len(judged.asked) == len(planned)
+        judgments = judge_answers(texts, planned, journal, rules, settings)
+        is_finished = len(judgments.questions) == len(planned)
         if is_finished:
             journal.remove()
-    is_head = judged.is_head()
-    documents = [judged.asked[row].document for row in np.flatnonzero(is_head).tolist()]
-    found = judged.list_found(np.ones_like(is_head))
-    returned = np.array([document in found for document in documents], np.float64)
-    rows, changes = summarize_recall(judged, {} if judged.has_chunks else texts.locate_in_read())
+    is_head = judgments.is_head
+    documents = [judgments.questions[row].document for row in np.flatnonzero(is_head).tolist()]
+    retrieved_ids = judgments.list_documents(np.ones_like(is_head))
+    returned = np.array([document in retrieved_ids for document in documents], np.float64)
+    rows, changes = summarize_recall(
+        judgments, {} if judgments.has_chunks else texts.locate_in_read()
+    )
     reasons = [(query.id, reason) for query, reason in answers.reasons.items()]
     inspection = IndexInspection(
         title=name,
@@ -584,22 +587,22 @@ def inspect_index(
         retriever=name,
         source=texts.name,
         k=settings.k,
-        answered=len(judged.asked),
+        answered=len(judgments.questions),
         planned=len(planned),
-        possible=len(every),
+        possible=len(all_questions),
         documents=len(documents),
         returned=estimate_mean(returned, np.arange(len(returned))),
-        not_in_index=tuple(document for document in documents if document not in found),
+        not_in_index=tuple(document for document in documents if document not in retrieved_ids),
         read=texts.read,
         rows=rows,
         changes=changes,
-        problems=(*_describe_cases("questions have no answer", reasons), *judged.problems),
+        problems=(*_describe_cases("questions have no answer", reasons), *judgments.problems),
         skipped=texts.skipped,
         reading=answers.reading,
         unfinished="" if is_finished else str(journal.file),
-        written=written,
+        written=folders,
         details=EXPLANATION,
-        footer=tuple(f"Questions with spans: {folder}" for folder in written),
+        footer=tuple(f"Questions with spans: {folder}" for folder in folders),
     )
     base = {item.name for item in fields(Result)} - {"rows"}
     values = {key: value for key, value in vars(inspection).items() if key not in base}

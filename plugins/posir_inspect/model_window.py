@@ -1,6 +1,4 @@
-"""The length that a model of mteb claims to read, and the share of a user's texts that it never
-reads.
-"""
+"""The claimed window of a model of mteb, and the share of a user's texts beyond it."""
 
 from __future__ import annotations
 
@@ -34,28 +32,28 @@ from posir_tasks.values.means import TAILS
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Bootstrap samples of texts, and seed of the random numbers.
+#: Number of bootstrap samples of texts, and random seed.
 DRAWS, SEED = 2000, 14
-#: What rerankers score texts with: a question on something else, since scores near 1 are alike, and
-#: such a text.
+#: Question and text for rerankers. The question is unrelated, since scores near 1 hardly differ.
 QUESTION, TEXT, LANGUAGE = "which enzyme", "the", "eng-Latn"
 
 
 @dataclass(frozen=True)
 class UnreadShare:
-    """The share of the texts that a model never reads."""
+    """The share of texts beyond the window."""
 
     share: Estimate
-    """Share of all tokens, words or characters of the texts, in [0, 1]; its interval is by
-    bootstrap over texts.
+    """Share of all tokens, words or characters, in [0, 1], with an interval by bootstrap over
+    texts.
     """
     texts_cut: int
+    """Number of texts that exceed the window."""
     by_text: tuple[float, ...] = ()
-    """Share of each text."""
+    """Unread share of each text."""
 
 
 def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe a model of mteb with what its metadata claims."""
+    """Describe an embedding model with the claim of its metadata."""
     model = encoder.model
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
     claimed, claimant = find_claim(model)
@@ -76,27 +74,25 @@ def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> M
 
 
 def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe a reranker of mteb, whose scores of a question and a text take the place of
-    embeddings.
-    """
+    """Describe a reranker; its embedding of a text is the score with a fixed question."""
     score = build_scorer(model, [QUESTION], LANGUAGE)
     claimed, claimant = find_claim(model)
     meta = model.mteb_model_meta
     disable_progress_bars()
-    special = None
+    special_tokens = None
     if tokenizer:
-        special = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
-        # The template of a language model counts, too.
-        ids = read_ids(model, *(build_texts([text]) for text in (QUESTION, TEXT)))
+        special_tokens = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
+        # The template of a language model adds tokens as well.
+        ids = read_ids(model, build_texts([QUESTION]), build_texts([TEXT]))
         if ids:
-            special = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT)
+            special_tokens = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT)
     return MeasuredModel(
         str(meta.name),
         meta.revision,
         lambda texts: score([(QUESTION, text) for text in texts])[:, None],
         nullcontext,
         tokenizer.count if tokenizer else None,
-        special,
+        special_tokens,
         tokenizer.count(QUESTION) if tokenizer else 0,
         claimed,
         claimant,
@@ -109,7 +105,7 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
 def measure_unread(
     texts: Sequence[str], reading: ReadingLength, tokenizer: ModelTokenizer | None
 ) -> UnreadShare:
-    """Measure the share of the texts beyond the reading length, in its unit."""
+    """Measure the share of texts beyond the window, in the unit of the window."""
     count: Callable[[str], int] = count_words if reading.unit == "words" else len
     if tokenizer and reading.unit == "tokens":
         count = tokenizer.count
@@ -117,8 +113,8 @@ def measure_unread(
     limit = np.inf if reading.complete else reading.bounds.high
     unread = np.maximum(0.0, lengths - limit)
     rng = np.random.default_rng(SEED)
-    draws = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS)
-    low, high = np.quantile(draws @ unread / (draws @ lengths), TAILS).tolist()
+    weights = rng.multinomial(len(texts), np.full(len(texts), 1 / len(texts)), DRAWS)
+    low, high = np.quantile(weights @ unread / (weights @ lengths), TAILS).tolist()
     return UnreadShare(
         Estimate(float(unread.sum() / lengths.sum()), (low, high)),
         int((unread > 0).sum()),
@@ -127,24 +123,23 @@ def measure_unread(
 
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Open a context in which a server's truncation is not warned of, since it is measured; see
-    `EndpointEncoder.measure`.
-    """
+    """Open a context without warnings of a server's truncation; see `EndpointEncoder.measure`."""
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Find how many tokens the metadata of a model claims, and its name; of an endpoint, that of
-    its registered model.
+    """Find the window that a model claims, and the name of the model that claims it.
+
+    For an endpoint, this is the registered model of the same name.
     """
     meta = model.mteb_model_meta
     if getattr(meta.loader, "__name__", "") != EndpointEncoder.__name__:
         return _finite(meta.max_tokens) or find_cut(model), str(meta.name)
     endpoint = find_endpoint(portable_name(meta))
     assert endpoint is not None
-    registered = MODEL_REGISTRY.resolve()
-    registration = dict.get(registered, endpoint.model)
-    registration = registration or resolve_bare_name(endpoint.model, registered)
+    registry = MODEL_REGISTRY.resolve()
+    registration = dict.get(registry, endpoint.model)
+    registration = registration or resolve_bare_name(endpoint.model, registry)
     if registration is None:
         return None, str(meta.name)
     return _finite(registration.max_tokens), str(registration.name)

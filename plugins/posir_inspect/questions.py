@@ -1,14 +1,13 @@
-"""Pseudo-questions: sentences of the texts as questions about the text that they are from, at
-controlled positions.
+"""Pseudo-questions: each is a sentence of a text, and the text is its relevant document.
 
-The inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two differences.
-There, the sentence is mostly removed from the text (in 90% of the cases), so that what surrounds it
-is to be found; here it is kept, because it is the evidence whose position is controlled. And it is
-asked in several ways: verbatim, which flatters every model that recognizes a text's own words, by
-its rarest words alone, and, if there is a model that writes them, in other words (`other_words`).
+This is the inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two
+differences. Lee et al. remove the sentence from its text in 90% of the cases; here it stays, since
+it is the evidence whose position is controlled. And a sentence has several wordings: verbatim,
+which flatters every model that recognizes the words of a text; its rarest words; and, with a model
+that writes them, other words (`other_words`).
 
-The sentences of a text share its topic and its words, so an unread sentence can lead to its text:
-BM25 over the part of the texts that is read says how far words alone go.
+Sentences share topic and words with the rest of their text, so a question about an unread sentence
+can still retrieve its text. BM25 over the part within the window shows how far words go.
 """
 
 from __future__ import annotations
@@ -59,38 +58,38 @@ from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.schemes import RelativePositions
 
-#: Equal parts of a text in each of which a sentence is asked about.
+#: Number of equal parts of a text; each gives at most one question.
 PARTS = 10
-#: Share of a sentence's words that its keywords are, and the fewest of them.
+#: Share of the words of a sentence that are kept, and their minimum number.
 KEYWORD_SHARE, MIN_KEYWORDS = 0.5, 3
 SEED = 14
 
 
 class Wording(StrEnum):
-    """The wording in which a sentence is asked about."""
+    """The wording of a question about a sentence."""
 
     VERBATIM = "verbatim"
     """The sentence as it is."""
     RAREST_WORDS = "rarest-words"
-    """The half of its words that the fewest texts have, in their order."""
+    """The half of its words that occur in the fewest texts, in their order."""
     OTHER_WORDS = "other-words"
-    """A question by an embedder or a language model that has none of its words; not about every
-    sentence.
+    """A question without its words, by an embedder or a language model; some sentences have
+    none.
     """
 
     @property
     def words(self) -> str:
-        """Its name in words: `rarest words`."""
+        """The name with spaces: `rarest words`."""
         return self.value.replace("-", " ")
 
 
-#: The wordings that need no model.
+#: Wordings that need no model.
 WITHOUT_MODEL = (Wording.VERBATIM, Wording.RAREST_WORDS)
 
 
 @dataclass(frozen=True)
 class PseudoQuestion:
-    """A sentence that is asked about."""
+    """A sentence and the questions about it, by wording."""
 
     id: str
     document: str
@@ -100,52 +99,57 @@ class PseudoQuestion:
 
 @dataclass(frozen=True)
 class QuestionSet:
-    """The pseudo-questions about some texts."""
+    """Texts and the pseudo-questions about them."""
 
     documents: Mapping[str, str]
     """Texts by id."""
     tokens: Mapping[str, int]
+    """Length of each text, by id."""
     questions: tuple[PseudoQuestion, ...]
     languages: Mapping[str, str]
+    """Language of each text, by id."""
 
     def first(self, texts: int) -> QuestionSet:
-        """Keep the first texts and the questions about them."""
+        """Return the first texts and their questions."""
         documents = dict(islice(self.documents.items(), texts))
         questions = tuple(item for item in self.questions if item.document in documents)
         return replace(self, documents=documents, questions=questions)
 
     def select(self, ids: Collection[str]) -> QuestionSet:
-        """Keep the questions of these ids, and all texts."""
+        """Return all texts and the questions with the given ids."""
         return replace(self, questions=tuple(item for item in self.questions if item.id in ids))
 
     @property
     def lengths(self) -> list[int]:
-        """Tokens of each text."""
+        """Length of each text in tokens."""
         return [self.tokens[name] for name in self.documents]
 
-    def asked_in(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
-        """List the questions that have a wording."""
+    def with_wording(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
+        """List the questions that exist in a wording."""
         return tuple(question for question in self.questions if wording in question.wordings)
 
     def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
-        """Add the questions in other words, where there are any."""
+        """Add questions in other words, for the sentences that the writer can paraphrase."""
         requests = []
         for question in self.questions:
             text = self.documents[question.document]
             sentence = question.sentence.of(text)
             requests.append(WritingRequest(sentence, (text,), self.languages[question.document]))
         questions = list(self.questions)
-        for row, written in enumerate(writer.write(requests)):
-            if written:
-                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: written}
+        for row, paraphrase in enumerate(writer.write(requests)):
+            if paraphrase:
+                wordings = {**questions[row].wordings, Wording.OTHER_WORDS: paraphrase}
                 questions[row] = replace(questions[row], wordings=wordings)
         return replace(self, questions=tuple(questions))
 
     def write(self, wording: Wording, folder: Path, source: str, language: str) -> Path:
-        """Write the questions that have a wording in the PosIR layout, and return the domain's
-        folder.
+        """Write the questions in one wording as a domain in the PosIR layout.
 
-        It may have been written before. PosirError is raised if it has other questions.
+        Returns:
+            The folder of the domain. An existing domain with the same content is left as it is.
+
+        Raises:
+            PosirError: The domain exists with other content.
         """
         data = self.build_data(wording)
         code = next(iter(suggest_codes(language)), PIVOT.code)
@@ -160,24 +164,26 @@ class QuestionSet:
         return target.folder
 
     def build_data(self, wording: Wording) -> PositionData:
-        """Build the data of a position task from the questions that have a wording."""
+        """Build the data of a position task from the questions in one wording."""
         questions = {
             question.id: (question.wordings[wording], question.document, question.sentence)
-            for question in self.asked_in(wording)
+            for question in self.with_wording(wording)
         }
-        tokens = dict(zip(self.documents, self.lengths, strict=True))
         return PositionData.from_questions(
-            self.documents, questions, tokens=tokens, revision="pseudo-questions"
+            self.documents, questions, tokens=self.tokens, revision="pseudo-questions"
         )
 
 
 def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
-    """Make pseudo-questions, one in each tenth of every text that has a suitable sentence there.
+    """Make pseudo-questions, at most one for each tenth of a text.
 
-    A sentence is asked about if it has 5 to 80 words and is in no other place of the texts. Of
-    several sentences with their midpoint in the same tenth of a text, one is drawn at random, with
-    a fixed seed. `tokens` are the lengths of the texts. Documents have their own ids, if these
-    differ.
+    A sentence is suitable if it has 5 to 80 words and occurs only once in all texts. From the
+    suitable sentences with their midpoint in a tenth, one is sampled with a fixed seed. Texts keep
+    their ids if these are unique.
+
+    Args:
+        collection: The texts.
+        tokens: Length of each text in tokens.
     """
     names = [text.id for text in collection.texts]
     if len({*names} - {""}) < len(names):
@@ -185,12 +191,12 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
     documents: dict[str, str] = {}
     languages: dict[str, str] = {}
     sentences: dict[str, list[Span]] = {}
-    repeated = Counter[str]()
+    occurrences = Counter[str]()
     for name, text in zip(names, collection.texts, strict=True):
         documents[name] = text.text
         languages[name] = text.language
         sentences[name] = list(find_sentences(text.text, text.language))
-        repeated.update(normalize(span.of(text.text)) for span in sentences[name])
+        occurrences.update(normalize(span.of(text.text)) for span in sentences[name])
     frequencies = count_texts(documents.values())
     questions = []
     for number, (name, content) in enumerate(documents.items()):
@@ -199,8 +205,8 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
         for span in sentences[name]:
             sentence = span.of(content)
             words = len(find_terms(sentence))
-            if repeated[normalize(sentence)] == 1 and MIN_WORDS <= words <= MAX_WORDS:
-                # Tenths are closed to the right, as the position bins are.
+            if occurrences[normalize(sentence)] == 1 and MIN_WORDS <= words <= MAX_WORDS:
+                # Tenths are closed on the right, like position bins.
                 part = max(0, math.ceil(span.middle / len(content) * PARTS) - 1)
                 suitable[part].append(span)
         for part in sorted(suitable):
@@ -216,8 +222,9 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Keep the half of a sentence's words, at least three, that the fewest texts have; of equally
-    rare ones the longest.
+    """Keep the half of a sentence's words, at least three, that occur in the fewest texts.
+
+    Between equally rare words, the longest are kept.
     """
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
@@ -225,30 +232,36 @@ def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
         range(len(words)),
         key=lambda row: (frequencies.get(words[row].casefold(), 0), -len(words[row]), row),
     )
-    kept = [words[row] for row in sorted(rarest[:count])]
-    return "".join(kept) if is_unspaced(sentence) else " ".join(kept)
+    keywords = [words[row] for row in sorted(rarest[:count])]
+    return ("" if is_unspaced(sentence) else " ").join(keywords)
 
 
 class PseudoQuestionTask(PositionTask):
-    """Pseudo-questions about the texts of a user."""
+    """A task of pseudo-questions about a user's texts."""
 
     scheme = RelativePositions(bins=PARTS)
     data: ClassVar[PositionData]
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the questions."""
+        """Return the data of the only subset."""
         return self.data
 
 
 def build_question_task(
     source: str, language: str, questions: QuestionSet, wording: Wording
 ) -> PseudoQuestionTask:
-    """Build the task of the questions in one wording, named after the source of the texts; the
-    language is as in `en`.
+    """Build the task of the questions in one wording.
+
+    Args:
+        source: Name of the texts, from which the task gets its name.
+        language: Language code of the texts, such as `en`.
+        questions: The questions.
+        wording: The wording.
     """
     name = f"Inspect-{legible_name(source)}-{wording}"
-    asked = questions.asked_in(wording)
-    contents = [part for item in asked for part in (item.id, item.wordings[wording])]
+    contents: list[str] = []
+    for question in questions.with_wording(wording):
+        contents += [question.id, question.wordings[wording]]
     metadata = build_metadata(
         name,
         dataset=source,
@@ -268,45 +281,49 @@ def build_question_task(
 
 @dataclass(frozen=True)
 class WordBaseline:
-    """nDCG@10 of questions without the model."""
+    """nDCG@10 of baselines without the model."""
 
     shared_words: float
-    """Score of BM25; of questions about unread sentences, with the part of each text that is
-    read.
+    """nDCG@10 of BM25; for questions about unread sentences, over the part of each text within the
+    window.
     """
     chance: float
-    """Expected if texts are ranked at random."""
+    """Expected nDCG@10 of a random ranking."""
 
 
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
-    """Search for the texts of unread sentences in what is read of all texts; None if all is read,
-    or it is unknown what.
+    """Search with BM25 for the texts of unread sentences, over the part of each text within the
+    window.
+
+    None if no sentence is unread, or the window is unknown.
     """
     data = task.data
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
     if not len(beyond):
         return None
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
-    read = []
+    read_texts = []
     for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
-        # A character's place in tokens is taken to be its share of the text.
+        # Tokens are assumed to be equally long.
         size = max(tokens.get(name, 0), part.tokens or 0, 1)
         tail = len(text) * part.tokens_at_end // size
         head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
-        read.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
-    return _search_words(task, read, beyond)
+        read_texts.append(f"{text[:head]} {text[max(head, len(text) - tail) :]}")
+    return _search_words(task, read_texts, beyond)
 
 
 def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
-    """Search for the texts of all questions of a task by their words alone."""
+    """Search with BM25 for the texts of all questions."""
     return _search_words(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
 
 
 def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
-    """Search for the texts of some questions, shape (n,), with BM25 in texts, or parts of them, in
-    the order of the corpus.
+    """Search with BM25 for the texts of the questions in `rows`, shape (n,).
+
+    `texts` replaces the texts of the corpus, in the same order.
     """
-    data, names = task.data, task.data.corpus["id"][:]
+    data = task.data
+    names = data.corpus["id"][:]
     (subset,) = task.metadata.hf_subsets_to_langscripts
     queries = data.queries.select(rows)
     positives = data.evidence.positives()
@@ -331,7 +348,7 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 def cut_excerpts(
     collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
 ) -> TextCollection:
-    """Cut the first texts to a random excerpt of so many tokens each, with a fixed seed."""
+    """Cut the first texts to random excerpts of `size` tokens, with a fixed seed."""
     excerpts = []
     spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):

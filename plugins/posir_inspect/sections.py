@@ -1,4 +1,4 @@
-"""The findings of an inspection: the answer in sections, and the numbers behind it."""
+"""The result of `posir inspect` and its presentation in sections."""
 
 from __future__ import annotations
 
@@ -51,34 +51,34 @@ from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
 from posir_tasks.values.scores import ALL, Unit
 
-#: What pictures show: the evidence is a sentence.
+#: Scale of the pictures, whose evidence is a sentence.
 SCALE = replace(
     NDCG,
     whole="the sentences",
     caption="texts to their end: how well a sentence there is found (nDCG@10, 0 to 100)",
 )
-READING = "How far the model reads"
-FADING = "How well it finds a sentence"
-ADVICE = "What to do"
-OTHER = "The same in other words"
+WINDOW_HEADING = "How far the model reads"
+SEARCH_HEADING = "How well it finds a sentence"
+ADVICE_HEADING = "What to do"
+PARAPHRASE_HEADING = "The same in other words"
 LEGEND = (
     "Brackets: 95% confidence intervals, widened where several are read together (rows by length; "
     f"changes: {format_level(CHANGE_LEVEL)})."
 )
 EXPLANATION = (
-    "At most ten sentences of each text are asked about, so that long texts count less, and "
-    "fewer of the sentences than of the words are never read.",
-    "How far the model reads was found from its embeddings alone: the ends of texts were changed, "
-    "and a change that alters no "
-    "embedding is not read. The model's own limits were not asked for.",
+    "Each text has at most ten questions, so that long texts count less: the share of sentences "
+    "beyond the window is below the share of words.",
+    "The window was measured from embeddings: the ends of texts were changed, and a part is unread "
+    "if changing it alters no embedding. The model's own limits were not used.",
     "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that "
     "text among the others (inverse cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence "
     "stays in the text, as its position is what is compared. People ask in other words, so the "
-    "scores are higher than those of their questions; compare positions and sizes, not models by "
-    "these numbers. `posir report`, with a task's questions, can say otherwise.",
+    "scores are higher than those of real questions; compare positions and sizes, not models by "
+    "these numbers. `posir report`, with a task's questions, may differ.",
 )
-#: Columns of a row: whole texts by length, or chunks of one size, asked in one wording. Findings
-#: keep their names; `change` is nDCG@10 of chunks minus that of whole texts, at 98.33%.
+#: Columns of a row, which is about whole texts of one length or chunks of one size, in one wording.
+#: Findings have their own names. `change` is nDCG@10 of chunks minus nDCG@10 of whole texts, with
+#: an interval at 98.33%.
 COLUMNS = (
     "model",
     "chunk_size",
@@ -111,23 +111,23 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class PositionScores:
-    """nDCG@10 of pseudo-questions in one wording by the position of their sentence."""
+    """nDCG@10 of pseudo-questions in one wording, by the position of their sentence."""
 
     wording: Wording
     ndcg_at_10_not_read: float | None
-    """nDCG@10 of the questions about truncated sentences; None if there are none, or the window is
-    unknown.
+    """nDCG@10 of questions about truncated sentences; None without such questions or if the window
+    is unknown.
     """
     not_read_without_model: WordBaseline | None
-    """nDCG@10 of the latter without the model; None if there are none."""
+    """nDCG@10 of the same questions by BM25; None without such questions."""
     groups: Mapping[str, GroupFindings]
-    """The findings on all questions, `all`, then by the title of the length bucket."""
+    """Findings by title of the length bucket; the first entry, `all`, is about all questions."""
     group: GroupAnalysis
-    """The analysis of all questions."""
+    """Analysis of all questions."""
 
     @property
     def findings(self) -> GroupFindings:
-        """The findings on all questions."""
+        """Findings on all questions."""
         return self.groups[ALL]
 
     def to_json(self) -> dict[str, object]:
@@ -139,40 +139,38 @@ class PositionScores:
 
 @dataclass(frozen=True)
 class OtherWords:
-    """The questions in other words, and which chunk size they advise."""
+    """Results of the questions in other words."""
 
     writer: str
     writer_is_model: bool
     questions: int
-    """Questions about whole texts."""
+    """Number of questions about whole texts."""
     unwritten: int
-    """Sentences that have a question in their rarest words and none in other words."""
+    """Number of sentences with a question in their rarest words but none in other words."""
     words_alone: WordBaseline | None
-    """nDCG@10 of BM25 in whole texts; None if there are no questions."""
+    """nDCG@10 of BM25 in whole texts; None without questions."""
     answers: str = ""
-    """What a language model's answers took, and why some were not used."""
+    """A sentence on a language model's answers: their cost and the rejected ones."""
     chunks: ChunkComparison | None = None
-    """None if it is not known yet, or there are no questions."""
+    """None before chunks are searched, or without questions."""
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Tokens to encode, and the time that it takes; everything is all texts, questions in both
-    wordings and chunk sizes.
-    """
+    """Tokens to encode and the seconds this takes, within the budget and without one."""
 
     tokens: int
     seconds: float
     all_tokens: int
+    """Tokens of all texts, questions and chunks."""
     all_seconds: float
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Inspection(Result):
-    """The inspection of a model on texts: how far it reads, where evidence fades, which chunk size
-    serves.
+    """The inspection of a model on texts: its window, nDCG@10 by position, and chunk sizes.
 
-    A row for each wording and length of whole texts, and for each chunk size or splitter.
+    It has a row for each wording and length of whole texts, and for each chunk size or splitter.
     """
 
     model: str
@@ -183,47 +181,44 @@ class Inspection(Result):
     languages: Mapping[str, int]
     median_tokens: float
     tokens_estimated: bool
-    """Whether tokens are estimated, one per four bytes, because the tokenizer is unknown."""
+    """True if the tokenizer is unknown and tokens are estimated, one per four bytes."""
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
     reference: CommandReference = NO_REFERENCE
-    """The model, the texts and the settings as a command names them; without texts if they are in
-    memory.
-    """
+    """The model, the texts and the settings for commands; no texts if they are in memory."""
     lengths: tuple[tuple[str, int, float], ...] = ()
-    """Name, tokens, and the share that is never read of each text, the longest first."""
+    """Name, tokens and unread share of each text, the longest first."""
     vectors_per_text: float | None = None
-    """Mean number of chunks of the advised size, which overlap by half, of a text; None if no size
+    """Mean number of chunks per text at the advised size, with an overlap of half; None if no size
     is advised.
     """
     unread_example: tuple[str, str] = ("", "")
-    """A sentence that is not read, and its text; empty if there is none."""
+    """An unread sentence and the name of its text; empty if there is none."""
     work: WorkEstimate | None = None
-    """Tokens and time of the rest; None if it is not known yet."""
+    """Estimated work after the window is measured; None before the estimate."""
     encoded_tokens: int | None = None
-    """Tokens that were encoded after the reading length was known; None as long as there is more to
-    encode.
-    """
+    """Tokens that were encoded after the window was measured; None before the end."""
     fading: tuple[PositionScores, ...] | None = None
-    """None if it is not known yet."""
+    """Scores by position, one per wording; None before the search, empty without questions."""
     fading_texts: int = 0
-    """Texts that the questions were about, among which they were searched."""
+    """Number of whole texts that were searched."""
     chunks: ChunkComparison | None = None
-    """The result by questions in their rarest words; None if it is not known yet, or there are no
+    """Comparison by questions in their rarest words; None before the search, or without
     questions.
     """
     chunk_texts: int = 0
+    """Number of texts in which chunks were compared."""
     excerpt_tokens: int | None = None
-    """Longest excerpt of these texts in tokens; None if they are whole."""
+    """Maximum length of the excerpts in which chunks were compared; None for whole texts."""
     other_words: OtherWords | None = None
-    """None without a model that writes questions in other words, or if they are not written yet."""
+    """None without a writer, or before the search."""
     snippets: tuple[Snippet, ...] = ()
-    """Code for the advised chunks in each library, if they are known."""
+    """Code for the advised chunks, one per library."""
     snippet: Snippet | None = None
-    """The requested one."""
+    """Code for the library that the user chose."""
     full: bool = False
-    """Whether observed differences and the published PSI are also shown."""
+    """If true, observed differences and the published PSI are also shown."""
 
     @property
     def name(self) -> str:
@@ -232,12 +227,12 @@ class Inspection(Result):
 
     @property
     def is_task(self) -> bool:
-        """Whether the texts are those of a task."""
+        """True if the texts are the documents of a task."""
         return self.source in TASKS_REGISTRY.resolve()
 
     @property
     def chunk_sample(self) -> str:
-        """The texts or excerpts in which chunks were compared."""
+        """The number of texts or excerpts in which chunks were compared, in words."""
         if not self.excerpt_tokens:
             return pluralize(self.chunk_texts, "text")
         excerpts = pluralize(self.chunk_texts, "excerpt")
@@ -245,11 +240,11 @@ class Inspection(Result):
 
 
 def complete_inspection(inspection: Inspection) -> Inspection:
-    """Add what is shown and exported of the present state of an inspection."""
+    """Add title, rows, values and sections to an inspection, which may be incomplete."""
     title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
-    skipped = describe_skipped(inspection.skipped, examples=1)
+    skip_note = describe_skipped(inspection.skipped, examples=1)
     details = list(EXPLANATION)
     if inspection.fading:
         details.insert(0, _describe_averages(inspection.fading[-1]))
@@ -260,7 +255,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
         rows=tuple(_build_rows(inspection)),
         values=partial(_build_document, inspection),
         parts=tuple(_build_sections(inspection, title)),
-        notes=(LEGEND, skipped),
+        notes=(LEGEND, skip_note),
         details=details,
     )
 
@@ -285,23 +280,27 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
-    """Convert all values, with the names of `posir window` for the window, and the rows."""
-    base = {item.name for item in fields(Result)} | {"snippets"}
-    values = {name: value for name, value in vars(inspection).items() if name not in base}
-    other = inspection.other_words
+    """Convert all fields for JSON; `window` has the keys of `posir window`."""
+    excluded_names = {item.name for item in fields(Result)} | {"snippets"}
+    values = {name: value for name, value in vars(inspection).items() if name not in excluded_names}
+    paraphrased: dict[str, object] = {"other_words": None, "chunks_in_other_words": None}
+    if inspection.other_words:
+        result = dict(vars(inspection.other_words))
+        chunks = result.pop("chunks")
+        paraphrased["other_words"] = result
+        paraphrased["chunks_in_other_words"] = chunks and chunks.document()
     return values | {
         "window": inspection.window.document(),
         "read": inspection.window.read_part.to_json(),
-        "other_words": other and {k: v for k, v in vars(other).items() if k != "chunks"},
         "fading": [scores.to_json() for scores in inspection.fading or ()],
         "chunks": inspection.chunks and inspection.chunks.document(),
-        "chunks_in_other_words": other.chunks.document() if other and other.chunks else None,
+        **paraphrased,
         "rows": tuple(_build_rows(inspection)),
     }
 
 
 def _title(inspection: Inspection) -> str:
-    """Title the share of words that the model never reads."""
+    """Return a title with the share of words that the model never reads."""
     texts = f"these {pluralize(inspection.texts, 'text')}"
     if not inspection.unread.texts_cut:
         return READS_ALL_TEXTS.format(model=inspection.name, texts=texts)
@@ -310,26 +309,29 @@ def _title(inspection: Inspection) -> str:
 
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
-    """Yield the texts, then what is known of the answer; a terminal has it in 48 lines of 80."""
+    """Build the sections that are known so far; in a terminal they fit in 48 lines of 80
+    characters.
+    """
     texts = (_describe_texts(inspection),)
     scores = inspection.fading
     strips = tuple(_build_strip(inspection, part) for part in scores or ())
     card = tuple(replace(strip, name=inspection.name) for strip in strips[-1:])
     yield DisplaySection(title, texts, only=Medium.TEXT)
     yield DisplaySection(sentences=texts, strips=card, only=Medium.PAGE)
-    reading = [inspection.window.sentence]
-    cut = inspection.unread.texts_cut
-    if cut:
+    sentences = [inspection.window.sentence]
+    cut_texts = inspection.unread.texts_cut
+    if cut_texts:
         share = format_percentage(inspection.unread.share)
-        reading.append(UNREAD_WORDS.format(number=cut, texts=inspection.texts, share=share))
-    yield DisplaySection(READING, tuple(reading), lengths=inspection.lengths if cut else ())
+        sentences.append(UNREAD_WORDS.format(number=cut_texts, texts=inspection.texts, share=share))
+    lengths = inspection.lengths if cut_texts else ()
+    yield DisplaySection(WINDOW_HEADING, tuple(sentences), lengths=lengths)
     if scores is None:
         return
     if not scores:
         reason = "Not measured: no sentence of 5 to 80 words occurs only once."
-        yield DisplaySection(FADING, (reason,))
+        yield DisplaySection(SEARCH_HEADING, (reason,))
         return
-    yield DisplaySection(FADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
+    yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
     facts = (f"{name}: {value}" for name, value in _list_facts(inspection, scores[-1]))
     paragraph = "\n".join(fact.replace("\n", ", ") for fact in facts)
     yield DisplaySection(sentences=(paragraph,), only=Medium.TEXT)
@@ -344,26 +346,25 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 
 
 def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
-    """Build the picture of questions in one wording, with what follows from it."""
+    """Build the picture of the questions in one wording, with advice and code."""
     findings = scores.findings
     strip = build_strip(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         strip = replace(strip, name=inspection.name)
     unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions
     codes = tuple(
-        (of.kind, of.sentence, of.code, of is inspection.snippet)
-        for of in inspection.snippets
-        if of.code
+        (snippet.kind, snippet.sentence, snippet.code, snippet is inspection.snippet)
+        for snippet in inspection.snippets
+        if snippet.code
     )
-    read = findings.read
     border = ""
-    if read.part is Part.FIRST and strip.truncated:
-        border = f"{read.tokens:,} tokens"
-    searched = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
+    if findings.read.part is Part.FIRST and strip.truncated:
+        border = f"{findings.read.tokens:,} tokens"
+    sample = f"{inspection.fading_texts:,} of {inspection.texts:,} texts"
     return replace(
         strip,
-        words=(searched, *strip.words),
-        facts=lambda: [*_list_facts(inspection, scores), (ADVICE, _advise(inspection))],
+        words=(sample, *strip.words),
+        facts=lambda: [*_list_facts(inspection, scores), (ADVICE_HEADING, _advise(inspection))],
         scale=SCALE,
         code="" if codes else _build_next_commands(inspection),
         codes=codes,
@@ -373,14 +374,14 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
 
 
 def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
-    """Yield what to do, then the comparison of chunks that it rests on, also in other words."""
+    """Build the advice, then the comparison of chunks that supports it."""
     evaluation = ""
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else MINI
         run = inspection.reference.write("mteb", "run", "-t", task, "-m", chunks.chunked_model)
         evaluation = f"# to evaluate these chunks on a task\n{run}"
     commands = _build_next_commands(inspection)
-    yield DisplaySection(ADVICE, (_advise(inspection),), code=commands, only=Medium.TEXT)
+    yield DisplaySection(ADVICE_HEADING, (_advise(inspection),), code=commands, only=Medium.TEXT)
     is_compared = chunks.has_splitters or not chunks.has_few_texts
     if chunks.rows[1:] and (is_compared or inspection.full):
         sentences = [*chunks.sentences, *chunks.describe_counts()]
@@ -395,26 +396,27 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
 def _build_lengths(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
-    """Yield the verdicts by wording and length, unless there are too few texts for any."""
-    groups = {f"all, {of.wording.words}": of.findings for of in scores}
+    """Build the table of verdicts by wording and length, unless all have too few texts."""
+    groups = {f"all, {wording.wording.words}": wording.findings for wording in scores}
     if len(scores) == 1:
         groups = {ALL: scores[0].findings}
-    lengths = {name: of for name, of in scores[-1].groups.items() if name != ALL}
+    lengths = dict(scores[-1].groups)
+    del lengths[ALL]
     if len(lengths) > 1:
         groups |= lengths
-    is_tested = any(of.reason is not Reason.FEW_DOCUMENTS for of in groups.values())
+    is_tested = any(group.reason is not Reason.FEW_DOCUMENTS for group in groups.values())
     if is_tested and (len(groups) > 1 or inspection.full):
         sentences: tuple[str, ...] = ()
         if inspection.fading_texts < inspection.texts:
             sample = pluralize(inspection.fading_texts, "text")
             sentences = (_describe_sample(sample, inspection.texts),)
-        title = f"{FADING}, by length of the text"
+        title = f"{SEARCH_HEADING}, by length of the text"
         table = _tabulate_groups(groups, full=inspection.full)
         yield DisplaySection(title, sentences, tables=(table,))
 
 
 def _advise(inspection: Inspection) -> str:
-    """Describe what to do: the chunks that were found better, or what follows from the state."""
+    """Return the advice: better chunks, more texts, or the next step for the verdict."""
     chunks = inspection.chunks
     assert inspection.fading
     if chunks and chunks.is_advised:
@@ -427,8 +429,10 @@ def _advise(inspection: Inspection) -> str:
 
 
 def _build_next_commands(inspection: Inspection) -> str:
-    """Build the command that writes code for the advised chunks or, without advice and for a task,
-    the commands that follow from the state.
+    """Return the next commands, in lines.
+
+    For advised chunks, this is the command that writes code. Otherwise, a task gets the commands
+    for its verdict.
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
@@ -442,11 +446,11 @@ def _build_next_commands(inspection: Inspection) -> str:
 
 
 def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tuple[str, str]]:
-    """Yield what the finding rests on, a name and a value each."""
-    asked = pluralize(scores.findings.questions, "sentence")
+    """Yield the names and values of the supporting figures."""
+    sentences = pluralize(scores.findings.questions, "sentence")
     yield (
         "Queries",
-        f"{asked} from your texts, reduced to their rarest words. 100 = its text always ranks "
+        f"{sentences} from your texts, reduced to their rarest words. 100 = its text always ranks "
         "first.",
     )
     yield from list_effects(scores.findings)
@@ -455,70 +459,66 @@ def _list_facts(inspection: Inspection, scores: PositionScores) -> Iterator[tupl
         yield "Never read, for example", f'"{example}" ({name.rpartition("/")[2]})'
 
 
-def _build_other_words(rarest: ChunkComparison, other: OtherWords) -> DisplaySection:
-    sentences = [f"{pluralize(other.questions, 'question')} that {other.writer} wrote."]
-    sentences += filter(None, [other.answers])
-    if other.writer_is_model:
+def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> DisplaySection:
+    sentences = [f"{pluralize(paraphrased.questions, 'question')} that {paraphrased.writer} wrote."]
+    sentences += filter(None, [paraphrased.answers])
+    if paraphrased.writer_is_model:
         sentences.append(
             "That is the inspected model: they favor it, and small chunks. Name another if you "
             "have one."
         )
-    if other.words_alone:
-        shared = format_percent(other.words_alone.shared_words)
-        chance = format_percent(other.words_alone.chance)
-        sentences.append(WORD_BASELINE.format(shared=shared, chance=chance))
-    chunks = other.chunks
+    if paraphrased.words_alone:
+        shared_words = format_percent(paraphrased.words_alone.shared_words)
+        chance = format_percent(paraphrased.words_alone.chance)
+        sentences.append(WORD_BASELINE.format(shared=shared_words, chance=chance))
+    chunks = paraphrased.chunks
     if not chunks:
-        return DisplaySection(OTHER, tuple(sentences))
+        return DisplaySection(PARAPHRASE_HEADING, tuple(sentences))
     sentences += chunks.sentences
-    if rarest.decided and chunks.decided:
+    if rarest.is_decided and chunks.is_decided:
         is_same = rarest.row.name == chunks.row.name
         template = SAME_ADVICE if is_same else OTHER_ADVICE
         sentences.append(template.format(chunks=rarest.row.name))
-    return DisplaySection(OTHER, tuple(sentences), tables=(chunks.tabulate(),))
+    return DisplaySection(PARAPHRASE_HEADING, tuple(sentences), tables=(chunks.tabulate(),))
 
 
-def _describe_sample(sample: str, inspected: int) -> str:
-    return f"Measured on {sample}, drawn at random from {inspected:,} texts."
+def _describe_sample(sample: str, total: int) -> str:
+    return f"Measured on {sample}, drawn at random from {total:,} texts."
 
 
 def _describe_texts(inspection: Inspection) -> str:
-    """Describe how long the texts are, and their languages if there are several."""
+    """Describe the length of the texts, and their languages if there are several."""
     about = "about " if inspection.tokens_estimated else ""
-    described = (
+    description = (
         f"The texts, from {inspection.source}, have {about}{inspection.median_tokens:,.0f} tokens "
         "at the median"
     )
     if inspection.texts_found > inspection.texts + len(inspection.skipped):
-        described += f"; they are a sample of {inspection.texts_found:,}"
+        description += f"; they are a sample of {inspection.texts_found:,}"
     if len(inspection.languages) > 1:
         languages = ", ".join(f"{count:,} {code}" for code, count in inspection.languages.items())
-        described += f"; languages: {languages}"
-    return f"{described}."
+        description += f"; languages: {languages}"
+    return f"{description}."
 
 
 def _describe_averages(scores: PositionScores) -> str:
-    """Describe how well all sentences are found, and the truncated ones compared with search by
-    words.
-    """
+    """Describe nDCG@10 of all sentences and of truncated ones, next to BM25."""
     findings = scores.findings
-    described = describe_sentence_scores(findings)
+    description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model
     if not baseline or scores.ndcg_at_10_not_read is None:
-        return described
-    truncated = TRUNCATED_SCORES.format(
+        return description
+    truncated_scores = TRUNCATED_SCORES.format(
         score=format_percent(scores.ndcg_at_10_not_read),
         read=findings.read.phrase,
         shared=format_percent(baseline.shared_words),
         chance=format_percent(baseline.chance),
     )
-    return f"{described} {truncated}"
+    return f"{description} {truncated_scores}"
 
 
 def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Table:
-    """Tabulate nDCG@10 and the verdict by wording and length; with `full`, start minus end and PSI
-    as well.
-    """
+    """Build the table of nDCG@10 and verdicts by group; `full` adds start minus end and PSI."""
     effect = "Effect within the window"
     headings = ["Texts", "nDCG@10", "State", effect]
     if full:
@@ -532,8 +532,8 @@ def _tabulate_groups(groups: Mapping[str, GroupFindings], *, full: bool) -> Tabl
             format_finding(findings.verdict, with_level=False),
         ]
         if full:
-            observed = findings[Quantity.START_MINUS_END].estimate
-            cells.append(format_estimate(observed, format_points))
+            difference = findings[Quantity.START_MINUS_END].estimate
+            cells.append(format_estimate(difference, format_points))
             cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_AS_PUBLISHED].estimate))
             cells.append(format_score(Unit.INDEX, findings[Quantity.PSI_BY_CHANCE].estimate))
         rows.append(tuple(cells))

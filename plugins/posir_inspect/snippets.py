@@ -1,6 +1,4 @@
-"""Code that makes the advised chunks in other libraries, to be pasted; measured are the chunks that
-posir searched.
-"""
+"""Code to paste that makes the advised chunks in other libraries."""
 
 from __future__ import annotations
 
@@ -16,27 +14,28 @@ if TYPE_CHECKING:
     from posir_inspect.splitting import ChunkComparison
     from posir_tasks.text.tokenizer import ModelTokenizer
 
-#: The library, or the index, that code is written for.
+#: A library or an index.
 SnippetKind: TypeAlias = Literal["langchain", "llamaindex", "haystack", "qdrant", "elasticsearch"]
 
-#: Those that need no tokenizer of the model.
+#: Libraries that do not need the model's tokenizer.
 UNCOUNTED: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
-#: Smallest number of words of a chunk that Elasticsearch takes.
+#: Minimum number of words in a chunk of Elasticsearch.
 MIN_WORDS = 20
 
 
 @dataclass(frozen=True)
 class Snippet:
-    """Code for a library, and what is known of it."""
+    """Code for a library."""
 
     kind: SnippetKind
     sentence: str
+    """A comment on the code, or the reason why there is none."""
     code: str = ""
-    """Empty if there is nothing to divide, or no size is advised."""
+    """Empty if no chunk size is advised."""
 
 
 def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer | None) -> None:
-    """Raise PosirError if no library can count the tokens of the chunks of a model."""
+    """Raise PosirError if the library needs the model's tokenizer and it is unknown."""
     if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
             f"--snippet {kind}: the tokenizer of {model} is unknown, so no library can count the "
@@ -52,17 +51,25 @@ def write_snippet(
     texts: Sequence[str],
     tokens: int,
 ) -> Snippet:
-    """Write code for the advised chunks; `tokens` are those of all texts."""
+    """Write code for the advised chunks.
+
+    Args:
+        kind: The library.
+        chunks: The comparison with the advised chunks.
+        tokenizer: The model's tokenizer, if it is known.
+        distance: Similarity function of the model, `DOT` or `COSINE`.
+        texts: The texts, to convert tokens to words.
+        tokens: Number of tokens of all texts.
+    """
     size = chunks.row.size
     if not size or not chunks.chunked_model:
         reason = "whole texts serve best, or no chunks are shown to be better"
         if chunks.row.chunker:
             reason = f"your splitter {chunks.row.chunker} serves best"
         return Snippet(kind, f"No code: {reason}.")
-    words = max(
-        MIN_WORDS, int(size * sum(len(find_words(text)) for text in texts) / max(tokens, 1))
-    )
-    # Only `--snippet` needs it.
+    total_words = sum(len(find_words(text)) for text in texts)
+    words = max(MIN_WORDS, int(size * total_words / max(tokens, 1)))
+    # Jinja2 takes time to import.
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(

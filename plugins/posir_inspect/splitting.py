@@ -1,6 +1,4 @@
-"""Ways to split texts into chunks that an inspection compares, by tokens or by any splitter, and
-what they cost.
-"""
+"""Ways to divide texts into chunks, their cost, and their comparison with whole texts."""
 
 from __future__ import annotations
 
@@ -19,7 +17,7 @@ from posir_significance.changes import compare_groups
 from posir_significance.findings import ChangeRow, ChangeState, ChangeSubject, Metric, Reason
 from posir_significance.messages.comparisons import describe_change, label_change
 from posir_significance.messages.texts import BEST_CHUNKS, CHUNK_ADVICE, CHUNK_COST, WHOLE_SERVES
-from posir_significance.messages.verdicts import format_difference
+from posir_significance.messages.verdicts import capitalize, format_difference
 from posir_tasks.base.arrays import Integers
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize
@@ -46,47 +44,47 @@ SIZES = (64, 128, 256, 512, 1024)
 
 
 def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int | None) -> list[int]:
-    """Choose the sizes of chunks that the model reads in full, largest first; the largest that fits
-    is one of them.
+    """Choose chunk sizes that fit the window with the document prompt, the largest first.
 
-    The prompt for documents takes room, too. The window is measured, in tokens of a text; None if
-    everything is read.
+    Args:
+        model: The model; its own limit counts.
+        context: The task and its prompt.
+        window: Measured window in tokens of the text; None if the model reads all of a text.
     """
     limits = [limit for limit in (find_room(model, context), window) if limit]
-    if not limits:
-        return sorted(SIZES, reverse=True)
-    largest = min(*limits, SIZES[-1])
-    return sorted({largest, *(size for size in SIZES if size <= largest)}, reverse=True)
+    largest = min([*limits, SIZES[-1]])
+    return sorted({largest, *(size for size in SIZES if size < largest)}, reverse=True)
 
 
 @dataclass(frozen=True)
 class ChunkCounts:
-    """The chunks of some texts, counted."""
+    """Numbers of tokens and of problematic chunks."""
 
     tokens: int
-    """Tokens to encode, without special tokens and what is truncated."""
-    cut: int = 0
-    """Chunks that are longer than the model reads."""
-    lost: int = 0
-    """Chunks that are not in their text."""
+    """Tokens to encode, without special and truncated tokens."""
+    too_long: int = 0
+    """Chunks that exceed the window."""
+    unlocated: int = 0
+    """Chunks that are not substrings of their text."""
 
 
 @dataclass(frozen=True)
 class TokenDivision:
-    """Chunks of so many tokens."""
+    """Chunks of a fixed number of tokens."""
 
     size: int
     in_context: bool = False
-    """Whether a server embeds them in the context of their text; they do not overlap then."""
+    """If true, a server embeds the chunks in the context of their text, and they do not overlap."""
 
     @property
     def chunker(self) -> str | None:
-        """The name of chunks in context; None where the size is enough."""
+        """The name of chunks in context; None for other chunks, which their size identifies."""
         return f"{self.size} tokens in context" if self.in_context else None
 
     def estimate_tokens(self, length: int) -> int:
-        """Count the tokens of the chunks of a text of that many tokens; 0 if the text is the only
-        chunk.
+        """Return the tokens of all chunks of a text with `length` tokens.
+
+        It is 0 if the text is a single chunk, since its embedding is known.
         """
         if self.in_context:
             return length
@@ -95,13 +93,13 @@ class TokenDivision:
         return sum(end - start for start, end in Chunking(self.size).group(length))
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the tokens of the chunks of all texts."""
+        """Count the tokens in the chunks of all texts."""
         return ChunkCounts(
             sum(self.estimate_tokens(length) or length for length in questions.lengths)
         )
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search as `MODEL+chunks(SIZE)` or `MODEL+context_chunks(SIZE)` searches."""
+        """Build the search of `MODEL+chunks(SIZE)` or `MODEL+context_chunks(SIZE)`."""
         if self.in_context:
             chunker = Chunker.of_model(model, Chunking(self.size, self.size))
             return MaximumSearch(model, chunker.vectorize_in_context, memory)
@@ -109,7 +107,7 @@ class TokenDivision:
 
 
 class SplitterDivision:
-    """Chunks of a splitter, which divides each text once."""
+    """Chunks of a splitter, which is called once per text."""
 
     size: None = None
 
@@ -122,41 +120,47 @@ class SplitterDivision:
         *,
         refuses: bool,
     ) -> None:
-        """Try a splitter on some texts; raise PosirError if it does not divide them, or the model
-        refuses a chunk.
+        """Try a splitter on a sample.
+
+        Raises:
+            PosirError: It does not divide a text, or makes a chunk that the model refuses.
         """
         self.chunker = splitter.name
         self._tokenizer = tokenizer
         self._window = window
         self._refuses = refuses
         texts = list(sample.documents.values())
-        divided = dict(zip(texts, splitter.divide_all(texts), strict=True))
-        self._divide = cache(lambda text: divided.get(text) or splitter.divide(text))
+        divided_texts = dict(zip(texts, splitter.divide_all(texts), strict=True))
+        self._divide = cache(lambda text: divided_texts.get(text) or splitter.divide(text))
         self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
-        """Estimate the tokens of the chunks of a text of that many tokens."""
+        """Estimate the tokens of all chunks of a text with `length` tokens."""
         return round(self._ratio * length)
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
-        """Count the chunks of all texts; raise PosirError if the model refuses one for its
-        length.
+        """Count the tokens and the problematic chunks of all texts.
+
+        Raises:
+            PosirError: The model refuses a chunk for its length.
         """
-        divided = [self._divide(text) for text in questions.documents.values()]
-        counts = self._tokenizer.count_all([chunk for text in divided for chunk in text.chunks])
+        divided_texts = [self._divide(text) for text in questions.documents.values()]
+        counts = self._tokenizer.count_all(
+            [chunk for text in divided_texts for chunk in text.chunks]
+        )
         window = self._window or max(counts)
-        cut = sum(count > window for count in counts)
-        if cut and self._refuses:
+        too_long = sum(count > window for count in counts)
+        if too_long and self._refuses:
             raise PosirError(
-                f"{self.chunker}: {cut:,} of {len(counts):,} chunks are longer than the "
-                f"{window:,} tokens that the model "
-                f"accepts, up to {max(counts):,} tokens. Make them smaller."
+                f"{self.chunker}: {too_long:,} of {len(counts):,} chunks are longer than the "
+                f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Make "
+                "chunks smaller."
             )
-        lost = sum(span is None for text in divided for span in text.spans)
-        return ChunkCounts(sum(min(count, window) for count in counts), cut, lost)
+        unlocated = sum(span is None for text in divided_texts for span in text.spans)
+        return ChunkCounts(sum(min(count, window) for count in counts), too_long, unlocated)
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search in the chunks."""
+        """Build a search by the best chunk of each text."""
         return MaximumSearch(
             model,
             lambda encoder, texts: vectorize_chunks(
@@ -171,19 +175,19 @@ Division: TypeAlias = TokenDivision | SplitterDivision
 
 @dataclass(frozen=True)
 class Costs:
-    """Tokens to encode for each text, in the order in which texts are drawn, shape (texts,) each;
-    special tokens are not counted.
-    """
+    """Tokens to encode per text, without special tokens; arrays have the shape (texts,)."""
 
     whole: Integers
-    """The part of the text within the window."""
-    searched: Integers
-    """The same with its rotated versions, at most, and its questions in their rarest words and, if
-    there are any, in other words. Those in other words are assumed to be as long.
+    """Tokens of the text within the window."""
+    whole_search: Integers
+    """Upper bound for a search in whole texts: `whole`, rotated versions and questions.
+
+    Paraphrases are assumed to be as long as questions in rarest words.
     """
     chunks: Integers
+    """Tokens of the chunks of all divisions."""
     total: int
-    """Tokens of everything, verbatim questions included."""
+    """Sum over all texts, with verbatim questions."""
 
     @classmethod
     def count(
@@ -196,54 +200,55 @@ class Costs:
     ) -> Costs:
         """Count the tokens of texts, versions, questions and chunks.
 
-        Questions are asked in one or two wordings besides verbatim.
+        `wordings` is the number of wordings without verbatim, 1 or 2.
         """
         lengths = np.array(questions.lengths, np.int64)
         whole = np.minimum(lengths, window or lengths)
         rows = {name: row for row, name in enumerate(questions.documents)}
         owners = [rows[question.document] for question in questions.questions]
-        asked = {}
+        question_tokens = {}
         for wording in WITHOUT_MODEL:
             counts = tokenizer.count_all(
                 [question.wordings[wording] for question in questions.questions]
             )
-            asked[wording] = np.bincount(owners, counts, len(rows)).astype(np.int64)
+            question_tokens[wording] = np.bincount(owners, counts, len(rows)).astype(np.int64)
         chunks = [
             sum(division.estimate_tokens(length) for division in divisions)
             for length in lengths.tolist()
         ]
-        searched = whole + _count_rotations(lengths, whole)
-        searched += wordings * asked[Wording.RAREST_WORDS]
-        total = searched.sum() + sum(chunks) + asked[Wording.VERBATIM].sum()
-        return cls(whole, searched, np.array(chunks, np.int64), int(total))
+        whole_search = whole + _count_rotations(lengths, whole)
+        whole_search += wordings * question_tokens[Wording.RAREST_WORDS]
+        total = whole_search.sum() + sum(chunks) + question_tokens[Wording.VERBATIM].sum()
+        return cls(whole, whole_search, np.array(chunks, np.int64), int(total))
 
 
-def _count_rotations(lengths: Integers, read: Integers) -> Integers:
-    """Count the tokens of the rotated versions of each text, at most; only a sample of the texts of
-    each length bucket is rotated.
+def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
+    """Return an upper bound for the tokens of each text's rotated versions, shape (texts,).
+
+    Only a sample of the texts of each length bucket is rotated.
     """
-    sample = read_sample_size()
+    sample_size = read_sample_size()
     bounds = RelativePositions().token_bounds
-    drawn = Counter[int]()
+    samples = Counter[int]()
     tokens = np.zeros_like(lengths)
     for row, length in enumerate(lengths.tolist()):
         bucket = bisect_left(bounds, length)
-        drawn[bucket] += 1
-        if drawn[bucket] <= sample:
-            # A text that is truncated also has an excerpt that is not, and versions of it.
-            versions = VERSIONS - 1 + (VERSIONS if read[row] < length else 0)
-            tokens[row] = versions * read[row]
+        samples[bucket] += 1
+        if samples[bucket] <= sample_size:
+            # A truncated text also has an excerpt within the window, with its own versions.
+            versions = VERSIONS - 1 + (VERSIONS if whole[row] < length else 0)
+            tokens[row] = versions * whole[row]
     return tokens
 
 
 def count_fitting(costs: Integers, budget: float) -> int:
-    """Count how many of the first costs are together within a budget."""
+    """Return the number of leading costs whose sum is within the budget."""
     return int((np.cumsum(costs) <= budget).sum())
 
 
 @dataclass(frozen=True)
 class ChunkSearch:
-    """A search in whole texts, or in a division into chunks, by wording."""
+    """Results of a search in whole texts or in chunks, by wording."""
 
     division: Division | None
     """None for whole texts."""
@@ -254,44 +259,43 @@ class ChunkSearch:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRow:
-    """Whole texts or a way to split them, and how well questions in one wording find their text by
-    its best chunk.
-    """
+    """Results for whole texts or one division into chunks, by questions in one wording."""
 
     size: int | None
-    """Tokens; None for whole texts and the chunks of a splitter."""
+    """Chunk size in tokens; None for whole texts and splitters."""
     chunker: str | None
+    """Name of the splitter, or of chunks in context; None for whole texts and plain sizes."""
     vectors: int
     counts: ChunkCounts
     group: GroupAnalysis
-    """The analysis, over the same questions for all rows."""
+    """Analysis of the questions, which are the same for all rows."""
     change: ChangeRow | None
-    """The change of nDCG@10 from whole texts; None for these."""
+    """Change of nDCG@10 from whole texts; None for whole texts."""
     unit: str = "text"
-    """What is searched whole: `text`, or `excerpt` of long ones."""
+    """Noun for a whole text: `text` or `excerpt`."""
     cost: float = 1.0
-    """Vectors relative to whole texts."""
+    """Number of vectors relative to whole texts."""
 
     @property
     def ndcg_at_10(self) -> MeanEstimate:
-        """Mean over the questions."""
+        """Mean nDCG@10 over the questions."""
         assert self.group.ndcg is not None
         return self.group.ndcg
 
     @property
     def name(self) -> str:
-        """The searched units, in words."""
+        """A noun for the chunks, such as `chunks of 128 tokens`."""
         if self.chunker:
             return self.chunker
         return f"chunks of {self.size} tokens" if self.size else f"whole {self.unit}s"
 
     @property
     def state(self) -> ChangeState | None:
-        """The state of the change from whole texts; None for these."""
+        """State of the change from whole texts; None for whole texts."""
         return self.change.state if self.change else None
 
     def record(self) -> dict[str, object]:
-        """Convert to a row of an inspection; the interval of the change is at 98.33%."""
+        """Convert to columns of an inspection; the interval of the change is at 98.33%."""
         difference = self.change.estimate if self.change else None
         return {
             "chunk_size": self.size,
@@ -311,14 +315,20 @@ def compare_divisions(
     window: int | None,
     unit: str,
 ) -> list[ChunkRow]:
-    """Compare divisions into chunks with whole texts, which the first search is in, by the
-    questions in one wording.
+    """Compare divisions into chunks with whole texts, by questions in one wording.
+
+    Args:
+        searches: Results, for whole texts first.
+        wording: The wording of the questions.
+        questions: The questions and their texts.
+        window: Tokens of a text that the model reads; None for all.
+        unit: Noun for a whole text, `text` or `excerpt`.
     """
-    whole, *divided = searches
+    whole, *chunk_searches = searches
     tokens = sum(min(length, window or length) for length in questions.lengths)
     group = analyze(whole.values[wording]).overall
     rows = [ChunkRow(None, None, whole.vectors, ChunkCounts(tokens), group, None, unit)]
-    for search in divided:
+    for search in chunk_searches:
         division = search.division
         assert division is not None
         row = ChunkRow(
@@ -336,13 +346,12 @@ def compare_divisions(
 
 
 def _describe(change: ChangeRow) -> str:
-    """Describe a change as a sentence, which begins with `search in`."""
-    described = describe_change(change)
-    return f"{described[0].upper()}{described[1:]}"
+    """Describe a change in a sentence, which begins with `Search in`."""
+    return capitalize(describe_change(change))
 
 
 def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
-    """Compare the nDCG@10 of two ways to split the same texts."""
+    """Compare the nDCG@10 of two divisions of the same texts."""
     change = compare_groups(a.group, b.group, paired=True)[Metric.NDCG_AT_10]
     subject = ChangeSubject(baseline=f"search in {a.name}", model=f"search in {b.name}")
     return replace(change, subject=subject)
@@ -350,62 +359,66 @@ def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """Ways to split the texts, compared by questions in one wording, and the one that is
-    advised.
-    """
+    """A comparison of divisions by questions in one wording, and the chosen division."""
 
     rows: Sequence[ChunkRow]
     row: ChunkRow
     """The chosen row."""
     best: ChunkRow
     """The row with the highest nDCG@10."""
-    others: tuple[ChangeRow, ...]
-    """The change from the best row to the chosen row, if it is another one, and to the cheapest
-    chunks that may serve with fewer vectors.
+    other_changes: tuple[ChangeRow, ...]
+    """Changes from the best row: to the chosen row, if these differ, and to the cheapest chunks
+    that need fewer vectors and are not shown to be worse.
     """
     model: str
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """What the chosen row gains and costs, and which others may serve."""
-        first = [WHOLE_SERVES.format(whole=self.row.name)]
+        """Sentences on gain and cost of the chosen row, and on its alternatives."""
+        sentences = [WHOLE_SERVES.format(whole=self.row.name)]
         if self.change is not None:
             cost = CHUNK_COST.format(cost=self.row.cost)
-            first = [_describe(self.change), cost]
-        return (*first, *map(_describe, self.others))
+            sentences = [_describe(self.change), cost]
+        return (*sentences, *map(_describe, self.other_changes))
 
     @property
     def change(self) -> ChangeRow | None:
-        """Change of nDCG@10 from whole texts to the chosen row; None for these."""
+        """Change of nDCG@10 from whole texts to the chosen row; None if whole texts are chosen."""
         return self.row.change
 
     @property
-    def decided(self) -> bool:
-        """Whether the chosen row is whole texts, or its change from these is decided."""
+    def is_decided(self) -> bool:
+        """True if whole texts are chosen, or the change from them is not inconclusive."""
         return self.row.state is not ChangeState.INCONCLUSIVE
 
     @property
     def is_advised(self) -> bool:
-        """Whether chunks are advised."""
-        return self.change is not None and self.decided
+        """True if chunks are advised."""
+        return self.change is not None and self.is_decided
 
     @property
     def has_few_texts(self) -> bool:
-        """Whether there are too few texts for any comparison."""
+        """True if there are too few texts for any comparison."""
         return all(row.change.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
 
     @property
     def has_splitters(self) -> bool:
-        """Whether splitters are compared, instead of sizes."""
+        """True if splitters are compared instead of sizes."""
         return any(row.chunker for row in self.rows)
 
     @property
     def title(self) -> str:
-        """The question that it answers."""
+        """The title of the section."""
         return f"Which {'chunker' if self.has_splitters else 'chunk size'} serves these texts"
 
     def advise(self, texts: str, vectors: float | None) -> str:
-        """Describe the advised chunks, what they gain on some texts, and cost in all texts."""
+        """Describe the advised chunks with gain and cost.
+
+        Args:
+            texts: The sample in which the gain was measured, in words.
+            vectors: Mean number of chunks per text over all texts; None to state the cost relative
+                to whole texts.
+        """
         row = self.row
         cost = f"{row.cost:.1f} times the vectors"
         advice = CHUNK_ADVICE.format(
@@ -425,25 +438,25 @@ class ChunkComparison:
 
     @property
     def chunked_model(self) -> str | None:
-        """The argument of `-m` that runs the model with the chosen size of chunks; None for whole
-        texts or a splitter.
+        """The argument of `-m` for the model with the chosen chunk size; None for whole texts and
+        splitters.
         """
-        if not self.row.size or not self.decided:
+        if not self.row.size or not self.is_decided:
             return None
         method = "context_chunks" if self.row.chunker else "chunks"
         return f"{self.model}+{method}({self.row.size})"
 
     def describe_counts(self) -> Iterator[str]:
-        """Yield how many chunks are truncated, and how many are not in their text."""
+        """Yield sentences on chunks beyond the window and chunks that are not in their text."""
         for row in self.rows:
             chunks = f"of {pluralize(row.vectors, 'chunk')} are"
-            if row.counts.cut:
-                yield f"{row.chunker}: {row.counts.cut:,} {chunks} longer than the model reads."
-            if row.counts.lost:
-                yield f"{row.chunker}: {row.counts.lost:,} {chunks} not in their text."
+            if row.counts.too_long:
+                yield f"{row.chunker}: {row.counts.too_long:,} {chunks} longer than the window."
+            if row.counts.unlocated:
+                yield f"{row.chunker}: {row.counts.unlocated:,} {chunks} not in their text."
 
     def tabulate(self) -> Table:
-        """Build a table with a line for whole texts and for each way to split them."""
+        """Build a table with a row for whole texts and for each division."""
         vectors = f"Vectors\n{'a text' if self.row.unit == 'text' else 'an excerpt'}"
         headings = ["Chunks", vectors, "nDCG@10", "State", "Change from whole"]
         if self.has_splitters:
@@ -468,29 +481,28 @@ class ChunkComparison:
         """Convert to JSON, without the rows."""
         return {
             "chosen": self.row.name,
-            "decided": self.decided,
+            "decided": self.is_decided,
             "chunked_model": self.chunked_model,
             "sentences": self.sentences,
         }
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the fewest vectors that are better than whole texts in nDCG@10, or else of the best
-    and what is equivalent to it.
+    """Choose the cheapest row that beats whole texts, else the cheapest equivalent to the best.
 
-    Queries in a text's own words favor small chunks, so that the best are often the smallest that
-    were tried.
+    The highest nDCG@10 is not the criterion: queries in a text's own words favor small chunks, so
+    the smallest size is often the best.
     """
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {row: _compare(best, row) for row in rows if row is not best}
     better = [row for row in rows if row.state is ChangeState.BETTER]
     equivalent = [row for row in changes if changes[row].state is ChangeState.EQUIVALENT]
     chosen = min(better or [best, *equivalent], key=lambda row: row.vectors)
-    others = [] if chosen is best else [changes[chosen]]
-    # Whether whole texts serve is told by the change of the chosen row.
+    other_changes = [] if chosen is best else [changes[chosen]]
+    # The change of the chosen row already compares it with whole texts, the first row.
     for row in sorted(rows[1:], key=lambda row: row.vectors):
         is_open = row in changes and changes[row].state is ChangeState.INCONCLUSIVE
         if is_open and row.vectors < chosen.vectors:
-            others.append(changes[row])
+            other_changes.append(changes[row])
             break
-    return ChunkComparison(rows, chosen, best, tuple(others), model)
+    return ChunkComparison(rows, chosen, best, tuple(other_changes), model)

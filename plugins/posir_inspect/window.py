@@ -1,4 +1,4 @@
-"""The part of a text that a model reads, against the number of tokens that it claims."""
+"""`posir window`: the part of a text that a model reads, compared with its claim."""
 
 from __future__ import annotations
 
@@ -32,89 +32,87 @@ from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 
-#: A picture of what is read, whose height has no meaning.
+#: Scale of the picture, whose height has no meaning.
 READ_SCALE = replace(NDCG, name="", format=lambda _: "read", whole="end", caption="a text")
-#: Parts of a text that are read, and those before what is truncated.
+#: Number of read parts in the picture, and of those before the truncated part.
 DRAWN_PARTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.ENDS: (2, 1)}
-#: The packaged task, for which a command needs no data.
+#: The packaged task, which needs no data of the user.
 MINI = "PosIR-Mini"
-#: Estimated numbers of tokens are off by at most this factor.
+#: Maximum factor by which estimated token counts are wrong.
 ESTIMATE_FACTOR = 1.5
-#: The same for frequent words, most of which are a token each.
+#: The same for texts of frequent words, most of which are single tokens.
 SYNTHETIC_FACTOR = 1.1
-#: Most requests about chunks.
+#: Maximum number of requests to check chunks.
 MAX_FIT_REQUESTS = 20
 
 
 @dataclass(frozen=True)
 class ChunkFit:
-    """Whether a splitter's chunks of some texts are read as a whole."""
+    """The chunks of a splitter that exceed the window."""
 
     chunker: str
     chunks: int
     too_long: int
-    """Chunks that are longer than what is read."""
+    """Number of chunks that exceed the window."""
     complete: bool
-    """Whether all were counted, or the longest asked about until they are read; else there may be
-    more.
-    """
+    """If false, `too_long` is a lower bound."""
     longest: str
-    """Beginning of the longest chunk."""
+    """Text of the longest chunk."""
     required: bool = False
+    """If true, a chunk that exceeds the window is a failure."""
 
     @property
     def sentence(self) -> str:
-        """A sentence on the chunks that are too long."""
+        """A sentence on the chunks that exceed the window."""
         if not self.too_long:
             return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
         least = "" if self.complete else "at least "
         return (
             f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
-            f"what is read. The longest begins '{sanitize(self.longest, 60)}'."
+            f"the window. The longest begins '{sanitize(self.longest, 60)}'."
         )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class WindowReading(Result):
-    """The part of a text that a model reads, measured only from its embeddings."""
+    """The part of a text that a model reads, measured from its embeddings or scores."""
 
     model: str
     revision: str | None
     reading: ReadingLength
-    """Length of the text, without special tokens and prompt."""
+    """Measured length, without special tokens and prompt."""
     special_tokens: int | None
-    """Special tokens of a text; None if the tokenizer is unknown."""
+    """Number of special tokens per text; None if the tokenizer is unknown."""
     prompt_tokens: int
-    """Tokens of the model's prompt for documents, or of a reranker's question, which are read with
-    every text.
-    """
+    """Number of tokens of the document prompt, or of a reranker's question."""
     claimed_tokens: int | None
-    """Tokens that it claims to read, special ones included; None if it claims nothing."""
+    """Claimed window with special tokens; None without a claim."""
     claimed_by: str
-    """Name of the model that claims it: for an endpoint, the registered model of the same name."""
+    """Source of the claim: for an endpoint, its registered model or the server."""
     is_reranker: bool = False
     required: int | None = None
+    """Required window in tokens; None if the user gives none."""
     fit: ChunkFit | None = None
-    """Whether chunks are read as a whole; None if none are given."""
+    """Check of the user's chunks; None without chunks."""
     reference: CommandReference = NO_REFERENCE
-    """The model as a command names it."""
+    """The model in commands."""
 
     @property
     def tokens(self) -> Bounds:
-        """Tokens that the model reads, special tokens and prompt included; an estimate if the
+        """Tokens that the model reads, with special tokens and prompt; an estimate if the
         tokenizer is unknown.
         """
         return self.count(self.reading)
 
     @property
     def tokens_from_start(self) -> Bounds:
-        """Tokens that it reads from the start of a text on without a gap, counted as `tokens`; 0 if
-        it skips the start.
+        """Tokens that the model reads from the start without a gap, counted as in `tokens`; 0 if it
+        skips the start.
         """
         return self.count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
 
     def count(self, reading: ReadingLength) -> Bounds:
-        """Count the tokens of a length, special tokens and prompt included."""
+        """Convert a length to tokens, with special tokens and prompt."""
         if reading.tokens is None or self.special_tokens is None:
             return reading.estimated_tokens
         added = self.special_tokens + self.prompt_tokens
@@ -122,20 +120,18 @@ class WindowReading(Result):
 
     @property
     def read_part(self) -> ReadPart:
-        """The part of a text that is read, as results store it; the upper bound where the number is
-        not known exactly.
-        """
+        """The part as results store it, with the upper bound of an inexact number."""
         return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
 
     @property
     def text_tokens(self) -> int:
-        """Tokens of a text that are read, without special tokens and prompt, at least."""
+        """Lower bound of the tokens that are read, without special tokens and prompt."""
         return (self.reading.tokens or self.reading.estimated_tokens).low
 
     @property
     def characters_of_english(self) -> int:
-        """Characters of English text that are read, at least: four a token, unless the limit is in
-        characters.
+        """Lower bound of the characters of English that are read: four per token, unless the limit
+        is in characters.
         """
         if self.reading.unit == "characters":
             return self.reading.characters.low
@@ -143,14 +139,14 @@ class WindowReading(Result):
 
     @property
     def enough(self) -> bool | None:
-        """Whether the model certainly reads what is required, from the start on without a gap; None
-        if nothing is.
+        """True if the model certainly reads the required tokens from the start without a gap; None
+        without a requirement.
         """
         return None if self.required is None else self.tokens_from_start.low >= self.required
 
     @property
     def sentence(self) -> str:
-        """A sentence on the part that the model reads, and how that compares with its claim."""
+        """A sentence on the part that the model reads, compared with its claim."""
         reading = self.reading
         is_counted = self.special_tokens is not None
         about = "" if is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
@@ -176,7 +172,7 @@ class WindowReading(Result):
 
 
 def complete_reading(window: WindowReading) -> WindowReading:
-    """Add what is shown and exported."""
+    """Add title, values and sections to a measurement."""
     reading = window.reading
     tokens = window.tokens
     row = {
@@ -206,15 +202,15 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "characters_read": reading.characters,
     }
     sentences = [window.sentence, *_describe_details(window)]
-    misfits = False
+    is_unfit = False
     if window.fit:
         row |= {"chunks": window.fit.chunks, "chunks_too_long": window.fit.too_long}
         sentences.append(window.fit.sentence)
-        misfits = window.fit.required and window.fit.too_long > 0
+        is_unfit = window.fit.required and window.fit.too_long > 0
     footer: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     if window.reference.model and not window.is_reranker:
-        footer = (f"For a task, or a folder of your own texts instead of {MINI}:",)
+        footer = (f"To inspect a task, or a folder of your own texts instead of {MINI}:",)
         commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
     name = drop_organization(window.model)
     unit = "tokens" if window.special_tokens is not None else reading.unit
@@ -235,40 +231,38 @@ def complete_reading(window: WindowReading) -> WindowReading:
         ),
         footer=footer,
         commands=commands,
-        exit_status=int(window.enough is False or misfits),
+        exit_status=int(window.enough is False or is_unfit),
     )
 
 
 def _draw_window(
     window: WindowReading, name: str, finding: str, commands: Sequence[str]
 ) -> tuple[Strip, ...]:
-    """Draw a text of twice the length that is read, or of what was tried; nothing where pieces from
-    all over it are read.
-    """
-    read = window.read_part
-    if read.part not in DRAWN_PARTS:
+    """Build the picture of a text and its read part; none if the model reads samples of a text."""
+    read_part = window.read_part
+    if read_part.part not in DRAWN_PARTS:
         return ()
-    parts, before = DRAWN_PARTS[read.part]
-    is_first = read.part is Part.FIRST and window.special_tokens is not None
+    parts, before = DRAWN_PARTS[read_part.part]
+    is_first = read_part.part is Part.FIRST and window.special_tokens is not None
     steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
     strip = Strip(
         name,
         (finding,),
         (Estimate(1.0),) * parts,
-        0.5 if read.part else 0.0,
+        0.5 if read_part.part else 0.0,
         before=before,
         finding="" if commands else finding,
         facts=lambda: steps,
         scale=READ_SCALE,
         code="\n".join(commands),
-        border=f"{read.tokens:,} tokens" if is_first else "",
+        border=f"{read_part.tokens:,} tokens" if is_first else "",
         counted="the rest",
     )
     return (strip,)
 
 
 def _compare_claim(window: WindowReading) -> str:
-    """Compare what the model reads with its claim: a key of `WINDOWS`."""
+    """Compare the window with the claim; return a key of `WINDOWS`."""
     claimed = window.claimed_tokens
     if window.reading.complete:
         return "all_claimed" if claimed else "all"
@@ -283,7 +277,7 @@ def _compare_claim(window: WindowReading) -> str:
 
 
 def _describe_length(window: WindowReading) -> str:
-    """Describe how much is read, and from which part of a text, without the unit."""
+    """Describe the part that is read, such as `the first 256`, without the unit."""
     reading = window.reading
     start = reading.at_start
     total = window.tokens
@@ -294,16 +288,16 @@ def _describe_length(window: WindowReading) -> str:
     if reading.part is Part.ENDS and head is not None:
         tail = Bounds(total.low - head.low, total.high - head.high)
         return f"the first {_describe_bounds(head)} and the last {_describe_bounds(tail)}"
-    leads = {None: "at least", Part.SAMPLES: "samples of"}
-    lead = leads.get(reading.part, f"the {reading.part}")
-    return f"{lead} {_describe_bounds(total)}"
+    prefixes = {None: "at least", Part.SAMPLES: "samples of"}
+    prefix = prefixes.get(reading.part, f"the {reading.part}")
+    return f"{prefix} {_describe_bounds(total)}"
 
 
 def _describe_details(window: WindowReading) -> Iterator[str]:
-    """Yield what is not read, and whether enough is read."""
+    """Yield sentences on the unread part and on the requirement."""
     reading = window.reading
     if reading.refusal:
-        yield f"The error for longer ones: {reading.refusal.rstrip('.')}."
+        yield f"The error for longer texts: {reading.refusal.rstrip('.')}."
     elif reading.part in (Part.FIRST, Part.LAST):
         words = round(window.text_tokens * 0.75, -1)
         yield ABOUT_ENGLISH.format(
@@ -328,8 +322,9 @@ def measure_window(
     required: int | None = None,
     max_tokens: int | None = None,
 ) -> WindowReading:
-    """Measure which part of a text a model reads; arguments and errors as in
-    `MeasuredModel.measure`.
+    """Measure the part of a text that a model reads.
+
+    Arguments and errors are those of `MeasuredModel.measure`.
     """
     return complete_reading(
         WindowReading(
@@ -349,37 +344,37 @@ def measure_window(
 def measure_fit(
     model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]
 ) -> ChunkFit:
-    """Divide texts, and find the chunks that are longer than what is read: by the tokenizer, or
-    else by their embeddings.
+    """Divide texts and count the chunks that exceed the window.
 
-    Without tokenizer, the longest chunks are asked about until all of a request are read; of each,
-    a word is changed where long texts are not read.
+    A tokenizer counts the tokens of each chunk. Without one, chunks are encoded in batches, the
+    longest first, until a batch has no truncated chunk. A chunk is truncated if changing a word in
+    the unread part of long texts does not change its embedding.
     """
     chunks = sorted(
         {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},
         key=lambda chunk: -len(chunk.encode()),
     )
-    longest = chunks[0]
-    too_long = 0
-    is_complete = True
     if model.tokenizer:
         counts = model.tokenizer.count_all(chunks)
+        window = (reading.tokens or reading.estimated_tokens).low
+        too_long = sum(count > window for count in counts)
         longest = chunks[int(np.argmax(counts))]
-        too_long = sum(count > (reading.tokens or reading.estimated_tokens).low for count in counts)
-        return ChunkFit(splitter.name, len(chunks), too_long, is_complete, longest)
-    places = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}
-    place = places.get(reading.part or Part.FIRST, 1.0)
+        return ChunkFit(splitter.name, len(chunks), too_long, complete=True, longest=longest)
+    positions = {Part.LAST: 0.0, Part.ENDS: 0.5, Part.SAMPLES: 0.5}
+    position = positions.get(reading.part or Part.FIRST, 1.0)
+    too_long = 0
+    is_complete = True
     with model.measuring(), track("Finding chunks that are too long", MAX_FIT_REQUESTS) as advance:
         probe = ModelProbe(model.encode, advance)
         for batch in split_batches(chunks, CUTS):
             if probe.requests >= MAX_FIT_REQUESTS:
                 is_complete = False
                 break
-            cut = sum(probe.find_cut_texts(batch, place))
-            too_long += cut
-            if not cut:
+            too_long_chunks = sum(probe.find_cut_texts(batch, position))
+            too_long += too_long_chunks
+            if not too_long_chunks:
                 break
-    return ChunkFit(splitter.name, len(chunks), too_long, is_complete, longest)
+    return ChunkFit(splitter.name, len(chunks), too_long, is_complete, chunks[0])
 
 
 def _describe_bounds(bounds: Bounds) -> str:

@@ -1,3 +1,1 @@
-"""Mitigations of position bias at inference time: methods that change how a loaded model encodes or
-searches documents.
-"""
+"""Mitigations of position bias at inference time, which change encoding or search."""

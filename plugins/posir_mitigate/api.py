@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from posir_mitigate.trials import Trial
     from posir_tasks.search.chunked import TextModel
 
-#: Tried unless methods are named; those that do not work for a model are named below the table.
+#: Methods to try by default; the output lists those that do not work for a model.
 DEFAULT_METHODS = (
     "chunks(128)",
     "chunks(64)",
@@ -34,9 +35,9 @@ DEFAULT_METHODS = (
     "long_late_chunks",
     "both_orders",
 )
-#: Tried of models behind an endpoint, too: with the same chunks, in context and without.
+#: Additional methods for endpoints: the same chunks with and without context.
 ENDPOINT_METHODS = ("context_chunks(64)", "chunks(64,64)")
-#: The scores that are compared, with their titles.
+#: Titles of the scores to compare.
 SCORES = {Metric.NDCG_AT_10: "nDCG@10", Metric.POSITION_EFFECT: "Position effect"}
 BRIEF = (
     "nDCG@10 and position effect (same evidence, first minus last third of its document) x 100, "
@@ -59,13 +60,13 @@ SOURCES = (
 def open_model(
     model: str | Path, *, revision: str | None = None, batch_size: int = 32
 ) -> TextModel:
-    """Load a model for an application, perhaps with a mitigation: `MODEL+chunks(64)`.
+    """Load a model for an application, optionally with a mitigation: `MODEL+chunks(64)`.
 
     Args:
-        model: A registered model, a local folder, or an endpoint; with a method after a `+` if it
-            has one.
+        model: A registered model, a local folder, or an endpoint, optionally with a method after a
+            `+`.
         revision: Revision of the model.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
 
     Returns:
         An object with `encode`, which returns the vectors of each text, and `search`.
@@ -106,30 +107,31 @@ def mitigate(
         posir mitigate all-MiniLM-L6-v2 PosIR-Mini
         posir mitigate all-MiniLM-L6-v2 questions.json --method "chunks(128)"
 
-    What works for the model is evaluated on the data and compared with the plain model, query by
-    query.
+    Methods that work for the model are evaluated on the data and compared with the plain model on
+    the same queries.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
-        data: A task, or any other data with the spans of evidence.
-        method: A method with arguments, such as `chunks(64,mean)`; by default all that need no
-            arguments.
+        data: A task, or any other data with evidence spans.
+        method: A method with arguments, such as `chunks(64,mean)`; by default a selection of
+            methods.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment,
-            filed as such.
-        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
-            such.
-        document_prompt: Text before each document, likewise.
+        window: Override the model's context window, in tokens. Results are stored separately, as
+            an experiment.
+        protocol: Use the settings of this paper's authors. Results are stored separately, as an
+            experiment.
+        query_prompt: Override the model's query prompt. Results are stored separately, as an
+            experiment.
+        document_prompt: Override the model's document prompt, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
-        A row for the plain model and for each method: nDCG@10 and position effect in [-1, 1], their
-        change on the same versions (better, worse, equivalent, inconclusive), the state within the
-        window, vectors per document and seconds.
+        A row for the plain model and for each method: nDCG@10 in [0, 1] and position effect in
+        [-1, 1], their change on the same versions (better, worse, equivalent, inconclusive), the
+        state within the window, vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.
@@ -161,11 +163,11 @@ def mitigate(
     methods = to_list(method) or [*DEFAULT_METHODS]
     if method is None and find_endpoint(str(model)):
         methods += ENDPOINT_METHODS
-    parsed = list(dict.fromkeys(map(parse_reference, methods)))
+    parsed_methods = list(dict.fromkeys(map(parse_reference, methods)))
     task = open_task(str(data))
     folder = Path(output)
-    # A cached embedding would take no time.
-    cached = os.environ.pop(EMBEDDINGS_VARIABLE, None)
+    # The embedding cache would falsify the times.
+    cache_setting = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
         with with_settings(
             protocol=protocol,
@@ -175,43 +177,42 @@ def mitigate(
             query_field=query_field,
             passage_field=passage_field,
         ):
-            plain, mitigated, refused = run_trials(
-                ModelReference(str(model), revision), parsed, task, batch_size, folder
+            plain, mitigated_models, errors = run_trials(
+                ModelReference(str(model), revision), parsed_methods, task, batch_size, folder
             )
     finally:
-        if cached is not None:
-            os.environ[EMBEDDINGS_VARIABLE] = cached
-    if not mitigated:
-        raise PosirError("no method works for this model. " + " ".join(refused))
-    trials = compare_trials(plain, mitigated, task.metadata.name, folder)
-    return present_trials(str(plain.name), trials, refused)
+        if cache_setting is not None:
+            os.environ[EMBEDDINGS_VARIABLE] = cache_setting
+    if not mitigated_models:
+        raise PosirError("no method works for this model. " + " ".join(errors))
+    trials = compare_trials(plain, mitigated_models, task.metadata.name, folder)
+    return present_trials(str(plain.name), trials, errors)
 
 
-def present_trials(model: str, trials: Sequence[Trial], not_tried: Sequence[str]) -> Result:
-    """Present the plain model and each method as a table."""
+def present_trials(model: str, trials: Sequence[Trial], errors: Sequence[str]) -> Result:
+    """Present the plain model and each method in a table."""
     rows = [trial.record() for trial in trials]
-    deployed: dict[str, list[str]] = {}
-    for trial in trials:
-        if trial.changes:
-            deployed.setdefault(trial.deployment, []).append(trial.method)
-    deployment = "; ".join(f"{', '.join(methods)}: {how}" for how, methods in deployed.items())
+    methods = defaultdict[str, list[str]](list)
+    for trial in trials[1:]:
+        methods[trial.deployment].append(trial.method)
+    deployment = "; ".join(f"{', '.join(names)}: {text}" for text, names in methods.items())
     return Result(
         title=f"Mitigations of {model}",
         rows=rows,
         tables=[build_table(trials)],
-        values={"outcomes": rows, "not_tried": not_tried},
+        values={"outcomes": rows, "not_tried": errors},
         sentences=[
             group_by_state(title, {trial.method: trial.changes[metric] for trial in trials[1:]})
             for metric, title in SCORES.items()
         ],
         notes=[BRIEF, f"Deployment. {deployment}."],
-        details=[LEGEND, SOURCES, *not_tried],
-        warnings=[f"not tried: {reason}" for reason in not_tried],
+        details=[LEGEND, SOURCES, *errors],
+        warnings=[f"not tried: {error}" for error in errors],
     )
 
 
 def build_table(trials: Sequence[Trial]) -> Table:
-    """Build a table with a line for each method."""
+    """Build a table with a row for each method."""
     scores = [
         Column(name, "right", title) for title in SCORES.values() for name in (title, "Change")
     ]
@@ -240,7 +241,7 @@ def build_table(trials: Sequence[Trial]) -> Table:
 
 
 def format_ratio(ratio: float | None) -> str:
-    """Format a ratio of times: `x 1.25`; `MISSING` for None."""
+    """Format a ratio of times, such as `x 1.25`; `MISSING` for None."""
     if ratio is None:
         return MISSING
     return "x <0.01" if ratio < 0.005 else f"x {format_number(ratio, ',.2f')}"

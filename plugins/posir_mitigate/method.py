@@ -1,4 +1,4 @@
-"""The base of mitigations: methods with arguments that make a model of mteb out of another one."""
+"""The base class of mitigations, which wrap a model of mteb."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Mitigation(ABC):
-    """A method, whose fields are its arguments. `str` returns its canonical name, such as
-    `chunks(128,64,max,tokens)`.
+    """A method with its arguments as fields.
+
+    `str` returns the canonical name, such as `chunks(128,64,max,tokens)`.
     """
 
     NAME: ClassVar[str]
+    """Name of the method in references."""
     DEPLOYMENT: ClassVar[str]
+    """Instructions for deployment, as a predicate of the method."""
     UNLIMITED: ClassVar[bool] = False
-    """Whether the mitigated model reads texts of any length; else the window is the plain
-    model's.
+    """If true, the mitigated model reads texts of any length; otherwise it has the window of the
+    base model.
     """
 
     def __str__(self) -> str:
@@ -33,24 +36,25 @@ class Mitigation(ABC):
         return f"{self.NAME}({','.join(str(values[field.name]) for field in fields(self))})"
 
     def resolve_defaults(self) -> Mapping[str, int]:
-        """Return the arguments whose defaults depend on others."""
+        """Return arguments whose default depends on other arguments."""
         return {}
 
     @abstractmethod
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the mitigated model, which shares the weights of the plain one; raise PosirError
-        if that does not work.
+        """Return the mitigated model, which shares the weights of the base model.
+
+        Raises:
+            PosirError: The method does not work for the model.
         """
 
     def unsupported(self, model: Any, reason: str) -> PosirError:
-        """Return the error for a model for which the method does not work."""
+        """Build the error for a model that the method does not support."""
         meta = getattr(model, "mteb_model_meta", None)
-        return PosirError(f"{meta.name if meta else type(model).__name__}+{self}: {reason}")
+        name = meta.name if meta else type(model).__name__
+        return PosirError(f"{name}+{self}: {reason}")
 
     def require_encoder(self, model: MTEBModels) -> EncoderProtocol:
-        """Return a model that has one vector per text; raise PosirError for another kind of
-        model.
-        """
+        """Return the model if it has one vector per text, else raise PosirError."""
         other_kinds = CrossEncoderProtocol | SearchProtocol
         if isinstance(model, other_kinds) or not isinstance(model, EncoderProtocol):
             raise self.unsupported(

@@ -1,9 +1,9 @@
 """References to mitigated models: `BASE+METHOD(ARGUMENTS)`, such as `all-MiniLM-L6-v2+chunks(128)`.
 
-BASE is any other reference to a model, also one with a method. Results are filed under a name with
-all arguments, as in `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so that
-they mix neither with those of the plain model nor with those of other arguments. In a shell, the
-parentheses need quotes.
+BASE is any reference to a model, which may itself have a method. Results are stored under a name
+with all arguments, such as `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, and
+so do not mix with results of the base model or of other arguments. In a shell, the parentheses need
+quotes.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REFERENCE = re.compile(
 
 @cache
 def list_methods() -> dict[str, type[Mitigation]]:
-    """Return all methods by name; PyTorch, which they import, takes seconds."""
+    """Return all methods by name; this imports PyTorch."""
     from posir_mitigate.chunks import BothOrders, Chunks, ContextChunks, LateChunks, LongLateChunks
     from posir_mitigate.temperature import Temperature
 
@@ -43,14 +43,14 @@ def list_methods() -> dict[str, type[Mitigation]]:
     return {method.NAME: method for method in methods}
 
 
-def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta | None:
-    """Resolve a model with a method; None if the name is of another kind."""
+def resolve_mitigated(name: str, registry: Mapping[str, ModelMeta]) -> ModelMeta | None:
+    """Resolve a model with a method; return None for other names."""
     match = REFERENCE.fullmatch(name)
     if match is None:
         return None
     from posir_tasks.models.folder import is_model_folder
 
-    # `C+` and the like may end the name of a model; with arguments it is meant as a method.
+    # The name of a model may contain `+`. An unknown method is an error only if it has arguments.
     if is_model_folder(Path(name).expanduser()) or (
         match["method"] not in list_methods() and match["arguments"] is None
     ):
@@ -58,12 +58,12 @@ def resolve_mitigated(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
     from posir_tasks.models.registry import find_model
 
     base = match["base"]
-    plain = registered[base] if base in registered else find_model(ModelReference(base))
+    plain = registry[base] if base in registry else find_model(ModelReference(base))
     return describe_mitigated(plain, parse_method(match["method"], match["arguments"] or ""))
 
 
 def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
-    """Return mteb's metadata of a model with a method."""
+    """Return mteb's metadata for a model with a method."""
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
         return method.wrap(base.load_model(**options))
@@ -80,7 +80,7 @@ def describe_mitigated(base: ModelMeta, method: Mitigation) -> ModelMeta:
 
 
 def parse_reference(text: str) -> Mitigation:
-    """Parse a method as it is written after the `+`; raise PosirError if it is malformed."""
+    """Parse a method, such as `chunks(64,mean)`; raise PosirError if it is malformed."""
     match = REFERENCE.fullmatch(f"model+{text.strip().removeprefix('+')}")
     if match is None:
         raise PosirError(f"'{text}': not a method. Write one like chunks(64,mean) or both_orders.")
@@ -88,7 +88,13 @@ def parse_reference(text: str) -> Mitigation:
 
 
 def parse_method(name: str, arguments: str) -> Mitigation:
-    """Parse a method with arguments: numbers in order, words anywhere, or `name=value`."""
+    """Parse the name and the arguments of a method.
+
+    Numbers have the order of the fields. Words such as `mean`, and `name=value`, can be anywhere.
+
+    Raises:
+        PosirError: There is no such method, or an argument is invalid.
+    """
     methods = list_methods()
     if name not in methods:
         raise PosirError(
@@ -98,24 +104,26 @@ def parse_method(name: str, arguments: str) -> Mitigation:
     method = methods[name]
     kinds = get_type_hints(method)
     names = [field.name for field in fields(method)]
-    # The words of each argument that is one, such as max or mean.
+    # Words that each enumeration accepts, such as max or mean.
     choices = {name: list(kinds[name]) for name in names if isinstance(kinds[name], EnumMeta)}
     values: dict[str, str] = {}
-    expected = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
-    help_text = f"The arguments are {expected}; the default is {method()}."
+    syntax = ", ".join(" or ".join(choices.get(name, [name])) for name in names)
+    help_text = f"The arguments are {syntax}; the default is {method()}."
     for argument in filter(None, map(str.strip, arguments.split(","))):
         key, equals, value = (part.strip() for part in argument.partition("="))
         if not equals:
             value = argument
             matches = [name for name, words in choices.items() if argument in words]
-            free = [name for name in names if name not in choices and name not in values]
-            key = next(iter([*matches, *free]), "")
+            positional = [name for name in names if name not in choices and name not in values]
+            key = next(iter([*matches, *positional]), "")
         if key not in names or key in values:
-            raise PosirError(f"'+{name}({arguments})': '{argument}' is not expected. {help_text}")
+            raise PosirError(
+                f"'+{name}({arguments})': unexpected argument '{argument}'. {help_text}"
+            )
         values[key] = value
     try:
-        parsed: Mitigation = TypeAdapter(method).validate_python(values)
+        mitigation: Mitigation = TypeAdapter(method).validate_python(values)
     except ValidationError as error:
         problem = summarize_error(error)
         raise PosirError(f"'+{name}({arguments})': {problem}. {help_text}") from error
-    return parsed
+    return mitigation

@@ -1,9 +1,8 @@
-"""Temperature of attention at inference: TempScale of 'Length Collapse' (Zhou et al. 2025, arXiv
-2410.24200v2).
+"""TempScale of 'Length Collapse' (Zhou et al. 2025, arXiv 2410.24200v2): attention temperature.
 
-In every layer, the weights of attention are softmax(Q K' / (temperature sqrt(d))), of queries and
-documents alike. Below 1 they are sharper, so that a token of a long text is mixed less with all
-others. The authors choose the temperature for each model; the default here is ours.
+In every layer, attention weights are softmax(Q K' / (temperature sqrt(d))), for queries and
+documents. A temperature below 1 sharpens them, so that a token of a long text mixes less with other
+tokens. The authors tune the temperature for each model; the default here is ours.
 """
 
 from __future__ import annotations
@@ -25,13 +24,13 @@ if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
     from torch.utils.data import DataLoader
 
-#: The implementation of attention of which the temperature is changed.
+#: Attention implementation that is called with scaled queries.
 PLAIN = "sdpa"
 
 
 @dataclass(frozen=True)
 class Temperature(Mitigation):
-    """Encode with another temperature of attention."""
+    """Encode with an attention temperature."""
 
     NAME: ClassVar[str] = "temperature"
     DEPLOYMENT: ClassVar[str] = "changes the weights of attention, so only in Python"
@@ -39,7 +38,7 @@ class Temperature(Mitigation):
     temperature: Annotated[float, Field(gt=0)] = 0.9
 
     def wrap(self, base: MTEBModels) -> MTEBModels:
-        """Return the model with the temperature; raise PosirError if its weights are not here."""
+        """Return the model with the temperature; raise PosirError for a remote model."""
         encoder = self.require_encoder(base)
         if find_transformer(base) is None:
             raise self.unsupported(base, "works for models of transformers that are loaded here.")
@@ -47,44 +46,46 @@ class Temperature(Mitigation):
 
 
 class TemperatureEncoder(WrappedEncoder):
-    """One of mteb's encoders with another temperature of attention, which the plain model keeps."""
+    """An encoder that changes the attention temperature of its base model while it encodes."""
 
     def __init__(self, base: EncoderProtocol, method: Temperature) -> None:
         super().__init__(base)
         self.method = method
         self.read_part = find_read_part(base)
-        #: The model whose tokens count.
+        #: The model whose tokenizer counts tokens.
         self.reads_as = base
 
     def encode(self, inputs: DataLoader[BatchedInput], **arguments: Any) -> Array:
-        """Return the embeddings of the texts; raise PosirError if the model computes attention by
-        code of its own.
+        """Return the embeddings of n texts, shape (n, dimensions).
+
+        Raises:
+            PosirError: The model has its own implementation of attention.
         """
-        # Versions of transformers that some models need have none of these.
+        # Old versions of transformers, which some models need, do not have these.
         from transformers import AttentionInterface
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
         transformer: Any = find_transformer(self.base)
-        plain: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS[PLAIN]
+        base_attention: Callable[..., Any] = ALL_ATTENTION_FUNCTIONS[PLAIN]
         calls = 0
 
-        def attend(module: Any, query: Any, *others: Any, **options: Any) -> Any:
+        def attend(module: Any, query: Any, *tensors: Any, **options: Any) -> Any:
             nonlocal calls
             calls += 1
-            return plain(module, query / self.method.temperature, *others, **options)
+            return base_attention(module, query / self.method.temperature, *tensors, **options)
 
         name = f"{PLAIN}_{self.method.temperature}"
         AttentionInterface.register(name, attend)
         AttentionMaskInterface.register(name, ALL_MASK_ATTENTION_FUNCTIONS[PLAIN])
-        before = transformer.config._attn_implementation
+        implementation = transformer.config._attn_implementation
         transformer.set_attn_implementation(name)
         try:
             embeddings = self.base.encode(inputs, **arguments)
         finally:
-            transformer.set_attn_implementation(before)
+            transformer.set_attn_implementation(implementation)
         if not calls:
             raise self.method.unsupported(
-                self.base, "computes attention by code of its own, whose temperature is fixed."
+                self.base, "has its own implementation of attention, with a fixed temperature."
             )
         return embeddings

@@ -1,6 +1,4 @@
-"""Trials: a model and each of its mitigations on a task, saved as `mteb run` does, and what each
-method gains and costs.
-"""
+"""Trials of a model and its mitigations on a task, with the gain and cost of each method."""
 
 from __future__ import annotations
 
@@ -48,19 +46,19 @@ if TYPE_CHECKING:
     from mteb.types import EncodeKwargs
 
 
-#: How the names of phases in mteb's result files begin in which queries and documents are encoded
-#: and searched. Which phases there are depends on the kind of model: a search of chunks is one,
-#: "Encoding queries and documents".
+#: Prefixes of the phases of encoding and searching in mteb's result files. Models differ in their
+#: phases: a search of chunks has only "Encoding queries and documents".
 SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
-#: The scores that are compared.
+#: Scores to compare with the plain model.
 COMPARED = (Metric.NDCG_AT_10, Metric.POSITION_EFFECT)
 
 
 def open_task(data: str) -> PositionTask:
-    """Open the task of a name, or a task on any other data with spans of evidence; a file or
-    folder takes precedence.
+    """Open a task by name, or build a task on other data with evidence spans.
+
+    A file or a folder takes precedence over a task.
     """
     if Path(data).expanduser().exists() or is_hub_name(data):
         return open_data_task(open_data(data).with_questions("posir mitigate"))
@@ -69,12 +67,14 @@ def open_task(data: str) -> PositionTask:
 
 
 def open_data_task(data: Dataset) -> LayoutTask:
-    """Register a task on data, so that mteb finds it by its name; raise PosirError if the
-    language of the data is unknown.
+    """Build a task on data and register it in mteb.
+
+    Raises:
+        PosirError: The language of the data is unknown.
     """
     if not data.has_questions or data.in_memory:
         for subset in data.subsets:
-            # Before a model is loaded.
+            # Errors in the data should come before the model is loaded.
             subset.read()
     return register_task(
         build_task(
@@ -96,12 +96,14 @@ def run_trials(
     batch_size: int,
     output_folder: Path,
 ) -> tuple[ModelMeta, Mapping[Mitigation, ModelMeta], tuple[str, ...]]:
-    """Evaluate the plain model and every mitigation; what has a result in the folder already is not
-    evaluated again.
+    """Evaluate the plain model and each mitigation, except for results in the folder.
 
-    Returns the plain model, the mitigated ones, and why the other methods do not work for the
-    model. The model is loaded once, and only if a result is missing. With the embedding cache on,
-    times would be those of the cache.
+    The model is loaded once, and only if a result is missing. The embedding cache must be off,
+    since it would falsify the times.
+
+    Returns:
+        The plain model, the mitigated models, and the errors of methods that do not work for the
+        model.
     """
     from mteb.cache import ResultCache
 
@@ -114,8 +116,8 @@ def run_trials(
     def load_plain() -> MTEBModels:
         return load_model(ModelReference(portable_name(plain), reference.revision))
 
-    mitigated: dict[Mitigation, ModelMeta] = {}
-    refused: list[str] = []
+    mitigated_models: dict[Mitigation, ModelMeta] = {}
+    errors: list[str] = []
     with track("Evaluating the plain model and each method", 1 + len(methods)) as advance:
         _evaluate("the plain model", plain, load_plain, task, batch_size, results)
         for method in methods:
@@ -127,10 +129,10 @@ def run_trials(
 
             try:
                 _evaluate(str(method), meta, load, task, batch_size, results)
-                mitigated[method] = meta
+                mitigated_models[method] = meta
             except PosirError as error:
-                refused.append(str(error))
-    return plain, mitigated, tuple(refused)
+                errors.append(str(error))
+    return plain, mitigated_models, tuple(errors)
 
 
 def _evaluate(
@@ -141,18 +143,16 @@ def _evaluate(
     batch_size: int,
     results: ResultCache,
 ) -> None:
-    """Evaluate a model on the subsets of a task without a result, and save each result as it
-    comes.
-    """
-    missing = find_missing_subsets(task, meta, results)
-    if not missing:
+    """Evaluate a model on the subsets of a task without a result, and save each result."""
+    missing_subsets = find_missing_subsets(task, meta, results)
+    if not missing_subsets:
         return
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
     name = ModelReference(portable_name(meta))
-    with track(f"Evaluating {title}", len(missing)) as advance:
+    with track(f"Evaluating {title}", len(missing_subsets)) as advance:
         model = load()
         for subset in task.hf_subsets:
-            if subset not in missing:
+            if subset not in missing_subsets:
                 continue
             job = EvaluationJob(name, task.metadata.name, subset, corpus_name(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
@@ -164,27 +164,28 @@ def _evaluate(
 
 @dataclass(frozen=True)
 class Trial:
-    """A method with its findings, its changes from the plain model, and its cost."""
+    """Findings, changes and cost of a method."""
 
     method: str
-    """`plain` for the model without any."""
+    """`plain` for the plain model."""
     findings: GroupFindings
-    """The findings of the method, whose window may differ from that of the plain model."""
+    """Findings, in the window of this method."""
     vectors_per_document: float
     seconds: float
-    """Wall time of encoding queries and documents and of searching."""
+    """Wall time of encoding and searching."""
     time_ratio: float | None
-    """Seconds as a multiple of those of the plain model; None if these are unknown."""
+    """Seconds relative to the plain model; None if its time is unknown."""
     deployment: str = ""
+    """Instructions for deployment; empty for the plain model."""
     changes: Mapping[Metric, ChangeRow] = field(default_factory=dict)
-    """The changes from the plain model; none for the plain model itself."""
+    """Changes from the plain model; empty for the plain model."""
 
     def find_estimate(self, metric: Metric) -> Estimate | None:
-        """Return a score of the method; None where it is undefined."""
+        """Return the estimate of a score; None if it is undefined."""
         return self.findings[Quantity(metric.key)].estimate
 
     def record(self) -> dict[str, Any]:
-        """Return the trial as a row of JSON and CSV."""
+        """Convert to a row of JSON and CSV."""
         row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
         row |= {metric.key: self.find_estimate(metric) for metric in COMPARED}
         row |= {
@@ -205,10 +206,14 @@ class Trial:
 
 
 def compare_trials(
-    plain_model: ModelMeta, mitigated: Mapping[Mitigation, ModelMeta], task: str, folder: Path
+    plain_model: ModelMeta,
+    mitigated_models: Mapping[Mitigation, ModelMeta],
+    task: str,
+    folder: Path,
 ) -> list[Trial]:
-    """Compare every mitigation with the plain model on the same questions; the plain model comes
-    first.
+    """Compare each mitigation with the plain model on the same questions.
+
+    The plain model is the first trial.
     """
     runs = {
         run.results[0].model: run
@@ -216,19 +221,19 @@ def compare_trials(
         if task in run.tasks
     }
     plain = runs[str(plain_model.name)]
-    pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated.values()]
+    pairs = [Pair(plain, runs[str(meta.name)], task) for meta in mitigated_models.values()]
     comparison = compare_pairs(pairs, [ALL])
     plain_seconds = measure_seconds(plain, task)
     findings = decide(analyze(comparison.common[0][1].a).overall)
     trials = [Trial("plain", findings, 1.0, plain_seconds, 1.0)]
-    for method, (pair, common) in zip(mitigated, comparison.common, strict=True):
+    for method, (pair, common) in zip(mitigated_models, comparison.common, strict=True):
         seconds = measure_seconds(pair.b, task)
         results = pair.b.by_subset(task).values()
         rows = [row for row in comparison.rows if row.subject.model == pair.b.label]
         trial = Trial(
             method=str(method),
             findings=decide(analyze(common.b).overall),
-            # One vector per document, unless the results say otherwise.
+            # Results without a count have one vector per document.
             vectors_per_document=average_vectors(result.run for result in results) or 1.0,
             seconds=seconds,
             time_ratio=seconds / plain_seconds if plain_seconds else None,
@@ -240,15 +245,13 @@ def compare_trials(
 
 
 def measure_seconds(run: ModelRun, task: str) -> float:
-    """Measure the seconds of encoding queries and documents and of searching; phases may contain
-    each other.
-    """
+    """Sum the seconds of encoding and searching phases, which may be nested."""
     file = next(iter(run.by_subset(task).values())).file
     phases = read_json(file, nan_prefix=NAN_PREFIX).get("evaluation_phases") or []
     seconds = 0.0
-    reached = float("-inf")
+    end = float("-inf")
     for phase in sorted(phases, key=lambda phase: float(phase["start"])):
         if phase["name"].startswith(SEARCH_PHASES):
-            seconds += max(0.0, phase["end"] - max(phase["start"], reached))
-            reached = max(reached, phase["end"])
+            seconds += max(0.0, phase["end"] - max(phase["start"], end))
+            end = max(end, phase["end"])
     return seconds

@@ -1,1 +1,1 @@
-"""Probes of how an embedding depends on where something is in a text: `posir probe`."""
+"""`posir probe` and `posir study`: the effect of position on embeddings."""

@@ -23,12 +23,12 @@ from posir_tasks.results import read_results
 if TYPE_CHECKING:
     from posir_probe.tables import ProbeMeasurements
 
-#: Most documents of a subset.
+#: Default maximum number of documents per subset.
 DOCUMENTS = 1_000
 
 
 def parse_bounds(text: str) -> tuple[int, int]:
-    """Return the two numbers of `--words`."""
+    """Parse the bounds of `--words`, such as `100,512`."""
     try:
         low, high = map(int, text.split(","))
     except ValueError:
@@ -64,48 +64,51 @@ def probe(
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> ProbeMeasurements:
-    """Measure how a model's embeddings depend on where in a text something is; run again to resume.
+    """Measure how embeddings depend on the position in a text; run again to resume.
 
         posir probe all-MiniLM-L6-v2 --documents 12
         posir probe all-MiniLM-L6-v2 questions.json --html probes.html
 
-    Results are saved beside mteb's, in the folder `probes` of the model.
+    Results are saved next to mteb's, in the folder `probes` of the model.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
-        data: A task, a dataset on the Hub, or any data of questions or plain texts; `--data DATA`
-            is the same.
-        probe: A probe, or the beginning of its name; by default all but variants.
+        data: A task, a dataset on the Hub, or any data with questions or plain texts; also
+            `--data DATA`.
+        probe: A probe, or the beginning of its name; by default all except variants.
         revision: Revision of the model.
-        window: Tokens of a text that the model reads, in place of its own window: an experiment,
-            filed as such.
-        protocol: Paper with whose authors' settings the model is run: an experiment, filed as such.
-        query_prompt: Text before each query, in place of the model's own: an experiment, filed as
-            such.
-        document_prompt: Text before each document, likewise.
+        window: Override the model's context window, in tokens. Results are stored separately, as
+            an experiment.
+        protocol: Use the settings of this paper's authors. Results are stored separately, as an
+            experiment.
+        query_prompt: Override the model's query prompt. Results are stored separately, as an
+            experiment.
+        document_prompt: Override the model's document prompt, likewise.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
-        documents: Most documents of each domain, drawn at random.
+        documents: Maximum number of documents per domain, sampled at random.
         seed: Seed of the random sample.
-        words: Draw texts of more than LOW and fewer than HIGH words: 100,512 for table 4 of PosQ on
-            SQuAD v2.
-        min_tokens: Draw documents of at least so many tokens: 1024 for figure 5 of PosIR.
-        split_at_periods: Split sentences at line breaks and periods, as the code of Bias Learning
-            does.
-        cut: Tokens that the probes of Bias Learning cut texts to, their largest needle included; by
-            default as the protocol says: 2,048.
-        tokenizer: Tokenizer of these tokens: a name on the Hub, a folder, or a file of tiktoken,
-            such as cl100k_base.tiktoken of the authors; by default that of the model.
+        words: Sample only texts with more than LOW and fewer than HIGH words: 100,512 for table 4
+            of PosQ on SQuAD v2.
+        min_tokens: Sample only documents with at least this many tokens: 1024 for figure 5 of
+            PosIR.
+        split_at_periods: Split sentences at line breaks and periods, as in the code of Bias
+            Learning.
+        cut: Maximum number of tokens per text, with the largest needle, for the probes of Bias
+            Learning; by default from the protocol, 2,048.
+        tokenizer: Tokenizer for `cut`, needles and removal: a name on the Hub, a folder, or a file
+            of tiktoken, such as the authors' cl100k_base.tiktoken; by default the model's.
         column: Column or field of plain texts.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
         A row for each summary and each position of every probe, with 95% intervals by bootstrap
-        over documents; the unit is that of the probe, such as cosine similarity in [-1, 1].
+        over documents. The unit depends on the probe, such as cosine similarity in [-1, 1].
 
     Raises:
-        PosirError: There is no such model, probe or data, or the probe cannot be used with them.
+        PosirError: The model, the probe or the data does not exist, or the probe does not suit
+            them.
 
     Examples:
         >>> import posir
@@ -123,7 +126,7 @@ def probe(
         from posir_tasks.models.embeddings.encoding import load_encoder
 
         selection = Selection(seed, words, min_tokens)
-        chosen = select_probes(probe)
+        probes = select_probes(probe)
         source = open_probe_source(data, column=column, limit=documents, selection=selection)
         with with_settings(
             protocol=protocol,
@@ -135,19 +138,19 @@ def probe(
         ):
             encoder = load_encoder(str(model), revision, batch_size=batch_size)
             row = find_run_protocol(encoder.model.mteb_model_meta)
-    cuts = any(probe.cut_share for probe in chosen)
+    cuts = any(probe.cut_share for probe in probes)
     if row and cuts and cut is None:
         cut = int(row.cut_tokens or 0)
     if (cut or tokenizer) and not (cuts and cut):
         raise PosirError(
-            "--cut and --tokenizer cut the texts of needle_insertion, text_removal and "
-            "sentence_regression. Name one of these as --probe, and give --cut, such as 2048."
+            "--cut and --tokenizer are for needle_insertion, text_removal and "
+            "sentence_regression. Name one of them with --probe, and give --cut, such as 2048."
         )
     name = str(tokenizer) if tokenizer else None
     run = ProbeRun(
         encoder, source, Path(output), documents, selection, split_at_periods, cut or 0, name
     )
-    results = run_probes(run, chosen)
+    results = run_probes(run, probes)
     reference = refer_to(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
@@ -164,32 +167,32 @@ def correlate(
     benchmark: Path | None = None,
     published: bool = False,
 ) -> Result:
-    """Show which probe predicts retrieval: rank correlations with the position effect, start minus
-    end and PSI over models.
+    """Correlate probes with the position effect, start minus end and PSI over models.
 
-    With architecture or benchmark: PSI or nDCG@10 against the models' architecture or another
-    benchmark. With published alone: PosIR's Table 2, as the paper reads it and corrected.
+    With `architecture` or `benchmark`, correlate position bias with the models' architecture, or
+    nDCG@10 with another benchmark. With only `published`, show PosIR's Table 2 as published and
+    corrected.
 
     Args:
-        results: A folder with results of `mteb run` and `posir probe` on several models; not needed
-            with published.
-        families: CSV file with columns model,family: its variants are not independent; by default
-            the name before a +.
-        architecture: PSI against parameters, dimension, attention, pooling and positional encoding.
-        architectures: CSV file with columns model,positional_encoding,attention,pooling of further
+        results: A folder with results of `mteb run` and `posir probe` on several models; optional
+            with `published`.
+        families: CSV file with the columns model,family, for variants of a model, which are not
+            independent; by default the name before a +.
+        architecture: Correlate position bias with parameters, dimension, attention, pooling and
+            positional encoding.
+        architectures: CSV file with the columns model,positional_encoding,attention,pooling, to add
             models.
-        benchmark: nDCG@10 against another benchmark: MMTEB, a CSV file with columns model,score, or
-            mteb results.
+        benchmark: Correlate nDCG@10 with another benchmark: MMTEB, a CSV file with the columns
+            model,score, or mteb results.
         published: Include the published results.
 
     Returns:
         A row for each probe, task and score: Spearman's rho in [-1, 1] with its 95% interval over
-        models or families, the p-value of a permutation, Holm-corrected for the probes, how many
-        independent models would be needed, and a verdict.
+        models or families, the Holm-corrected p-value of a permutation test, the number of
+        independent models needed, and a verdict.
 
     Raises:
-        PosirError: There are no results of tasks or of probes in the folder, or options do not go
-            together.
+        PosirError: The folder has no results of tasks or of probes, or options exclude each other.
 
     Examples:
         >>> import posir
@@ -216,14 +219,14 @@ def correlate(
     folder = None if results is None else Path(results)
     if architecture or architectures or benchmark:
         if families:
-            raise PosirError("--families goes with probes, not with --architecture or --benchmark.")
+            raise PosirError("--families is for probes. Omit --architecture and --benchmark.")
         return _correlate_models(folder, architectures, benchmark, published=published)
     if folder is None:
         return tabulate_mmteb()
     if published:
         raise PosirError(
-            "--published goes with --architecture or --benchmark, or without a folder: probes of "
-            "the papers' models have no raw results."
+            "--published needs --architecture or --benchmark, or no folder: the papers have no raw "
+            "results of probes."
         )
     rows = correlate_probes(
         read_probe_results(folder),
@@ -246,7 +249,7 @@ def correlate(
 def _correlate_models(
     folder: Path | None, architectures: Path | None, benchmark: Path | None, *, published: bool
 ) -> Result:
-    """Correlate scores with another benchmark, or else with the models' architecture."""
+    """Correlate scores with a benchmark or, without one, with the models' architecture."""
     from posir_probe.correlation import (
         BIAS,
         NDCG,
@@ -268,8 +271,8 @@ def _correlate_models(
             "--published."
         )
     if benchmark:
-        excluded = read_results(benchmark) if benchmark.is_dir() else []
-        values = read_benchmark(benchmark, excluded)
+        excluded_results = read_results(benchmark) if benchmark.is_dir() else []
+        values = read_benchmark(benchmark, excluded_results)
         rows = [
             correlate_values(key, benchmark.stem, by_model, values)
             for key, by_model in scores.items()
@@ -291,27 +294,27 @@ def _correlate_models(
 def _not_probed(folder: str | Path) -> PosirError:
     output = shlex.quote(str(folder))
     return PosirError(
-        f"{folder}: no such results of probes. Run `posir probe MODEL --output {output}` first."
+        f"{folder}: no results of these probes. Run `posir probe MODEL --output {output}` first."
     )
 
 
 @public()
 def model_means(results: str | Path, *, ending: str | Iterable[str] | None = None) -> Result:
-    """Average the main scores of `mteb run` over models, task by task: as tables 4 and 14 of
-    Built-in or Learned, of models trained alike.
+    """Average the main scores of `mteb run` over models, by task.
+
+    Tables 4 and 14 of Built-in or Learned average models with the same training in this way.
 
         posir study model-means results --ending=-begin --ending=-uniform
 
     Args:
         results: The --output-folder of `mteb run` on several models.
-        ending: Average the models whose names end so; by default all.
+        ending: Average only models with this ending of the name; by default all.
 
     Returns:
-        A row for each ending and task, and for the mean of several tasks: the unweighted mean in
-        [0, 1].
+        A row for each ending and task, and for the mean over tasks: the unweighted mean in [0, 1].
 
     Raises:
-        PosirError: There are no results, or no model with such an ending has all tasks.
+        PosirError: There are no results, or no model with such an ending has results of all tasks.
 
     Examples:
         >>> import posir
@@ -337,14 +340,13 @@ def probe_groups(
     architectures: Path | None = None,
     published: bool = False,
 ) -> Result:
-    """Show probes of every model, averaged over models of a positional encoding, kind of attention
-    or pooling.
+    """Average probes over groups of models, by positional encoding, attention or pooling.
 
     Args:
         results: A folder with results of `posir probe` on several models.
-        by: What models are grouped by.
+        by: Property that defines the groups.
         probe: A probe, or the beginning of its name; by default all with results.
-        architectures: CSV file with columns model,positional_encoding,attention,pooling of further
+        architectures: CSV file with the columns model,positional_encoding,attention,pooling, to add
             models.
         published: Include the published means by positional encoding.
 
@@ -353,7 +355,7 @@ def probe_groups(
         bootstrap over documents.
 
     Raises:
-        PosirError: There are no such results of probes.
+        PosirError: The folder has no results of these probes.
 
     Examples:
         >>> import posir
@@ -368,27 +370,27 @@ def probe_groups(
 
     if published and by is not Kind.POSITIONAL_ENCODING:
         raise PosirError(
-            f"--published goes with --by {Kind.POSITIONAL_ENCODING}: no means by {by} are "
-            "published."
+            f"--published needs --by {Kind.POSITIONAL_ENCODING}: no means by {by} are published."
         )
-    chosen = [selected.name for selected in select_probes(probe or list(all_probes()))]
-    measured = [result for result in read_probe_results(Path(results)) if result.probe in chosen]
-    if not measured:
+    names = [selected.name for selected in select_probes(probe or list(all_probes()))]
+    stored_results = [
+        result for result in read_probe_results(Path(results)) if result.probe in names
+    ]
+    if not stored_results:
         raise _not_probed(results)
-    rows = group_results(measured, all_probes(), read_architectures(architectures), by)
+    rows = group_results(stored_results, all_probes(), read_architectures(architectures), by)
     if published:
-        rows += published_groups(dict.fromkeys(result.probe for result in measured))
+        rows += published_groups(dict.fromkeys(result.probe for result in stored_results))
     note = (
-        "95% intervals by bootstrap over documents, with the models held fixed: they say nothing "
-        "about other models."
+        "95% intervals by bootstrap over documents, for these models only: they do not generalize "
+        "to other models."
     )
     return Result(title="Probes by group", rows=rows, tables=build_group_tables(rows), notes=[note])
 
 
 @public(charts=True)
 def subset_validity(results: str | Path) -> Result:
-    """Compare the position profiles of Tiny samples with those of the complete tasks, bucket by
-    bucket.
+    """Compare nDCG@10 by position on Tiny samples and on their complete tasks.
 
     Args:
         results: A folder with results of `mteb run` on a Tiny sample, such as SQuAD-PosQ-Tiny, and
@@ -441,25 +443,25 @@ def domain_similarity(
     batch_size: Annotated[int, Option(min=1)] = 32,
     output: str | Path = "results",
 ) -> Result:
-    """Show how similar the domains of a dataset are: the cosine of their documents' mean
-    embeddings; run again to resume.
+    """Measure the similarity of a dataset's domains; run again to resume.
 
-    The sums of embeddings are saved beside mteb's results, in the folder `domains` of the model.
+    The similarity is the cosine of the mean embeddings of all documents. The sums of embeddings are
+    saved next to mteb's results, in the folder `domains` of the model.
 
     Args:
         model: A registered model, a local folder, or an endpoint.
         data: A task, or a folder in the PosIR layout.
-        above: A second dataset with the same domains, such as PosIR-Chinese: above the diagonal of
-            the heat map.
+        above: A second dataset with the same domains, such as PosIR-Chinese, for the triangle above
+            the diagonal of the heat map.
         revision: Revision of the model.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.
 
     Returns:
         A row for each pair of domains, with the cosine in [-1, 1], the most similar first.
 
     Raises:
-        PosirError: There is no such model or data, or only one domain.
+        PosirError: The model or the data does not exist, or there is only one domain.
 
     Examples:
         >>> import posir

@@ -1,6 +1,4 @@
-"""Control embedders, for which the result of every probe is known: weighted means of fixed word
-vectors.
-"""
+"""Control embedders with known probe results: weighted means of fixed word vectors."""
 
 from __future__ import annotations
 
@@ -17,19 +15,19 @@ from posir_tasks.base.digests import digest
 from posir_tasks.models.embeddings.encoding import Vectors
 
 DIMENSIONS = 256
-#: Punctuation has no vector: splitting sentences must not change their words.
+#: Punctuation has no vector, so that splitting sentences does not change their words.
 WORD = re.compile(r"\w+")
 
 
 @lru_cache(maxsize=100_000)
 def word_vector(word: str) -> Floats:
-    """Return a word's fixed random vector, shape (DIMENSIONS,)."""
+    """Return the random vector of a word, shape (DIMENSIONS,), with the word as seed."""
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 
 @dataclass(frozen=True)
 class WordMean:
-    """Embeds a text as the weighted mean of its words' vectors."""
+    """An embedder that averages word vectors with weights."""
 
     weights: Callable[[int], Floats]
     """Maps the number of words n to their weights, shape (n,)."""
@@ -39,15 +37,12 @@ class WordMean:
         texts: Sequence[str],
         prompt_type: PromptType = PromptType.document,  # noqa: ARG002
     ) -> Vectors:
-        """Return the embeddings of texts; zeros for a text without words."""
+        """Return the embeddings of n texts, shape (n, DIMENSIONS); zeros without words."""
         vectors = np.zeros((len(texts), DIMENSIONS))
         for row, words in enumerate(map(WORD.findall, texts)):
             if words:
-                vectors[row] = (
-                    self.weights(len(words))
-                    @ np.array([word_vector(word) for word in words])
-                    / len(words)
-                )
+                word_vectors = np.array([word_vector(word) for word in words])
+                vectors[row] = self.weights(len(words)) @ word_vectors / len(words)
         return vectors.astype(np.float32)
 
 

@@ -1,16 +1,16 @@
-"""Do probes predict retrieval? Rank correlations of probes' summaries with retrieval over models.
+"""Rank correlations over models: probes with position bias, and model properties with scores.
 
-The scores of retrieval are the position effect (the controlled test), start minus end (as the data
-lie) and the published PSI.
+Probes are correlated with the position effect (the controlled test), with start minus end (in the
+data as they lie) and with the published PSI.
 
-Variants of one model (the same weights with another window, or mitigated) are not independent: a
-family counts as one draw. Simulated with 12 families of 3 variants whose values correlate .7 within
-families (`benchmarks/correlate_coverage.py`), the interval for independent models held the true
-correlation in 82 to 86% of 300 draws, the jackknife over families in 94 to 95%.
+Variants of one model (the same weights with another window, or mitigated) are not independent, so
+they form a family. In a simulation of 12 families with 3 variants each, whose values correlate .7
+within families (`benchmarks/correlate_coverage.py`), the interval for independent models covered
+the true correlation in 82 to 86% of 300 runs, the jackknife over families in 94 to 95%.
 
-The same of properties of models: PosIR (Zeng et al. 2026, arXiv 2601.08363) sees no clear relation
-of PSI to size, dimension, attention and pooling (Section 4.2, without numbers), and gives
-Spearman's rho of nDCG@10 with the MMTEB retrieval score by length of the document (Table 2).
+For model properties, PosIR (Zeng et al. 2026, arXiv 2601.08363) reports no clear relation of PSI to
+size, dimension, attention and pooling (Section 4.2, without numbers), and Spearman's rho of nDCG@10
+with the MMTEB retrieval score by document length (Table 2).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from posir_probe.probe import Probe
 from posir_probe.results import ProbeResult
 from posir_published.probes import Architecture, Kind, short_name
 from posir_published.rows import published_rows, published_tasks, read_mmteb_scores
-from posir_report.summary import ReportRow, TaskSummary, build_rows
+from posir_report.summary import TaskSummary, build_rows
 from posir_significance.correction import correct_p_values
 from posir_significance.findings import Prediction
 from posir_significance.messages.probes import describe_predictions, label_needed, label_prediction
@@ -53,28 +53,34 @@ from posir_tasks.values.scores import ALL
 if TYPE_CHECKING:
     from posir_tasks.results import SubsetResult
 
-#: Names of scores: the controlled test of whole documents, the difference in the data as they lie,
-#: and the published PSI.
+#: Names of the scores to correlate with.
 POSITION_EFFECT = "position effect"
 START_MINUS_END = "start minus end"
 PSI = "PSI as published"
 NDCG = "nDCG@10"
 #: The scores of position bias.
 BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
+#: Attributes of a row of a report by name of the score.
+ATTRIBUTES = {
+    POSITION_EFFECT: "position_effect",
+    START_MINUS_END: "start_minus_end",
+    PSI: "psi_as_published",
+    NDCG: "ndcg_at_10",
+}
 FAMILY_FILE = "a file with the columns model,family"
 SCORE_FILE = "a CSV file with the columns model,score"
-#: Fewest models for a correlation, and fewest independent ones for its interval.
+#: Minimum number of models for a correlation, and of independent models for its interval.
 MIN_MODELS, MIN_FOR_INTERVAL = 3, 5
-#: Standard normal quantiles of a two-sided 95% interval, and of a power of 80%.
+#: Standard normal quantiles for a two-sided 95% interval and for a power of 80%.
 Z, Z_POWER = 1.959964, 0.841621
 PERMUTATIONS, SEED = 9_999, 1
-#: Maximum number of models that `count_needed` tells apart.
+#: Maximum number that `count_needed` returns.
 MAX_NEEDED = 10_000
-#: Largest correlation that Fisher's z is taken of.
+#: A larger correlation counts as complete agreement, where Fisher's z is infinite.
 COMPLETE = 1 - 1e-12
-#: Name of the benchmark whose scores are published beside PosIR's.
+#: Name of the benchmark whose scores the PosIR paper publishes.
 MMTEB = Path("MMTEB")
-#: Properties of models that are numbers, with their fields in mteb's metadata.
+#: Numeric properties of models, with their fields in mteb's metadata.
 NUMBERS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 #: Model and revision.
 ModelKey: TypeAlias = tuple[str, str]
@@ -120,16 +126,14 @@ class ProbeCorrelation:
     score: str
     models: int
     families: int
-    """Groups of models that are independent of each other; as many as models if there are no
-    variants.
-    """
+    """Number of independent groups of models; the number of models if none are variants."""
     rho: Estimate | None
-    """None with fewer than three models, or if all have the same value."""
+    """None with fewer than three models or a constant value."""
     p_value: float | None
     """Two-sided, Holm-corrected for the probes of a task and score."""
     needed: int | None
-    """Independent models for an interval without 0 with a power of 80% at this correlation; None if
-    over 10,000 or unknown.
+    """Number of independent models for an interval without 0, with a power of 80% at this
+    correlation; None if over 10,000 or unknown.
     """
     verdict: Prediction = Prediction.INCONCLUSIVE
 
@@ -140,23 +144,22 @@ def correlate_probes(
     probes: Mapping[str, Probe],
     families: Mapping[str, str] | None = None,
 ) -> list[ProbeCorrelation]:
-    """Correlate the first summary of every probe with the scores of position bias of every task,
-    over the models that have both.
+    """Correlate the first summary of each probe with the bias scores of each task.
 
-    Results on the data of a task are correlated with that task only. `families` are those of
-    `find_family`.
+    Each correlation is over the models that have both values. Probe results on the data of a task
+    are correlated with that task only. `families` is as in `find_family`.
     """
     scores = collect_scores(summaries, BIAS)
     tasks = {task for task, _, _ in scores}
-    measured = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
+    values_by_probe = defaultdict[tuple[str, str], dict[ModelKey, float]](dict)
     for result in results:
         probe = probes.get(result.probe)
         estimate = probe and result.sums.estimate(probe.first_summary)
         if estimate and result.experiment is None:
             key = (result.model, result.revision)
-            measured[result.probe, result.data][key] = estimate.value
+            values_by_probe[result.probe, result.data][key] = estimate.value
     rows: list[ProbeCorrelation] = []
-    for (name, data), values in measured.items():
+    for (name, data), values in values_by_probe.items():
         for (task, length, score), by_model in scores.items():
             if length != ALL or data in tasks - {task}:
                 continue
@@ -164,35 +167,45 @@ def correlate_probes(
             x = np.array([orient(values[model], probes[name], score) for model in models])
             if len(models) >= MIN_MODELS and np.ptp(x) == 0:
                 continue
-            named = [find_family(model, families or {}) for model, _ in models]
+            labels = [find_family(model, families or {}) for model, _ in models]
             y = np.array([by_model[model] for model in models])
-            rho, p_value = estimate_rho(x, y, named)
-            summary = next(iter(probes[name].summaries))
-            counts = len(models), len(set(named))
-            needed = count_needed(rho.value) if rho else None
-            rows.append(
-                ProbeCorrelation(name, data, summary, task, score, *counts, rho, p_value, needed)
+            rho, p_value = estimate_rho(x, y, labels)
+            row = ProbeCorrelation(
+                probe=name,
+                data=data,
+                summary=next(iter(probes[name].summaries)),
+                task=task,
+                score=score,
+                models=len(models),
+                families=len(set(labels)),
+                rho=rho,
+                p_value=p_value,
+                needed=count_needed(rho.value) if rho else None,
             )
+            rows.append(row)
     groups = [(row.task, row.score) for row in rows]
-    adjusted = correct_p_values([row.p_value for row in rows], groups)
-    corrected = []
-    for row, p_value in zip(rows, adjusted, strict=True):
+    p_values = correct_p_values([row.p_value for row in rows], groups)
+    corrected_rows = []
+    for row, p_value in zip(rows, p_values, strict=True):
         verdict = judge(row.rho, row.families, p_value)
-        corrected.append(replace(row, p_value=p_value, verdict=verdict))
-    return sorted(corrected, key=lambda row: (row.task, row.score))
+        corrected_rows.append(replace(row, p_value=p_value, verdict=verdict))
+    return sorted(corrected_rows, key=lambda row: (row.task, row.score))
 
 
 def collect_scores(
     summaries: Iterable[TaskSummary], names: Iterable[str]
 ) -> dict[ScoreKey, dict[ModelKey, float]]:
-    """Collect the named scores of each model; nDCG@10 of a length bucket is the mean that the
-    papers print.
+    """Collect scores by task, length and name, then by model.
+
+    For a length bucket, nDCG@10 is averaged as in the papers.
     """
     scores = defaultdict[ScoreKey, dict[ModelKey, float]](dict)
     for summary in summaries:
         for row in build_rows(summary):
             for name in names:
-                value = _read_score(row, name)
+                value = getattr(row, ATTRIBUTES[name])
+                if name == NDCG and row.length != ALL:
+                    value = row.ndcg_at_10_as_published
                 if value is not None:
                     key = (summary.model, summary.revision)
                     number = value.value if isinstance(value, Estimate) else value
@@ -200,19 +213,11 @@ def collect_scores(
     return scores
 
 
-def _read_score(row: ReportRow, name: str) -> Estimate | float | None:
-    if name == NDCG:
-        return row.ndcg_at_10 if row.length == ALL else row.ndcg_at_10_as_published
-    if name == PSI:
-        return row.psi_as_published
-    return row.position_effect if name == POSITION_EFFECT else row.start_minus_end
-
-
 def orient(value: float, probe: Probe, score: str) -> float:
-    """Orient a summary for a correlation: the preference for the start, or, with PSI, the size of
-    the preference.
+    """Orient a summary so that a positive correlation is expected.
 
-    Probes that measure no preference are taken as they are.
+    The result is the preference for the start. For PSI, which has no sign, it is the size of the
+    preference. Summaries of probes without a preferred direction are unchanged.
     """
     if not probe.preference_sign:
         return value
@@ -220,18 +225,19 @@ def orient(value: float, probe: Probe, score: str) -> float:
 
 
 def read_families(file: Path) -> dict[str, str]:
-    """Read the family of each model from a CSV file with these columns; raise DataError if it
-    cannot be read or lacks one.
+    """Read families by model from a CSV file with the columns `model` and `family`.
+
+    Raises:
+        DataError: The file cannot be read or lacks a column.
     """
     rows = read_csv_rows(file, ("model", "family"), FAMILY_FILE)
     return {row["model"]: row["family"] for row in rows}
 
 
 def find_family(model: str, families: Mapping[str, str]) -> str:
-    """Find the family of a model, or else of the model without its method; else that model's name.
+    """Find the family of a model, with or without its mitigation and its organization.
 
-    Names may be without organization. In results a name states all arguments of its method, in a
-    user's file perhaps a few.
+    A model without a family is in the family of its base model.
     """
     base = model.split("+")[0]
     names = (model, drop_organization(model), base, drop_organization(base))
@@ -239,7 +245,7 @@ def find_family(model: str, families: Mapping[str, str]) -> str:
 
 
 def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Prediction:
-    """Decide what the correlation of a probe over so many independent models or families shows."""
+    """Return the verdict on a correlation over `independent` models or families."""
     if rho is None or independent < MIN_FOR_INTERVAL:
         return Prediction.INCONCLUSIVE
     low, high = rho.interval or (rho.value, rho.value)
@@ -249,7 +255,7 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Pred
 
 
 def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
-    """Describe for each retrieval score which probes predict it on all tasks, and which on some."""
+    """Describe for each score the probes that predict it on all tasks or on some."""
     sentences = []
     for score in dict.fromkeys(row.score for row in rows):
         tasks = dict.fromkeys(row.task for row in rows if row.score == score)
@@ -262,7 +268,7 @@ def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
 
 
 def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
-    """Build a table with a line per probe, task and score."""
+    """Build a table with a row per probe, task and score."""
     names = ("Task", "Retrieval score", "Probe", "Data", "Summary")
     numbers = ("Models", "Families", "Spearman", "p", "Needed")
     columns = build_columns((*names, *numbers, "Verdict"), numbers)
@@ -293,11 +299,17 @@ def format_rho(rho: float | None) -> str:
 def estimate_rho(
     x: Floats, y: Floats, families: Sequence[str] | None = None
 ) -> tuple[Estimate | None, float | None]:
-    """Estimate Spearman's rho over n models with its 95% interval, and its two-sided p-value; None
-    where undefined.
+    """Estimate Spearman's rho over n models with its 95% interval and two-sided p-value.
 
-    With the family of each model, the p-value is by permutation of families; without, models are
-    independent.
+    Args:
+        x: Values of one variable, shape (n,).
+        y: Values of the other, shape (n,).
+        families: Family of each model, to permute and resample whole families. By default, models
+            are independent.
+
+    Returns:
+        The correlation and the p-value, or None for both with fewer than three models or a constant
+        variable.
     """
     if _is_undefined(x, y):
         return None, None
@@ -317,11 +329,10 @@ def _is_undefined(x: Floats, y: Floats) -> bool:
 
 
 def find_interval(rho: float, models: int) -> Interval | None:
-    """Find the 95% interval of Spearman's rho; None if there are too few models or the ranks
-    agree completely.
+    """Compute the 95% interval of Spearman's rho over independent models.
 
-    By Fisher's z, variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
-    23-28).
+    Fisher's z with variance (1 + rho^2 / 2) / (n - 3) (Bonett & Wright 2000, Psychometrika 65,
+    23-28). None with fewer than five models or complete agreement.
     """
     if models < MIN_FOR_INTERVAL or abs(rho) > COMPLETE:
         return None
@@ -329,37 +340,36 @@ def find_interval(rho: float, models: int) -> Interval | None:
 
 
 def _widen(rho: float, half: float) -> Interval:
-    """Return the interval of half a width in Fisher's z around a correlation."""
+    """Return the interval around a correlation, given its half width in Fisher's z."""
     z = math.atanh(rho)
     return math.tanh(z - half), math.tanh(z + half)
 
 
 def jackknife_interval(x: Floats, y: Floats, families: NDArray[np.intp]) -> Interval | None:
-    """Find the 95% interval of Spearman's rho for new families; None if there are too few, or
-    ranks agree completely.
+    """Compute the 95% interval of Spearman's rho for new families.
 
-    By Fisher's z, with the variance of the jackknife over families and Student's t with one degree
-    of freedom fewer than families (delete-one-cluster jackknife; Cameron & Miller 2015, Journal of
-    Human Resources 50, 317-372). All arguments have the shape (n,).
+    Fisher's z with the delete-one-cluster jackknife over families and Student's t with one degree
+    of freedom fewer than families (Cameron & Miller 2015, Journal of Human Resources 50, 317-372).
+    All arguments have the shape (n,). None with fewer than five families or complete agreement.
     """
-    kept = [families != number for number in np.unique(families)]
-    number = len(kept)
-    if number < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in kept):
+    samples = [families != family for family in np.unique(families)]
+    count = len(samples)
+    if count < MIN_FOR_INTERVAL or any(_is_undefined(x[rows], y[rows]) for rows in samples):
         return None
     rho = float(spearmanr(x, y).statistic)
-    others = [float(spearmanr(x[rows], y[rows]).statistic) for rows in kept]
-    if max(map(abs, [rho, *others])) > COMPLETE:
+    replicates = [float(spearmanr(x[rows], y[rows]).statistic) for rows in samples]
+    if max(map(abs, [rho, *replicates])) > COMPLETE:
         return None
-    error = math.sqrt((number - 1) * np.var(np.arctanh(others)))
-    return _widen(rho, t.ppf(0.975, number - 1) * error)
+    error = math.sqrt((count - 1) * np.var(np.arctanh(replicates)))
+    return _widen(rho, t.ppf(0.975, count - 1) * error)
 
 
 def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> float:
     """Compute the two-sided p-value of no correlation, (hits + 1) / (permutations + 1).
 
-    The values `y` of whole families are laid against the others in random order, and in random
-    order within them: exact for independent models and for families of one size (Winkler et al.
-    2015, NeuroImage 123, 253-268, whole-block exchangeability).
+    Families of `y` are permuted as blocks, and their models within them. This is exact for
+    independent models and for families of equal size (Winkler et al. 2015, NeuroImage 123, 253-268,
+    whole-block exchangeability).
     """
     order = np.argsort(families, kind="stable")
     x_ranks, y_ranks = (rankdata(values[order]) - (len(x) + 1) / 2 for values in (x, y))
@@ -371,31 +381,29 @@ def permutation_p_value(x: Floats, y: Floats, families: NDArray[np.intp]) -> flo
 
 @lru_cache(maxsize=8)
 def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
-    """Draw random orders of models in which those of a family stay together, shape (PERMUTATIONS,
-    n).
-    """
-    random = np.random.default_rng(SEED)
+    """Sample random orders of models that keep families together, shape (PERMUTATIONS, n)."""
+    rng = np.random.default_rng(SEED)
     numbers = np.unique(families, return_inverse=True)[1]
-    places = random.random((PERMUTATIONS, numbers.max() + 1)).argsort()
-    within = random.random((PERMUTATIONS, len(families)))
-    return np.argsort(places[:, numbers] + within)
+    ranks = rng.random((PERMUTATIONS, numbers.max() + 1)).argsort()
+    within = rng.random((PERMUTATIONS, len(families)))
+    return np.argsort(ranks[:, numbers] + within)
 
 
 def count_needed(rho: float) -> int | None:
-    """Count how many independent models would give an interval without 0 in 80% of the cases; None
-    if over `MAX_NEEDED`.
+    """Compute the number of independent models for an interval without 0 with a power of 80%.
 
-    By the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2
-    (Bonett & Wright 2000, the sample size of an interval, here with the power added).
+    From the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2
+    (the sample size for an interval of Bonett & Wright 2000, with the power added). None if over
+    `MAX_NEEDED`.
     """
     strength = math.atanh(min(abs(rho), 0.999))
-    needed = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
-    return max(MIN_FOR_INTERVAL, math.ceil(needed)) if needed < MAX_NEEDED else None
+    number = 3 + (1 + rho**2 / 2) * ((Z + Z_POWER) / strength) ** 2 if strength else math.inf
+    return max(MIN_FOR_INTERVAL, math.ceil(number)) if number < MAX_NEEDED else None
 
 
 @dataclass(frozen=True)
 class ModelCorrelation:
-    """The correlation of a score with a property of models."""
+    """Correlation of a score with a property of models."""
 
     task: str
     length: str
@@ -404,12 +412,12 @@ class ModelCorrelation:
     """`parameters`, `dimension`, `attention` and so on, or the name of a benchmark."""
     models: int
     groups: str
-    """Models of each kind, if the factor has kinds."""
+    """Number of models of each kind; empty for a numeric factor."""
     test: str
-    """`Spearman` for numbers; `Kruskal-Wallis` for kinds (Kruskal & Wallis 1952)."""
+    """`Spearman` for numbers, `Kruskal-Wallis` for kinds (Kruskal & Wallis 1952)."""
     value: Estimate | None
-    """Spearman's rho in [-1, 1], with an interval if there are models enough; or epsilon squared in
-    [0, 1], without one: the share of the ranks' variance that is between kinds.
+    """Spearman's rho in [-1, 1], with an interval from five models on; or epsilon squared in
+    [0, 1], the share of the variance of ranks between kinds, without an interval.
     """
     p_value: float | None
     """Two-sided, not corrected."""
@@ -420,15 +428,16 @@ class ModelCorrelation:
 def correct_rows(rows: Sequence[ModelCorrelation]) -> list[ModelCorrelation]:
     """Correct the p-values for the lengths and factors of each task and score."""
     groups = [(row.task, row.score) for row in rows]
-    corrected = correct_p_values([row.p_value for row in rows], groups)
-    return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, corrected, strict=True)]
+    p_values = correct_p_values([row.p_value for row in rows], groups)
+    return [replace(row, p_corrected=p_value) for row, p_value in zip(rows, p_values, strict=True)]
 
 
 def read_scores(
     summaries: Iterable[TaskSummary], names: Sequence[str], *, published: bool
 ) -> dict[ScoreKey, ByModel]:
-    """Read the named scores of your own results, and of the papers for models without; the papers'
-    PSI is the observed one.
+    """Collect scores by model from summaries; with `published`, also from the papers.
+
+    A model's own result takes precedence over its published scores.
     """
     scores: dict[ScoreKey, ByModel] = {}
     for key, values in collect_scores(summaries, names).items():
@@ -443,8 +452,12 @@ def read_scores(
 
 
 def read_model_metas(results: Path | None) -> dict[str, Mapping[str, Any]]:
-    """Read the metadata of mteb's registered models and of those with results in a folder, by
-    `short_name`.
+    """Read the metadata of mteb's registered models and of the models in a results folder.
+
+    Models are keyed by `short_name`.
+
+    Raises:
+        PosirError: A `model_meta.json` is damaged.
     """
     from mteb.models.model_implementations import MODEL_REGISTRY
 
@@ -467,9 +480,7 @@ def correlate_architecture(
     metas: Mapping[str, Mapping[str, Any]],
     architectures: Mapping[str, Architecture],
 ) -> list[ModelCorrelation]:
-    """Correlate scores with parameters and dimension, and compare them between kinds of
-    architecture.
-    """
+    """Correlate scores with model size and dimension, and compare kinds of architecture."""
     factors = {factor: _read_numbers(metas, field) for factor, field in NUMBERS.items()}
     rows = []
     for key, by_model in scores.items():
@@ -485,7 +496,7 @@ def correlate_architecture(
 
 
 def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel:
-    """Read a number of each model that has it; the largest of several, as mteb does."""
+    """Read a numeric field by model; if it lists several numbers, the largest, as in mteb."""
     values: ByModel = {}
     for name, meta in metas.items():
         numbers = np.ravel(meta.get(field) or 0)
@@ -512,7 +523,7 @@ def _compare_kinds(
 def correlate_values(
     key: ScoreKey, factor: str, scores: ByModel, values: ByModel
 ) -> ModelCorrelation:
-    """Correlate a score with another value of the models that have both."""
+    """Correlate a score with another value, over the models that have both."""
     models = sorted(scores.keys() & values.keys())
     x = np.array([values[name] for name in models])
     y = np.array([scores[name] for name in models])
@@ -520,13 +531,16 @@ def correlate_values(
 
 
 def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByModel:
-    """Read the score of each model on a benchmark, by `short_name`; raise PosirError if there are
-    none.
+    """Read the score of each model on a benchmark, by `short_name`.
 
-    The source is `MMTEB` for the published scores of PosIR's models; a CSV file with the columns
-    `model` and `score`; or an `--output-folder` of `mteb run`, of which the mean of the main scores
-    over the tasks, splits and subsets that all its models have is taken, without the position-aware
-    tasks, of which it has `results`.
+    Args:
+        source: `MMTEB` for the published scores of PosIR's models, a CSV file with the columns
+            `model` and `score`, or an `--output-folder` of `mteb run`. In a folder, the score is
+            the mean of the main scores over the tasks, splits and subsets that all models share.
+        results: Results in the folder whose tasks are excluded, such as position-aware tasks.
+
+    Raises:
+        PosirError: There are no scores, or one is not a number.
     """
     if source == MMTEB:
         return {short_name(model): score for model, score in read_mmteb_scores().items()}
@@ -549,26 +563,25 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
     return scores
 
 
-def _average_shared(source: Path, left_out: set[str]) -> ByModel:
-    """Average the main scores of each model in a folder of mteb, over the tasks that all its models
-    have.
+def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
+    """Average the main scores of each model in a folder of mteb.
 
-    The score of a task is its mean over the splits and subsets that all models have, so that no
-    model has the mean of others.
+    Only splits and subsets of all models count, first averaged by task, so that all models have the
+    mean of the same data.
     """
     frame = read_main_scores(source)
     if frame is None:
         return {}
-    frame = frame[~frame["task_name"].isin(left_out)]
-    models = frame.groupby(["task_name", "split", "subset"])["model_name"].transform("size")
-    shared = frame[models == frame["model_name"].nunique()]
-    by_task = shared.groupby(["model_name", "task_name"])["score"].mean()
+    frame = frame[~frame["task_name"].isin(excluded_tasks)]
+    counts = frame.groupby(["task_name", "split", "subset"])["model_name"].transform("size")
+    shared_rows = frame[counts == frame["model_name"].nunique()]
+    by_task = shared_rows.groupby(["model_name", "task_name"])["score"].mean()
     means = by_task.groupby("model_name").mean()
     return {short_name(model): score for model, score in means.to_dict().items()}
 
 
 def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
-    """Build a table with a line per task, length, score and factor."""
+    """Build a table with a row per task, length, score and factor."""
     numbers = ("Models", "Value", "p", "p corrected")
     headings = ("Task", "Score", "Length", "Factor", "Models", "Kinds", "Test", *numbers[1:])
     cells = [

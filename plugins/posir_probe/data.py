@@ -1,4 +1,4 @@
-"""The texts that probes measure: documents, most with questions about them, and their source."""
+"""The data of probes: documents, questions about them, and their source."""
 
 from __future__ import annotations
 
@@ -23,44 +23,43 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words, estimate_tokens
 
-#: Fewest words of a text that probes cut into parts.
+#: Minimum number of words for a text to be divided.
 MIN_WORDS = 10
-NO_END = "the data has where an answer starts, not where it ends"
+NO_END = "the data has the start of the answer but not its end"
 
 
 @dataclass(frozen=True)
 class ProbeQuestion:
-    """A question, and the span of its evidence in a document."""
+    """A question and its evidence in a document."""
 
     text: str
     document: str
     """Id of the document."""
     span: Span
-    """`NO_SPAN` if it is unknown."""
+    """Span of the evidence; `NO_SPAN` if it is unknown."""
     start: int | None = None
-    """First character of the evidence if the data does not have its end, as SQuAD-PosQ."""
+    """Start of the evidence in characters if its end is unknown, as in SQuAD-PosQ."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Documents that a random sample is drawn from, and the seed.
+    """Criteria and seed of a random sample of documents.
 
-    The defaults are those of the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled
-    with seed 1. For its table 4 that code takes texts of more than 100 and fewer than 512 words
-    (SQuAD v2), or of 200 and 500 (FineWeb-Edu), counted between spaces.
+    The defaults are from the code of PosQ (arXiv 2505.13950, A.4): the texts in order, shuffled
+    with seed 1. For its table 4, this code takes texts with more than 100 and fewer than 512 words
+    (SQuAD v2), or 200 and 500 (FineWeb-Edu), where words are separated by spaces.
     """
 
     seed: int = 1
     words: tuple[int, int] | None = None
-    """More than the first and fewer than the second number of words are between the spaces of a
-    text; None for any.
-    """
+    """Exclusive bounds of the number of words; None for no bounds."""
     tokens: int = 0
-    """Fewest tokens of a document, as the data states them, or else estimated from bytes."""
+    """Minimum number of tokens, from the data or estimated from bytes."""
 
     def accepts(self, text: str, tokens: int | None) -> bool:
-        """Return whether a document may be drawn; `tokens` are those that the data states, None if
-        it does not.
+        """Return True for documents that meet the criteria.
+
+        `tokens` is the length that the data has, if any.
         """
         if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
             return False
@@ -76,48 +75,48 @@ class Selection:
         return ", ".join(parts)
 
 
-#: Any document.
+#: No criteria.
 ANY = Selection()
 
 
 @dataclass(frozen=True)
 class ProbeData:
-    """Documents, and questions about them if there are any."""
+    """Documents and the questions about them."""
 
     documents: Mapping[str, str]
-    """Text by id."""
+    """Texts by id."""
     questions: tuple[ProbeQuestion, ...] = ()
     distractors: Mapping[str, str] = field(default_factory=dict)
-    """The other documents of the corpus, text by id: they are searched, but not measured."""
+    """Texts by id of the rest of the corpus, which is searched but not measured."""
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """Length of documents in tokens by id, where the data states it."""
+    """Document lengths in tokens, by id, if the data has them."""
     language: str = UNKNOWN
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
-    """Whether sentences are those of the code of Bias Learning, and not those of the language."""
+    """If true, sentences are split as in the code of Bias Learning instead of by language."""
     tokenizer: Tokenizer = field(default_factory=EstimatedTokenizer)
-    """Tokenizer of the model, where it has one here: what probes count as tokens."""
-    given_tokenizer: Tokenizer | None = None
-    """Tokenizer of what is cut, inserted and removed; None for that of the model."""
-    prepared: str = ""
-    """How texts are cut and split, for the record of a sample, after a comma."""
+    """Tokenizer of the model, or an estimate."""
+    cut_tokenizer: Tokenizer | None = None
+    """Tokenizer for cutting, insertion and removal; None for the model's."""
+    preparation: str = ""
+    """Description of cutting and splitting, for the record of a sample; starts with a comma."""
     room: int | None = None
-    """Most of its tokens that fit the model's window, with the prompt; None if that is unknown."""
+    """Maximum number of tokens of a text that fits the window with the prompt; None if unknown."""
     encoder: Encoder | None = None
-    """The model, for probes of its inside."""
+    """The model, for probes of its internals."""
     revision: str = ""
     """A commit of the Hub, or `local-` and a digest."""
     available: int = 0
-    """Documents that a sample was drawn from; 0 if that is unknown."""
+    """Number of documents that the sample was taken from; 0 if unknown."""
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
-        """Number texts without questions."""
+        """Build data of texts without questions, with numbers as ids."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
 
     @classmethod
     def from_position_data(cls, data: PositionData, language: str = UNKNOWN) -> ProbeData:
-        """Take the corpus of a task and its questions, with as much of the evidence as it has."""
+        """Convert the corpus and the questions of a task; evidence may be incomplete."""
         evidence = data.evidence
         documents = evidence.document_ids
         number = len(evidence)
@@ -134,56 +133,58 @@ class ProbeData:
         )
 
     def find_sentences(self, text: str) -> list[Span]:
-        """Find the sentences of a text."""
+        """Find the spans of the sentences of a text."""
         if self.split_at_periods:
             return find_at_periods(text)
         return find_sentences(text, self.language)
 
     def split_sentences(self, text: str) -> list[str]:
-        """Split a text into its sentences; at periods, with the period that the code appends to
-        each.
+        """Split a text into sentences.
+
+        With `split_at_periods`, each gets a period at its end, as in the code of Bias Learning.
         """
         if self.split_at_periods:
             return split_at_periods(text)
         return [span.of(text) for span in self.find_sentences(text)]
 
     def sample(
-        self, documents: int, selection: Selection = ANY, *, asked_about: bool = True
+        self, documents: int, selection: Selection = ANY, *, with_questions: bool = True
     ) -> ProbeData:
-        """Draw a random sample of documents, in random order, and their questions.
+        """Sample documents and their questions, in random order.
 
-        All other documents are distractors, so that questions are searched in the whole corpus. If
-        `asked_about`, documents without questions are drawn only if none has some.
+        The other documents become distractors.
+
+        Args:
+            documents: Maximum number of documents.
+            selection: Criteria and seed.
+            with_questions: Sample only documents with questions, if there are any.
         """
-        asked = {question.document for question in self.questions} if asked_about else set()
+        relevant = {question.document for question in self.questions} if with_questions else set()
         eligible = {
             name: text
             for name, text in self.documents.items()
-            if (not asked or name in asked) and selection.accepts(text, self.tokens.get(name))
+            if (not relevant or name in relevant) and selection.accepts(text, self.tokens.get(name))
         }
         # Sorted by text, so that neither ids nor their order matter, as in the code of PosQ.
-        drawn = sorted(eligible, key=lambda name: (eligible[name], name))
-        Random(selection.seed).shuffle(drawn)
-        sampled = self._select(drawn[:documents])
-        others = {
-            name: text for name, text in self.documents.items() if name not in sampled.documents
+        names = sorted(eligible, key=lambda name: (eligible[name], name))
+        Random(selection.seed).shuffle(names)
+        sample = self._select(names[:documents])
+        distractors = {
+            name: text for name, text in self.documents.items() if name not in sample.documents
         }
-        return replace(sampled, distractors=others, available=len(eligible))
+        return replace(sample, distractors=distractors, available=len(eligible))
 
     @property
     def counter(self) -> Tokenizer:
-        """The tokenizer of what is cut, inserted and removed."""
-        return self.given_tokenizer or self.tokenizer
+        """The tokenizer for cutting, insertion and removal."""
+        return self.cut_tokenizer or self.tokenizer
 
     def cut(self, tokens: int) -> ProbeData:
-        """Cut every document after so many tokens of `counter`."""
-        spans = self.counter.find_tokens(list(self.documents.values()))
-        documents = {}
-        for (name, text), found in zip(self.documents.items(), spans, strict=True):
-            documents[name] = text[: found[tokens - 1, 1]] if len(found) > tokens else text
-        return replace(self, documents=documents)
+        """Truncate every document to a number of tokens of `counter`."""
+        texts = truncate_texts(self.counter, list(self.documents.values()), tokens)
+        return replace(self, documents=dict(zip(self.documents, texts, strict=True)))
 
-    def blocks(self, size: int) -> Iterator[ProbeData]:
+    def iterate_blocks(self, size: int) -> Iterator[ProbeData]:
         """Yield the data in blocks of at most `size` documents."""
         for names in split_batches(list(self.documents), size):
             yield self._select(names)
@@ -194,26 +195,38 @@ class ProbeData:
         return replace(self, documents=documents, questions=questions, distractors={})
 
 
+def truncate_texts(tokenizer: Tokenizer, texts: Sequence[str], tokens: int) -> list[str]:
+    """Truncate texts to `tokens` tokens, at least 1."""
+    truncated = []
+    for text, spans in zip(texts, tokenizer.find_tokens(texts), strict=True):
+        truncated.append(text[: spans[tokens - 1, 1]] if len(spans) > tokens else text)
+    return truncated
+
+
 def select_long_enough(data: ProbeData) -> tuple[dict[str, str], Counter[str]]:
-    """Select the documents that can be cut into parts, text by id, and count the others, by
-    reason.
+    """Select the documents with at least `MIN_WORDS` words.
+
+    Returns:
+        Texts by id, and the numbers of skipped documents, by reason.
     """
-    long_enough = {}
+    documents = {}
     skipped: Counter[str] = Counter()
     for name, text in data.documents.items():
         if count_words(text) >= MIN_WORDS:
-            long_enough[name] = text
+            documents[name] = text
         else:
             skipped[f"fewer than {MIN_WORDS} words" if text.strip() else "empty text"] += 1
-    return long_enough, skipped
+    return documents, skipped
 
 
 def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[str]]:
-    """Select the questions whose evidence is a part of their document, and count the others, by
-    reason.
+    """Select the questions whose evidence is a proper part of their document.
+
+    Returns:
+        The questions, and the numbers of skipped questions, by reason.
     """
     skipped: Counter[str] = Counter()
-    with_evidence = []
+    questions = []
     for question in data.questions:
         start, end = question.span
         text = data.documents[question.document]
@@ -222,24 +235,22 @@ def select_with_evidence(data: ProbeData) -> tuple[list[ProbeQuestion], Counter[
         elif not (text[:start] + text[end:]).strip():
             skipped["the evidence is the whole document"] += 1
         else:
-            with_evidence.append(question)
-    return with_evidence, skipped
+            questions.append(question)
+    return questions, skipped
 
 
 @dataclass(frozen=True)
 class ProbeSource:
-    """Documents, most with questions about them."""
+    """A dataset whose subsets are read on demand."""
 
     name: str
-    """A task, or a name that is derived from that of a file or folder."""
+    """Name of the task, or derived from the file or folder."""
     subsets: Mapping[str, Callable[[], ProbeData]]
-    """Functions that read a part each, by `language/domain`, or by the language of texts without
-    questions.
-
-    They raise PosirError if the data is missing or invalid.
+    """Functions that read a subset each, by `language/domain`, or by language for texts without
+    questions. They raise PosirError if the data is missing or invalid.
     """
     skipped: Sequence[SkippedText] = ()
-    """Texts, files, rows and questions that cannot be used."""
+    """Unusable texts, files, rows and questions."""
 
 
 def open_probe_source(
@@ -249,40 +260,47 @@ def open_probe_source(
     limit: int = 1000,
     selection: Selection = ANY,
 ) -> ProbeSource:
-    """Open what `open_data` takes; raise PosirError if there is no such data, or it cannot be used.
+    """Open any data that `open_data` accepts.
 
-    Of texts without questions, at most `limit` of a selection are read; other data is sampled
-    later. `column` has the text.
+    Args:
+        source: The data.
+        column: Column or field of plain texts.
+        limit: Maximum number of texts without questions to read; data with questions is sampled
+            later.
+        selection: Criteria and seed for texts without questions.
+
+    Raises:
+        PosirError: The data does not exist or cannot be used.
     """
-    opened = open_data(source, column=column)
-    if opened.has_questions:
-        subsets = {subset.name: partial(_read_subset, subset) for subset in opened.subsets}
+    dataset = open_data(source, column=column)
+    if dataset.has_questions:
+        subsets = {subset.name: partial(_read_subset, subset) for subset in dataset.subsets}
         skipped: list[SkippedText] = []
-        for subset in opened.subsets if opened.in_memory else ():
+        for subset in dataset.subsets if dataset.in_memory else ():
             skipped += subset.read().skipped
-        return ProbeSource(opened.name, subsets, skipped)
+        return ProbeSource(dataset.name, subsets, skipped)
 
-    def draw(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-        """Return what cannot be read, then the passages that may be drawn, in the order in which
-        `ProbeData.sample` draws.
+    def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
+        """Return the number of items, and unreadable items before the accepted passages in random
+        order, which is the order of `ProbeData.sample`.
         """
-        unread: list[Passage | SkippedText] = []
+        unreadable: list[Passage | SkippedText] = []
         passages: list[Passage] = []
         number = 0
         for item in items:
             number += 1
             if isinstance(item, SkippedText):
-                unread.append(item)
+                unreadable.append(item)
             elif selection.accepts(item.text, None):
                 passages.append(item)
         passages.sort(key=lambda passage: (passage.text, passage.name))
         Random(selection.seed).shuffle(passages)
-        return number, unread + passages
+        return number, unreadable + passages
 
-    texts = draw_texts(opened, limit, draw)
+    texts = draw_texts(dataset, limit, sample)
     documents = {text.name: text.text for text in texts.texts}
-    data = ProbeData(documents, language=texts.language, revision=opened.find_revision())
-    return ProbeSource(opened.name, {texts.language: lambda: data}, texts.skipped)
+    data = ProbeData(documents, language=texts.language, revision=dataset.find_revision())
+    return ProbeSource(dataset.name, {texts.language: lambda: data}, texts.skipped)
 
 
 def _read_subset(subset: Subset) -> ProbeData:

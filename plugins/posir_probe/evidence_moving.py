@@ -1,9 +1,9 @@
-"""The similarity of a question and its document by where in the document the evidence is.
+"""Similarity of a question and its document by the position of the evidence.
 
 'Built-in or learned?' (arXiv 2605.26578v1, section 6, Table 5; appendix F, Table 13), after Coelho
 et al. 2024 (arXiv 2404.04163, section 4.2): the evidence is cut out of its document and inserted
-into the rest at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers leave unit, rounding and
-separators open; here characters, the nearest word border, and one space.
+into the remaining text at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers do not define unit,
+rounding and separator; here these are characters, the nearest word border, and a space.
 """
 
 from __future__ import annotations
@@ -26,47 +26,47 @@ from posir_probe.probe import (
     summarize_ends,
     value_range,
 )
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.values.scores import Unit
 
-#: Places of the evidence.
-PLACES = 10
-SHARES = [place / (PLACES - 1) for place in range(PLACES)]
+#: Number of positions of the evidence, and their relative positions.
+POSITIONS = 10
+SHARES = [index / (POSITIONS - 1) for index in range(POSITIONS)]
 
 
-def move_to_places(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[list[str]]:
-    """Write the documents of each question, with its evidence at each place."""
-    moved = []
+def build_versions(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[list[str]]:
+    """Build the document of each question with the evidence at each position."""
+    versions = []
     for question in questions:
         text = data.documents[question.document]
-        moved.append([move_evidence(text, question.span, share) for share in SHARES])
-    return moved
+        versions.append([move_evidence(text, question.span, share) for share in SHARES])
+    return versions
 
 
 class EvidenceMoving(Probe):
-    """Cosine of a question and its document, with the evidence moved to each of several places."""
+    """Cosine of a question and its document, with the evidence at ten positions."""
 
     name = "evidence_moving"
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578v1, section 6 and appendix F"
     notes = (
-        "The evidence of each question is moved to ten places of its document. Where it is "
-        "truncated, the cosine is that of the question and the rest of the document, and not 0.",
+        "The evidence of each question is moved to ten positions in its document. If it is "
+        "truncated, the cosine of question and remaining document is not 0.",
     )
     headline = ENDS
     preference_sign = 1
     needs_questions = True
     value_title = "Cosine of question and document"
-    place_title = "Place of the evidence in its document"
-    form = Form.PLACES
+    position_title = "Position of the evidence in its document"
+    form = Form.POSITIONS
     shows_window = True
 
-    positions = tuple(str(place + 1) for place in range(PLACES))
-    place_names = {name: f"place {name} of {PLACES}" for name in positions}
-    place_shares = dict(zip(positions, SHARES, strict=True))
-    #: As in Table 13.
+    positions = tuple(str(number) for number in range(1, POSITIONS + 1))
+    position_names = {name: f"position {name} of {POSITIONS}" for name in positions}
+    relative_positions = dict(zip(positions, SHARES, strict=True))
+    #: Range, peak and lowest are from Table 13.
     summaries = {
         **summarize_ends(
             "Similarity, evidence first minus last", "Evidence first", "Evidence last"
@@ -77,41 +77,41 @@ class EvidenceMoving(Probe):
             Unit.NUMBER,
         ),
         "peak": Summary(
-            "Place (1 to 10) with the highest cosine",
+            "Position (1 to 10) of the highest cosine",
             lambda values: values.argmax(axis=-1) + 1.0,
             Unit.COUNT,
         ),
         "lowest": Summary(
-            "Place (1 to 10) with the lowest cosine",
+            "Position (1 to 10) of the lowest cosine",
             lambda values: values.argmin(axis=-1) + 1.0,
             Unit.COUNT,
         ),
     }
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode every question, and its document with the evidence at every place."""
+        """Compare every question with its document, with the evidence at each position."""
         questions, skipped = select_with_evidence(data)
         return plan_cosines(
             self.positions,
             [question.document for question in questions],
             [question.text for question in questions],
-            move_to_places(data, questions),
+            build_versions(data, questions),
             skipped,
             PromptType.query,
         )
 
 
 class EvidenceMovingRetrieval(EvidenceMoving):
-    """nDCG@10 with the evidence of a question's own document moved to each of several places, in
-    the unchanged corpus.
+    """nDCG@10 with the evidence at ten positions of the relevant document, in an unchanged corpus.
 
-    Coelho et al. 2024 (arXiv 2404.04163, section 4.2): an unchanged run, and one for each place.
+    Coelho et al. 2024 (arXiv 2404.04163, section 4.2) compare an unchanged run with a run per
+    position.
     """
 
     name = "evidence_moving_retrieval"
     title = "Retrieval, evidence moved"
     source = "arXiv 2404.04163, section 4.2"
-    notes = ("All documents of the data are searched, sampled or not.",)
+    notes = ("The search covers all documents of the data, not only the sample.",)
     is_variant = True
     measures_search = True
     needs_all = True
@@ -121,29 +121,29 @@ class EvidenceMovingRetrieval(EvidenceMoving):
     positions = ("unchanged", *EvidenceMoving.positions)
     summaries = {
         "start_minus_end": Summary(
-            "nDCG@10, first minus last", subtract(at(1), at(-1)), Unit.POINTS
+            "nDCG@10, first minus last", subtract(select(1), select(-1)), Unit.POINTS
         ),
-        "first": Summary("Evidence first", at(1), Unit.PERCENT),
-        "last": Summary("Evidence last", at(-1), Unit.PERCENT),
+        "first": Summary("Evidence first", select(1), Unit.PERCENT),
+        "last": Summary("Evidence last", select(-1), Unit.PERCENT),
         "range": Summary(
-            "Range over the places", lambda values: value_range(values[..., 1:]), Unit.POINTS
+            "Range over the positions", lambda values: value_range(values[..., 1:]), Unit.POINTS
         ),
-        "mean": Summary("Mean over the places", average(slice(1, None)), Unit.PERCENT),
-        "unchanged": Summary("Unchanged documents", at(0), Unit.PERCENT),
+        "mean": Summary("Mean over the positions", average(slice(1, None)), Unit.PERCENT),
+        "unchanged": Summary("Unchanged documents", select(0), Unit.PERCENT),
     }
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Search the corpus once for each place; only a question's own document is changed."""
+        """Search the corpus once per position; only the relevant document changes."""
         questions, skipped = select_with_evidence(data)
-        searched = {**data.documents, **data.distractors}
-        moved = [text for texts in move_to_places(data, questions) for text in texts]
+        corpus = {**data.documents, **data.distractors}
+        versions = [text for texts in build_versions(data, questions) for text in texts]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            unchanged = search(embeddings, questions, searched)
-            scores = search(embeddings, questions, searched, moved)
+            unchanged = search(embeddings, questions, corpus)
+            scores = search(embeddings, questions, corpus, versions)
             names = [question.document for question in questions]
             values = np.concatenate([unchanged, scores], axis=1)
             return ProbeSums.from_means(self.positions, names, values, skipped)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*searched.values(), *moved], queries)
+        return ProbePlan(summarize, [*corpus.values(), *versions], queries)

@@ -1,6 +1,4 @@
-"""Figures of probes: models overlaid, each with its interval, published values in gray behind
-them.
-"""
+"""Figures of probes: models with intervals, in front of published values in gray."""
 
 from __future__ import annotations
 
@@ -33,23 +31,23 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT = 300, 640, 190
-#: Height of a line of a category.
+#: Height of the line of a category, in pixels.
 ROW = 11
-#: Maximum number of models whose intervals are drawn over each other.
+#: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
 PUBLISHED = "published"
-#: Kind of rows where a model's window ends.
+#: Kind of rows that mark the end of a model's window.
 WINDOW = "window"
-#: Grays of the control and of published values, three times as dark as paper.
+#: Colors of the control and of published values, with a contrast of at least 3 to white.
 GRAYS = {CONTROL: FAINT, PUBLISHED: "#949494"}
-#: Values at more positions have no points on their line.
+#: Maximum number of positions on a line with points.
 MAX_POINTS = 20
-#: A row of a chart's data.
+#: A row of the data of a chart.
 Row: TypeAlias = dict[str, Any]
 
 
 def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
-    """Draw a probe on a dataset, with all models; the title is the description of the first."""
+    """Plot the results of a probe on a dataset, titled by the headline of the first model."""
     first = results[0]
     if probe.ignores_model:
         results = results[:1]
@@ -74,21 +72,21 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
             explanation = f"{mark}: 95% intervals by bootstrap over documents. "
         if probe.shows_spread:
             explanation += "Outer band: one standard deviation over pairs. "
-        if published := list(_list_published(rows, probe)):
+        if published_rows := list(_list_published(rows, probe)):
             explanation += "Gray: published values of other models, on other data."
-        rows += published
+        rows += published_rows
         chart = _draw_curves(rows, probe, has_intervals=has_intervals)
     subject = first.data if probe.ignores_model else f"{', '.join(labels)}; {first.data}"
     documents = pluralize(first.sums.documents, probe.unit_name)
     source = f"Source: {first.data}, {documents}. Method: {probe.source}."
-    framed = add_frame(alt.vconcat(chart), title, subject, explanation, source)
-    # The figure as a whole has an alternative text, and a mark without rows would be an image
-    # without one.
-    return Figure(first.probe, first.data, None, framed.configure_mark(aria=False))
+    framed_chart = add_frame(alt.vconcat(chart), title, subject, explanation, source)
+    # The figure has an alternative text as a whole; a mark without rows would be an image without
+    # one.
+    return Figure(first.probe, first.data, None, framed_chart.configure_mark(aria=False))
 
 
 def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
-    """List the counts of a model's cells."""
+    """Yield the counts of the cells of a model."""
     for (name, x, y), points in zip(probe.cells, result.sums.totals[:, 0].tolist(), strict=False):
         if points:
             panel, _, _ = probe.split(name + SEPARATOR)
@@ -96,8 +94,8 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
 
 
 def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
-    """List the values of a model and of the control on the same texts, averages first, and where
-    its window ends in a median document.
+    """Yield the values of a model and of the control on the same texts, averages first, and the end
+    of the window in a median document.
     """
     sums = result.sums
     estimates = {name: sums.estimate(average) for name, average in probe.averages.items()}
@@ -113,13 +111,13 @@ def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]
         yield {"kind": WINDOW, "panel": "", "x": result.share_read, "text": text}
 
 
-def _list_published(measured: Sequence[Row], probe: Probe) -> Iterator[Row]:
-    """List the published values of the panels and positions that are drawn."""
-    places = {(row["panel"], row.get("position")) for row in measured}
+def _list_published(rows: Sequence[Row], probe: Probe) -> Iterator[Row]:
+    """Yield the published values for the panels and positions of measured rows."""
+    positions = {(row["panel"], row.get("position")) for row in rows}
     for curve in read_published_curves(probe.name):
         for name, value in zip(curve.positions, curve.values, strict=True):
             row = _build_row(curve.model, name, Estimate(value), probe)
-            if (row["panel"], row["position"]) in places:
+            if (row["panel"], row["position"]) in positions:
                 yield row | {"kind": PUBLISHED, "key": PUBLISHED}
 
 
@@ -129,9 +127,9 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
         "model": model,
         "panel": panel,
         "kind": "value",
-        # All models have one control.
+        # The control is the same for all models.
         "key": line if line == CONTROL else ": ".join(filter(None, (model, line))),
-        "x": probe.place_shares.get(name.rpartition(SEPARATOR)[2]),
+        "x": probe.relative_positions.get(name.rpartition(SEPARATOR)[2]),
         "position": position,
         "shown": format_estimate(estimate, FORMATS[probe.unit]),
         **flatten("value", estimate),
@@ -139,7 +137,7 @@ def _build_row(model: str, name: str, estimate: Estimate, probe: Probe) -> Row:
 
 
 def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetChart:
-    """Divide a chart into panels, at most three in a row."""
+    """Facet a chart by panel, at most three in a row."""
     panels = list(dict.fromkeys(row["panel"] for row in rows if row["panel"]))
     columns = math.ceil(len(panels) / math.ceil(len(panels) / 3))
     facets: alt.FacetChart = chart.facet(
@@ -149,36 +147,39 @@ def _facet(chart: LayeredChart | alt.Chart, rows: Sequence[Row]) -> alt.FacetCha
 
 
 def _draw_cells(rows: Sequence[Row], probe: Probe) -> alt.FacetChart:
-    """Draw the number of points in each cell of a plane, by panel."""
-    axis = alt.Axis(tickCount=5)
-    gradient = alt.Legend(orient="top", gradientLength=200)
+    """Plot the number of points in each cell of a plane, by panel."""
+    x_bins = alt.Bin(extent=[0, 1], step=0.1)
+    y_bins = alt.Bin(extent=[-1, 1], step=0.1)
+    # More labels would collide at the ends of an axis.
+    axis = alt.Axis(values=[-1, -0.5, 0, 0.5, 1])
+    gradient = alt.Legend(orient="bottom", gradientLength=200)
     scale = alt.Scale(type="log", scheme="greys")
     cells = build_chart(rows).encode(
-        x=alt.X("x:Q", title=probe.place_title, bin=alt.Bin(extent=[0, 1], step=0.1), axis=axis),
-        y=alt.Y("y:Q", title=probe.value_title, bin=alt.Bin(extent=[-1, 1], step=0.1), axis=axis),
+        x=alt.X("x:Q", title=probe.position_title, bin=x_bins, axis=axis),
+        y=alt.Y("y:Q", title=probe.value_title, bin=y_bins, axis=axis),
         color=alt.Color("points:Q", title="Sentences", scale=scale, legend=gradient),
         tooltip="points:Q",
     )
     return _facet(cells.mark_rect().properties(width=WIDTH, height=HEIGHT), rows)
 
 
-def _encode_place(rows: Sequence[Row], probe: Probe) -> Any:
-    """Encode positions: as categories, steps, or shares of a text."""
-    if probe.form is Form.PLACES:
+def _encode_position(rows: Sequence[Row], probe: Probe) -> Any:
+    """Encode positions as categories, as steps or as shares of a text."""
+    if probe.form is Form.POSITIONS:
         axis = alt.Axis(tickCount=5, format=".1f", grid=False)
         scale = alt.Scale(domain=[0, 1], nice=False)
-        return alt.X("x:Q", title=probe.place_title, scale=scale, axis=axis)
+        return alt.X("x:Q", title=probe.position_title, scale=scale, axis=axis)
     names = list(dict.fromkeys(row["position"] for row in rows if "position" in row))
     if probe.form is Form.CATEGORIES:
         return alt.Y("position:N", title=None, sort=names, axis=alt.Axis(labelLimit=WIDTH))
     axis = alt.Axis(labelAngle=0, labelLimit=90, labelOverlap=True)
-    return alt.X("position:O", title=probe.place_title, sort=names, axis=axis)
+    return alt.X("position:O", title=probe.position_title, sort=names, axis=axis)
 
 
 def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> LayeredChart:
-    """Draw lines over places, or dots of categories below each other."""
+    """Plot lines over positions, or dots by category."""
     is_list = probe.form is Form.CATEGORIES
-    # The control is last, but for published values.
+    # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
     legend = legend_of_models(keys) if len(keys) > 1 else None
@@ -195,10 +196,10 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
     base = alt.Chart().encode(color=color, detail=["model:N", "key:N"])
     if is_list:
         offset = alt.YOffset("key:N", sort=keys)
-        base = base.encode(y=_encode_place(rows, probe), yOffset=offset)
+        base = base.encode(y=_encode_position(rows, probe), yOffset=offset)
         layers = [alt.Chart().mark_rule(color=FAINT).encode(x=alt.datum(0))]
     else:
-        base = base.encode(x=_encode_place(rows, probe))
+        base = base.encode(x=_encode_position(rows, probe))
         layers = []
     values = base.encode(
         **{channel: value("value:Q")}, tooltip=["model:N", "position:N", "shown:N"]
@@ -209,24 +210,24 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
         tick = gray.mark_tick(thickness=1.5, size=ROW)
         layers.append(tick if is_list else gray.mark_line(strokeWidth=0.8))
 
-    def draw_ends(field: str) -> alt.Chart:
+    def encode_interval(field: str) -> alt.Chart:
         valid = base.transform_filter(f"isValid(datum.{field}_high)")
         return valid.encode(**{channel: value(f"{field}_low:Q"), f"{channel}2": f"{field}_high:Q"})
 
     if probe.shows_spread:
-        layers.append(draw_ends("sd").mark_area(opacity=0.1))
+        layers.append(encode_interval("sd").mark_area(opacity=0.1))
     if has_intervals:
-        ends = draw_ends("value")
-        rule = ends.mark_rule(strokeWidth=2, opacity=0.7)
-        layers.append(rule if is_list else ends.mark_area(opacity=0.16))
-    measured = values.transform_filter("datum.kind == 'value'")
+        interval = encode_interval("value")
+        rule = interval.mark_rule(strokeWidth=2, opacity=0.7)
+        layers.append(rule if is_list else interval.mark_area(opacity=0.16))
+    model_values = values.transform_filter("datum.kind == 'value'")
     has_points = is_list or len(probe.positions) <= MAX_POINTS
     if has_points:
-        measured = measured.encode(shape=shape)
+        model_values = model_values.encode(shape=shape)
     if is_list:
-        layers.append(measured.mark_point(filled=True, opacity=1, size=60))
+        layers.append(model_values.mark_point(filled=True, opacity=1, size=60))
     else:
-        line = measured.mark_line(strokeWidth=1.8, point=has_points)
+        line = model_values.mark_line(strokeWidth=1.8, point=has_points)
         layers.append(line.encode(strokeDash=dash))
     if any(row["kind"] == WINDOW for row in rows):
         layers += _mark_windows()
@@ -240,7 +241,7 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
 
 
 def _mark_windows() -> list[alt.Chart]:
-    """Mark where each model's window ends in a median document."""
+    """Mark the end of each model's window in a median document."""
     marks = alt.Chart().transform_filter("datum.kind == 'window'").encode(x="x:Q")
     text = marks.mark_text(
         align=alt.ExprRef("datum.x > 0.5 ? 'right' : 'left'"),

@@ -1,15 +1,14 @@
-"""Retrieval after every document is cut into five parts and their order is reversed.
+"""Retrieval after the five parts of every document are put in reverse order.
 
 'Built-in or learned?' (arXiv 2605.26578v1, appendix E, Table 12). Questions and relevance stay the
-same. Groups are by the evidence's original part: front (1, 2), middle (3) and back (4, 5). FB is
-the score of the front questions after reversal, when their evidence is at the back, and BF that of
-the back questions; Delta_rev = BF - FB. Left open by the paper, and chosen here: parts are equal in
-words, all documents of the corpus are reversed, evidence belongs to the part with its midpoint, and
-the score is nDCG@10.
+same. Groups are by the original part of the evidence: front (1, 2), middle (3) and back (4, 5). FB
+is the score of front questions after the reversal, when their evidence is at the back, and BF the
+score of back questions; Delta_rev = BF - FB. The paper does not define the following choices: parts
+have equal numbers of words, all documents of the corpus are reversed, evidence belongs to the part
+with its midpoint, and the score is nDCG@10.
 
-Delta_rev of an order-blind model is back - front, not 0: it contains how difficult the questions
-are. Delta_diff = (BF - back)
-- (FB - front) is 0 for it.
+For an order-blind model, Delta_rev is back - front instead of 0, since questions differ in
+difficulty. Delta_diff = (BF - back) - (FB - front) is 0 for it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import SCORE, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.models.dispatch import MAX_SIMILARITIES
 from posir_tasks.models.embeddings.encoding import Embeddings
@@ -31,12 +30,11 @@ from posir_tasks.values.scores import Unit
 PARTS = 5
 #: The group of each part.
 GROUPS = (0, 0, 1, 2, 2)
-#: Ranks that count.
+#: Maximum rank with a gain.
 CUTOFF = 10
-#: Index of front questions as they are and reversed, and of back questions likewise.
+#: Indexes of front questions in original and reversed documents, and of back questions.
 FRONT, FB, BACK, BF = 0, 1, 4, 5
-#: The mean of the front as it is and the end reversed, and of the front reversed and the end as it
-#: is.
+#: Means over front and back questions while their evidence is near the start, or near the end.
 NEAR_START = average([FRONT, BF])
 NEAR_END = average([FB, BACK])
 
@@ -47,11 +45,19 @@ def search(
     corpus: Mapping[str, str],
     versions: Sequence[str] = (),
 ) -> Floats:
-    """Compute nDCG@10 of n questions with one relevant document each, text by id; shape (n, 1).
+    """Compute nDCG@10 of n questions with one relevant document each.
 
-    With n K versions, K of each question's document, each is searched instead of the document;
-    shape (n, K). Documents are ranked by cosine in single precision, then by id, both descending,
-    as in `posir_tasks.values.ranks`.
+    Documents are ranked by cosine in single precision, then by id, both descending, as in
+    `posir_tasks.values.ranks`.
+
+    Args:
+        embeddings: Embeddings of questions, corpus and versions.
+        questions: The n questions.
+        corpus: Texts by id.
+        versions: n K texts, K for each question, that replace its document in a search each.
+
+    Returns:
+        nDCG@10, shape (n, 1) without versions, else (n, K).
     """
     names = list(corpus)
     rows = {name: row for row, name in enumerate(names)}
@@ -60,39 +66,38 @@ def search(
     queries = embeddings.select((question.text for question in questions), PromptType.query)
     documents = embeddings.select(corpus.values())
     count = len(versions) // max(1, len(questions))
-    replaced = embeddings.select(versions).reshape(len(queries), count, documents.shape[-1])
+    version_vectors = embeddings.select(versions)
+    version_vectors = version_vectors.reshape(len(queries), count, documents.shape[-1])
     ranks = np.empty((len(queries), max(1, count)), int)
     step = max(1, MAX_SIMILARITIES // max(1, len(documents)))
     for start in range(0, len(queries), step):
         block = slice(start, start + step)
         scores = queries[block] @ documents.T
-        own = np.arange(len(scores)), relevant[block]
-        reached = scores[own][:, None]
+        positives = np.arange(len(scores)), relevant[block]
+        positive_scores = scores[positives][:, None]
         if versions:
-            reached = np.einsum("nd,nkd->nk", queries[block], replaced[block])
-        scores[own] = -np.inf
+            positive_scores = np.einsum("nd,nkd->nk", queries[block], version_vectors[block])
+        scores[positives] = -np.inf
         wins_ties = order > order[relevant[block], None]
-        for version, score in enumerate(reached.T[:, :, None]):
+        for version, score in enumerate(positive_scores.T[:, :, None]):
             before = (scores > score) | ((scores == score) & wins_ties)
             ranks[block, version] = before.sum(axis=1) + 1
     return np.where(ranks <= CUTOFF, 1 / np.log2(ranks + 1.0), 0.0)
 
 
 class MirrorReversal(Probe):
-    """nDCG@10 of front, middle and back questions, before and after the parts of all documents are
-    reversed.
-    """
+    """nDCG@10 of front, middle and back questions, in original and in reversed documents."""
 
     name = "mirror_reversal"
     title = "Mirror reversal"
     source = "arXiv 2605.26578v1, appendix E"
     notes = (
-        "Every document of the corpus is cut into five parts, and their order is reversed. Near "
-        "the start: the mean of the front as it is and the end reversed. Near the end: of the "
-        "front reversed and the end as it is.",
-        "For a model blind to order, back minus front after reversal is not 0, since the "
-        "questions differ in difficulty; the difference of the changes is 0. Both include what "
-        "truncation costs.",
+        "Every document of the corpus is cut into five parts, whose order is reversed. Near the "
+        "start: front questions in original and back questions in reversed documents. Near the "
+        "end: the other way round.",
+        "For an order-blind model, back minus front after reversal is not 0, since questions "
+        "differ in difficulty; the difference of the changes is 0. Both include the loss from "
+        "truncation.",
     )
     positions = tuple(
         f"{order} · {group}"
@@ -100,26 +105,26 @@ class MirrorReversal(Probe):
         for order in ("original", "reversed")
     )
     summaries = {
-        #: (BF - back) - (FB - front), which is 0 for an order-blind model.
+        # (BF - back) - (FB - front), 0 for an order-blind model.
         "delta_diff": Summary(
             "nDCG@10 by reversal, back minus front",
-            subtract(subtract(at(BF), at(BACK)), subtract(at(FB), at(FRONT))),
+            subtract(subtract(select(BF), select(BACK)), subtract(select(FB), select(FRONT))),
             Unit.POINTS,
         ),
-        #: Half of it: of the same question, with the evidence near the start and near the end.
+        # Half of it: the same questions, with the evidence near the start and near the end.
         "place": Summary(
             "nDCG@10 near start minus near end", subtract(NEAR_START, NEAR_END), Unit.POINTS
         ),
         "near_start": Summary("nDCG@10 near start", NEAR_START, Unit.PERCENT),
         "near_end": Summary("nDCG@10 near end", NEAR_END, Unit.PERCENT),
-        #: BF - FB, which is not.
+        # BF - FB, which depends on the difficulty of the questions.
         "delta_rev": Summary(
-            "nDCG@10 reversed, back minus front", subtract(at(BF), at(FB)), Unit.POINTS
+            "nDCG@10 reversed, back minus front", subtract(select(BF), select(FB)), Unit.POINTS
         ),
-        "front": Summary("nDCG@10 of front questions", at(FRONT), Unit.PERCENT),
-        "FB": Summary("The same, documents reversed", at(FB), Unit.PERCENT),
-        "back": Summary("nDCG@10 of back questions", at(BACK), Unit.PERCENT),
-        "BF": Summary("The same, documents reversed", at(BF), Unit.PERCENT),
+        "front": Summary("nDCG@10 of front questions", select(FRONT), Unit.PERCENT),
+        "FB": Summary("The same, documents reversed", select(FB), Unit.PERCENT),
+        "back": Summary("nDCG@10 of back questions", select(BACK), Unit.PERCENT),
+        "BF": Summary("The same, documents reversed", select(BF), Unit.PERCENT),
     }
     headline = ("place", "near_start", "near_end")
     preference_sign = 1
@@ -127,33 +132,33 @@ class MirrorReversal(Probe):
     needs_questions = True
     needs_all = True
     value_title = SCORE
-    place_title = "Original place of the evidence"
+    position_title = "Original position of the evidence"
     unit = Unit.PERCENT
-    place_names = {"back": "end"}
+    position_names = {"back": "end"}
     series = {"original": ("Documents as they are", ""), "reversed": ("Documents reversed", "")}
 
     def plan(self, data: ProbeData) -> ProbePlan:
         """Search the documents and the reversed documents."""
-        selected, skipped = select_with_evidence(data)
+        all_questions, skipped = select_with_evidence(data)
         questions = []
         groups = []
-        for question in selected:
+        for question in all_questions:
             parts = find_parts(data.documents[question.document], PARTS)
             if len(parts) == PARTS:
                 questions.append(question)
                 groups.append(GROUPS[find_part(parts, question.span)])
-        skipped["fewer than five words to reverse"] += len(selected) - len(questions)
+        skipped["fewer than five words to reverse"] += len(all_questions) - len(questions)
         corpus = {**data.documents, **data.distractors}
-        mirrored = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
+        reversed_corpus = {name: reverse_parts(text, PARTS) for name, text in corpus.items()}
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
             rows = np.arange(len(questions))
             values = np.full((len(questions), len(self.positions)), np.nan)
-            for order, searched in enumerate((corpus, mirrored)):
-                scores = search(embeddings, questions, searched)
+            for order, documents in enumerate((corpus, reversed_corpus)):
+                scores = search(embeddings, questions, documents)
                 values[rows, 2 * np.array(groups, int) + order] = scores[:, 0]
             names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, values, +skipped)
 
         queries = [question.text for question in questions]
-        return ProbePlan(summarize, [*corpus.values(), *mirrored.values()], queries)
+        return ProbePlan(summarize, [*corpus.values(), *reversed_corpus.values()], queries)

@@ -20,20 +20,25 @@ class ModelMean:
     """The main score of a task, averaged over a group of models."""
 
     group: str
-    """The ending that the names of its models share; `all` for all models."""
+    """Common ending of the model names; `all` for all models."""
     task: str
     """A task, or `mean of N tasks`."""
     models: int
     score: float
-    """Unweighted mean in [0, 1] over models, splits and subsets."""
+    """Unweighted mean over models, splits and subsets, in [0, 1]."""
 
 
 def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
-    """Average mteb's main scores over the models of a folder whose names have each ending; without
-    endings over all.
+    """Average mteb's main scores over groups of models in a folder.
 
-    The models of a group are those with all tasks that any of them has. Raise PosirError if a group
-    has none.
+    A model counts only if it has results of all tasks in its group.
+
+    Args:
+        source: Output folder of `mteb run`.
+        endings: A group for each ending of model names; without endings, one group of all models.
+
+    Raises:
+        PosirError: There are no results, or no model of a group has results of all tasks.
     """
     frame = read_main_scores(source) if source.is_dir() else None
     if frame is None:
@@ -57,15 +62,16 @@ def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
 
 
 def build_mean_table(rows: Sequence[ModelMean]) -> Table:
-    """Build a table with a line per group and task."""
+    """Build a table with a row per group and task."""
     cells = [(row.group, row.task, str(row.models), format_percent(row.score)) for row in rows]
     columns = build_columns(("Models", "Task", "Number", "Score"), ("Number", "Score"))
     return Table(columns, tuple(cells))
 
 
 def read_main_scores(source: Path) -> Any:
-    """Read mteb's main scores in a folder as a data frame with a row for each model, task, split
-    and subset; None if there are none.
+    """Read mteb's main scores in a folder as a pandas DataFrame, or None without results.
+
+    It has a row per model, task, split and subset.
     """
     from mteb import ResultCache
 

@@ -1,21 +1,21 @@
-"""Pairs of documents that differ in one property: whether the first scores higher, and by how much.
+"""Pairs of documents that differ in one property, and the difference of their scores.
 
-`ControlledPairs` is ColDeR (arXiv 2503.05037, section 3), whose pairs are of Re-DocRED: a query
-about a head entity, and the only sentence with head and answer. Here pairs are made from any
-questions with evidence spans. The evidence is the sentences that its span touches, and the rest is
-all others; at least four, as the authors' code has it (more than four sentences). The first
-document of a pair is the one that a biased model prefers:
+`ControlledPairs` is ColDeR (arXiv 2503.05037, section 3). Its pairs are from Re-DocRED: a query
+about a head entity, and the only sentence with head and answer. Here, pairs are built from any
+questions with evidence spans. The evidence is all sentences that overlap the span, and the rest is
+all other sentences, at least four as in the authors' code (more than four sentences in all). A
+biased model prefers the first document of a pair:
 
 - position: evidence + rest / rest + evidence;
 - brevity: evidence / evidence + rest;
-- repetition: evidence + two sentences that mention what is asked about / evidence + two that do
-  not, all without the answer. The paper knows the head entity; here these are the two sentences
-  that share the most of the question's words, weighted by their rarity in the document, and the two
-  that share the least;
-- literal match: the question has a name's last word; the evidence has this word alone / the name of
-  several words. The paper knows aliases; here names are capitalized words in a row.
+- repetition: evidence + two sentences about the topic / evidence + two other sentences, all without
+  the answer. The paper uses the head entity as the topic. Here, the two sentences share the most
+  words with the question, weighted by their rarity in the document, and the other two share the
+  fewest;
+- literal match: evidence with the last word of a name, as in the question / evidence with the full
+  name. The paper uses known aliases; here, a name is a run of capitalized words.
 
-Scores are cosines; the paper's are raw dot products.
+Scores are cosines; the paper uses raw dot products.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from mteb.types import PromptType
 from posir_probe.controls import order_blind
 from posir_probe.data import ProbeData, ProbeQuestion, select_with_evidence
 from posir_probe.probe import CONTROL, Form, Probe, ProbePlan, Summary, ignore_rounding
-from posir_probe.results import ProbeSums, at
+from posir_probe.results import ProbeSums, select
 from posir_tasks.models.embeddings.encoding import Embeddings, encode_distinct
 from posir_tasks.text.interventions import move_evidence
 from posir_tasks.text.sentences import find_sentences
@@ -45,7 +45,7 @@ POSITION = "position"
 BREVITY = "brevity"
 REPETITION = "repetition"
 LITERAL_MATCH = "literal match"
-#: Property of the first document of each kind of pair.
+#: Property of the first document, by kind of pair.
 FAVORED = {
     POSITION: "evidence first",
     BREVITY: "evidence alone",
@@ -53,12 +53,12 @@ FAVORED = {
     LITERAL_MATCH: "name as in the question",
 }
 KINDS = tuple(FAVORED)
-#: Sentences that a pair of repetition adds to the evidence of each document.
+#: Number of sentences that a pair of repetition adds to the evidence.
 ADDED = 2
-#: Fewest sentences besides the evidence.
-MIN_OTHERS = 4
-TOO_FEW_SENTENCES = f"fewer than {MIN_OTHERS} sentences beside the evidence"
-#: Why a question has no pair of a kind.
+#: Minimum number of sentences besides the evidence.
+MIN_REST = 4
+TOO_FEW_SENTENCES = f"fewer than {MIN_REST} sentences besides the evidence"
+#: Reasons for a missing pair, by kind.
 MISSING: Mapping[str, str] = {
     REPETITION: "repetition: no two sentences without the answer share more of the question's "
     "words than two others",
@@ -68,7 +68,7 @@ NAME_WORD = re.compile(r"\w[\w'’-]*")
 
 
 class ControlledPair(NamedTuple):
-    """A query and two documents that both answer it."""
+    """A query and two documents with its answer."""
 
     query: str
     document_1: str
@@ -79,28 +79,30 @@ class ControlledPair(NamedTuple):
 def build_pairs(
     text: str, sentences: Sequence[Span], question: ProbeQuestion
 ) -> dict[str, ControlledPair]:
-    """Build the pairs of a question by kind: all that can be made, none if there are too few other
-    sentences.
-    """
+    """Build the possible pairs of a question, by kind; none with too few sentences."""
     answer = question.span
-    evidence = [span for span in sentences if span.start < answer.end and answer.start < span.end]
-    others = [span for span in sentences if span not in evidence]
-    if not evidence or len(others) < MIN_OTHERS:
+    evidence_sentences = [
+        span for span in sentences if span.start < answer.end and answer.start < span.end
+    ]
+    other_sentences = [span for span in sentences if span not in evidence_sentences]
+    if not evidence_sentences or len(other_sentences) < MIN_REST:
         return {}
-    place = Span(evidence[0].start, evidence[-1].end)
-    quoted = place.of(text)
-    leading = move_evidence(text, place, 0.0)
-    trailing = move_evidence(text, place, 1.0)
+    evidence_span = Span(evidence_sentences[0].start, evidence_sentences[-1].end)
+    evidence = evidence_span.of(text)
+    evidence_first = move_evidence(text, evidence_span, 0.0)
+    evidence_last = move_evidence(text, evidence_span, 1.0)
     pairs = {
-        POSITION: ControlledPair(question.text, leading, trailing),
-        BREVITY: ControlledPair(question.text, quoted, leading),
+        POSITION: ControlledPair(question.text, evidence_first, evidence_last),
+        BREVITY: ControlledPair(question.text, evidence, evidence_first),
     }
-    word = answer.of(text).casefold()
-    without_answer = [span for span in others if word not in span.of(text).casefold()]
-    if chosen := _choose_sentences(text, sentences, question.text, without_answer):
-        documents = [" ".join([quoted, *(span.of(text) for span in added)]) for added in chosen]
+    answer_text = answer.of(text).casefold()
+    candidates = [span for span in other_sentences if answer_text not in span.of(text).casefold()]
+    if added_sentences := _choose_sentences(text, sentences, question.text, candidates):
+        documents = [
+            " ".join([evidence, *(span.of(text) for span in spans)]) for spans in added_sentences
+        ]
         pairs[REPETITION] = ControlledPair(question.text, *documents)
-    if literal := _match_name(question.text, quoted):
+    if literal := _match_name(question.text, evidence):
         pairs[LITERAL_MATCH] = literal
     return pairs
 
@@ -108,29 +110,29 @@ def build_pairs(
 def _choose_sentences(
     text: str, sentences: Sequence[Span], question: str, candidates: Sequence[Span]
 ) -> tuple[list[Span], list[Span]] | None:
-    """Choose the two sentences that share the most with a question, and the two that share the
-    least; None if they tie.
+    """Choose the two sentences that share the most with a question and the two that share the
+    least, or return None for a tie.
 
-    A shared term weighs the logarithm of sentences of the document per sentence that has it.
+    The weight of a shared term is its inverse sentence frequency in the document, as a logarithm.
     """
     terms = {span: set(find_terms(span.of(text))) for span in sentences}
     frequencies = Counter(term for of_sentence in terms.values() for term in of_sentence)
     question_terms = set(find_terms(question))
     weights = {}
     for span in candidates:
-        shared = question_terms & terms[span]
-        # An exact sum, since the order of a set of words differs from process to process.
-        weights[span] = math.fsum(math.log(len(sentences) / frequencies[term]) for term in shared)
-    ordered = sorted(candidates, key=lambda span: (-weights[span], span))
-    if len(ordered) < MIN_OTHERS or weights[ordered[ADDED - 1]] <= weights[ordered[-ADDED]]:
+        shared_terms = question_terms & terms[span]
+        # An exact sum does not depend on the order of the set, which differs between processes.
+        weights[span] = math.fsum(
+            math.log(len(sentences) / frequencies[term]) for term in shared_terms
+        )
+    ranking = sorted(candidates, key=lambda span: (-weights[span], span))
+    if len(ranking) < 2 * ADDED or weights[ranking[ADDED - 1]] <= weights[ranking[-ADDED]]:
         return None
-    return sorted(ordered[:ADDED]), sorted(ordered[-ADDED:])
+    return sorted(ranking[:ADDED]), sorted(ranking[-ADDED:])
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
-    """Build the pair of literal match: the short and the long form of a name that both texts have;
-    None if they share none.
-    """
+    """Build the pair of literal match from a name that both texts share, or return None."""
     for name in dict.fromkeys([*find_names(evidence), *find_names(question)]):
         last = name.rpartition(" ")[2]
         word = re.compile(rf"(?<!\w){re.escape(last)}(?!\w)")
@@ -142,9 +144,7 @@ def _match_name(question: str, evidence: str) -> ControlledPair | None:
 
 
 def find_names(text: str) -> list[str]:
-    """Find the runs of several capitalized words, single spaces between them; the first word of a
-    text is in none.
-    """
+    """Find runs of capitalized words, separated by single spaces, without the first word."""
     runs: list[list[str]] = [[]]
     end = 0
     for word in list(NAME_WORD.finditer(text))[1:]:
@@ -160,40 +160,40 @@ def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
     summaries = {}
     for index, kind in enumerate(KINDS):
         key = kind.replace(" ", "_")
-        summaries[key] = Summary(label.format(FAVORED[kind]), at(index), unit)
-        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", at(index + len(KINDS)), unit)
+        summaries[key] = Summary(label.format(FAVORED[kind]), select(index), unit)
+        blind = Summary(f"{CONTROL}: {FAVORED[kind]}", select(index + len(KINDS)), unit)
         summaries[f"order_blind_{key}"] = blind
     return summaries
 
 
 class ControlledPairs(Probe):
-    """The score of the first document of each pair minus that of the second, for the model and an
-    order-blind embedder.
+    """Difference of scores between the documents of a pair, for the model and an order-blind
+    embedder.
     """
 
     name = "controlled_pairs"
     title = "Pairs of documents"
     source = "arXiv 2503.05037, section 3"
     notes: tuple[str, ...] = (
-        "Two documents that differ in one property are compared with the same question. Above 0: "
-        "the model prefers evidence first, evidence alone, more mentions of what is asked about, "
-        "the question's own form of a name.",
-        "Only position is 0 for an order-blind embedder; of the other kinds, its value on the "
-        "same pairs is the part that words alone explain. Differences below 1e-6 count as ties.",
+        "Two documents that differ in one property are compared with the same question. Positive "
+        "values mean that the model prefers evidence first, evidence alone, more mentions of the "
+        "topic, or a name as in the question.",
+        "For an order-blind embedder, only the difference by position is 0; the other values show "
+        "the effect of words. Differences below 1e-6 count as ties.",
     )
     positions = tuple(f"{series} · {kind}" for series, kind in product(("model", CONTROL), KINDS))
     summaries = _summarize_kinds("Pairs: {}, minus the other", Unit.INDEX)
     preference_sign = 1
     needs_questions = True
     value_title = "Favored minus other (cosine)"
-    place_title = "Favored document"
+    position_title = "Favored document"
     form = Form.CATEGORIES
     series = {"model": ("", ""), CONTROL: ("", CONTROL)}
-    place_names = FAVORED
+    position_names = FAVORED
     statistic = "mean"
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the questions and both documents of their pairs."""
+        """Compare the questions with both documents of their pairs."""
         questions, skipped = select_with_evidence(data)
         names: list[str] = []
         pairs: list[ControlledPair] = []
@@ -201,13 +201,13 @@ class ControlledPairs(Probe):
         kinds: list[int] = []
         for question in questions:
             text = data.documents[question.document]
-            built = build_pairs(text, find_sentences(text, data.language), question)
-            if not built:
+            by_kind = build_pairs(text, find_sentences(text, data.language), question)
+            if not by_kind:
                 skipped[TOO_FEW_SENTENCES] += 1
                 continue
             for number, kind in enumerate(KINDS):
-                if kind in built:
-                    pairs.append(built[kind])
+                if kind in by_kind:
+                    pairs.append(by_kind[kind])
                     rows.append(len(names))
                     kinds.append(number)
                 else:
@@ -220,9 +220,9 @@ class ControlledPairs(Probe):
             if pairs:
                 control = encode_distinct(order_blind, first + second, queries).normalize()
                 for series, vectors in enumerate((embeddings, control)):
-                    asked = vectors.select(queries, PromptType.query).astype(float)
-                    compared = vectors.select(first).astype(float) - vectors.select(second)
-                    differences = ignore_rounding((asked * compared).sum(axis=1))
+                    query_vectors = vectors.select(queries, PromptType.query).astype(float)
+                    contrasts = vectors.select(first).astype(float) - vectors.select(second)
+                    differences = ignore_rounding((query_vectors * contrasts).sum(axis=1))
                     values[rows, series, kinds] = differences
             by_position = values.reshape(len(names), len(self.positions))
             return ProbeSums.from_means(self.positions, names, by_position, skipped, self.statistic)
@@ -231,8 +231,8 @@ class ControlledPairs(Probe):
 
 
 class ControlledPairsEffect(ControlledPairs):
-    """The mean difference in standard deviations over pairs: the paper's t divided by the root of
-    its 250 pairs.
+    """Mean difference in standard deviations over pairs: t divided by the root of the number of
+    pairs, 250 in the paper.
     """
 
     name = "controlled_pairs_effect"

@@ -1,4 +1,4 @@
-"""The builtin probes, `posir probe`, and the studies of its results and of datasets."""
+"""`posir probe` with its builtin probes, and `posir study`."""
 
 from collections.abc import Iterable
 
@@ -23,7 +23,7 @@ posir_commands = declare(
     Command(
         "study correlate",
         "posir_probe.api:correlate",
-        "Correlate probes and benchmarks with PSI over models.",
+        "Correlate probes and benchmarks with position bias over models.",
         PROBE,
     ),
     Command(
@@ -47,7 +47,7 @@ posir_commands = declare(
     Command(
         "study domain-similarity",
         "posir_probe.api:domain_similarity",
-        "Show how similar a dataset's domains are.",
+        "Measure the similarity of a dataset's domains.",
         PROBE,
     ),
 )

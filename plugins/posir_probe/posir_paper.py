@@ -1,22 +1,21 @@
-"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363v1): saliency of tokens, and properties of
-a dataset.
+"""The probes of PosIR (Zeng et al. 2026, arXiv 2601.08363v1): saliency and data statistics.
 
-Vanilla gradient saliency (section 4.3, Fig. 5), by the authors' code: the norm of the gradient of
-cos(f(q), f(E)) with respect to each input embedding of the document, special tokens dropped,
-clipped at the 99th percentile P and divided by it (the paper says 'max normalization';
-`gradient_saliency_max` does that), then read off at 100 points by linear interpolation. With fewer
-than 1% of the tokens live, P is 0 and the norms stay as they are. The paper takes pairs of at least
-1,024 tokens with the middle of the evidence in the middle fifth of the document. Here the length
-matters only if a `Selection` asks for it, so that models with short windows can be measured.
+Vanilla gradient saliency (section 4.3, Fig. 5) follows the authors' code. It is the norm of the
+gradient of cos(f(q), f(E)) with respect to each input embedding of the document, without special
+tokens, clipped at the 99th percentile P, divided by P, and interpolated linearly at 100 points. The
+paper says 'max normalization', which is `gradient_saliency_max`. If fewer than 1% of the norms are
+positive, P is 0 and the norms are not scaled. The paper takes pairs of at least 1,024 tokens with
+the midpoint of the evidence in the middle fifth of the document. Here, documents have any length
+unless a `Selection` sets a minimum, so that models with short windows can be measured.
 
-Where evidence is (section 3.1, Fig. 2): its middle / length of the document, in 20 bins. 'Built-in
-or learned?' (arXiv 2605.26578v1, section 5, Fig. 9): its start / length, with lines at one and two
-thirds. Both in characters here.
+Location of the evidence (section 3.1, Fig. 2) is its midpoint / length of the document, in 20 bins.
+'Built-in or learned?' (arXiv 2605.26578v1, section 5, Fig. 9) uses its start / length, with lines
+at one and two thirds. Both are in characters here.
 
-Types of queries by their question word (A.2, Table 6). The paper does not give its lists of words;
-those here are ours. English: the first question word among the first words. Chinese: the first one
-anywhere. A query without question word and question mark is a claim; other questions are mostly
-yes/no.
+Query types are defined by question words (A.2, Table 6). The paper does not publish its word lists,
+so these are ours. In English, the first question word among the first words counts; in Chinese, the
+first one anywhere. A query without question word and question mark is a claim; most of the other
+queries without question word are yes/no questions.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from sentence_transformers.util import batch_to_device
 
 from posir_probe.data import NO_END, ProbeData, select_with_evidence
 from posir_probe.probe import Form, Probe, ProbePlan, Summary
-from posir_probe.results import ProbeSums, at, average, subtract
+from posir_probe.results import ProbeSums, average, select, subtract
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import progress
@@ -43,13 +42,13 @@ from posir_tasks.text.words import is_unspaced
 from posir_tasks.values.scores import Unit
 
 POINTS = 100
-#: Most tokens of a document, as in the authors' code.
+#: Maximum number of tokens per document, from the authors' code.
 MAX_TOKENS = 2_048
 FIRST_TENTH = average(slice(10))
 LAST_TENTH = average(slice(-10, None))
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
-#: Types of questions, and the index of those without a question word and mark.
+#: Types of queries, and the index of claims.
 TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
 CLAIM = TYPES.index("claim")
 ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
@@ -62,20 +61,24 @@ CHINESE = {
     "谁": "who",
     "哪": "which",
 }
-#: Words of a query among which its question word may be, so that `In what year` counts.
+#: Number of words in which the question word is searched, so that `In what year` counts.
 LEADING_WORDS = 3
 ENGLISH_WORD = re.compile(r"[a-z]+")
 CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
-#: `posir stats` counts question marks of every script.
+#: Question marks of every script, as in `posir stats`.
 QUESTION_MARK = re.compile(QUESTION.replace(r"\p{Pe}\p{Pf}\p{Pi}", r")\]}»”’"))
 
 
 def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) -> Floats:
-    """Compute the gradient norm of each token of a document that the model reads, without special
-    tokens; shape (L,).
+    """Compute the gradient norms of the tokens of a document, for any pooling.
 
-    The pooling of the model does not matter. The query is an embedding, shape (d,), the document a
-    text without a prompt.
+    Args:
+        model: The model.
+        query: Embedding of the query, shape (d,).
+        document: Text of the document, without a prompt.
+
+    Returns:
+        Norms of the tokens within the window, without special tokens, shape (L,).
     """
     model.eval()
     window = model.max_seq_length
@@ -84,7 +87,7 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
         features = batch_to_device(dict(preprocess(model, [document])), model.device)
     finally:
         model.max_seq_length = window
-    # The input embeddings become leaves of the graph.
+    # Detached input embeddings are leaves of the graph.
     leaves: list[torch.Tensor] = []
 
     def replace_output(_: torch.nn.Module, __: Any, output: torch.Tensor) -> torch.Tensor:
@@ -95,8 +98,8 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     try:
         with torch.enable_grad():
             vector = model(features)["sentence_embedding"][0]
-            expected = torch.as_tensor(query, dtype=vector.dtype, device=vector.device)
-            similarity = torch.cosine_similarity(vector, expected, dim=0)
+            query_vector = torch.as_tensor(query, dtype=vector.dtype, device=vector.device)
+            similarity = torch.cosine_similarity(vector, query_vector, dim=0)
             (gradient,) = torch.autograd.grad(similarity, leaves)
     finally:
         handle.remove()
@@ -104,12 +107,12 @@ def compute_saliency(model: SentenceTransformer, query: Vectors, document: str) 
     special = [id for id in tokenizer.all_special_ids if id != tokenizer.unk_token_id]
     norms = gradient[0].norm(dim=-1).cpu().double().numpy()
     is_text = ~np.isin(features["input_ids"][0].cpu(), special)
-    selected: Floats = norms[is_text]
-    return selected
+    text_norms: Floats = norms[is_text]
+    return text_norms
 
 
 def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
-    """Return the module that embeds the tokens of a model; raise PosirError if it has none."""
+    """Return the token embedding module of a model; raise PosirError if it has none."""
     for module in model.modules():
         getter: Any = getattr(module, "get_input_embeddings", None)
         if getter:
@@ -122,28 +125,26 @@ def find_input_embeddings(model: SentenceTransformer) -> torch.nn.Module:
 
 
 def interpolate(norms: Floats, top: float) -> Floats:
-    """Clip gradient norms, shape (L,), at `top`, divide them by it unless it is 0, and read them
-    off at `POINTS` points.
+    """Clip gradient norms, shape (L,), at `top`, scale `top` to 1 unless it is 0, and interpolate
+    them at `POINTS` points.
     """
     scaled = np.minimum(norms, top) / top if top > 0 else norms
     return np.interp(np.linspace(0, 1, POINTS), np.linspace(0, 1, len(norms)), scaled)
 
 
 class GradientSaliency(Probe):
-    """Normalized gradient norm at 100 points of the document, over questions with evidence in the
-    middle.
-    """
+    """Normalized gradient norms at 100 points of the document, for evidence in the middle."""
 
     name = "gradient_saliency"
     title = "Gradient of tokens"
     source = "arXiv 2601.08363v1, section 4.3"
     notes = (
-        "How much each token that is read changes the similarity of question and document. In a "
-        "document that is longer than the model's window, the curve ends where the window ends.",
-        "Only questions whose evidence has its middle in the middle fifth of the document, which "
-        "may be past the window. The first and last tokens may stand out because special tokens "
-        "are beside them. A gradient is no measurement of search, and divided by a percentile of "
-        "its own, so sizes of two models do not compare.",
+        "The influence of each token on the similarity of question and document. For a document "
+        "beyond the model's window, the curve ends at the end of the window.",
+        "Only questions with the midpoint of the evidence in the middle fifth of the document, "
+        "which may be beyond the window. The first and last tokens may stand out because they are "
+        "next to special tokens. Gradients do not measure search, and each document's are scaled "
+        "by their own percentile, so that values of two models are not comparable.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
@@ -167,48 +168,48 @@ class GradientSaliency(Probe):
     shows_spread = True
     scale_name = "gradient"
     value_title = "Gradient (1 = 99th percentile)"
-    place_title = "Place of the token, as a share of what is read"
-    form = Form.PLACES
-    place_shares = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
+    position_title = "Position of the token, as a share of the text within the window"
+    form = Form.POSITIONS
+    relative_positions = dict(zip(positions, np.linspace(0, 1, POINTS).tolist(), strict=True))
     percentile: float = 99
-    """The norm that becomes 1."""
+    """Percentile of the norms that is scaled to 1."""
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode the questions; gradients are computed pair by pair.
+        """Encode the questions; gradients are computed for each pair.
 
         Raises:
-            PosirError: The model has no gradients here.
+            PosirError: The model is not a local model of sentence-transformers.
         """
         model = getattr(getattr(data.encoder, "model", None), "model", None)
         if not isinstance(model, SentenceTransformer):
             raise PosirError(
                 "gradient_saliency needs the gradients of a sentence-transformers model in this "
-                "process; a model behind an endpoint, with a mitigation, or of another kind has "
-                "none here. Omit this probe, or give the folder of the model."
+                "process; an endpoint, a model with a mitigation, or another kind of model has "
+                "none. Omit this probe, or give the folder of the model."
             )
         questions, skipped = select_with_evidence(data)
-        middle = [
+        questions = [
             question
             for question in questions
             if 0.4 <= question.span.middle / len(data.documents[question.document]) <= 0.6
         ]
 
         def summarize(embeddings: Embeddings) -> ProbeSums:
-            curves = np.full((len(middle), POINTS), np.nan)
-            for row, question in enumerate(progress(middle, "Gradients")):
+            curves = np.full((len(questions), POINTS), np.nan)
+            for row, question in enumerate(progress(questions, "Gradients")):
                 (query,) = embeddings.select([question.text], PromptType.query)
                 norms = compute_saliency(model, query, data.documents[question.document])
                 if len(norms):
                     top = float(np.percentile(norms, self.percentile))
                     curves[row] = interpolate(norms, top)
-            names = [question.document for question in middle]
+            names = [question.document for question in questions]
             return ProbeSums.from_means(self.positions, names, curves, skipped)
 
-        return ProbePlan(summarize, [], [question.text for question in middle])
+        return ProbePlan(summarize, [], [question.text for question in questions])
 
 
 class GradientSaliencyMax(GradientSaliency):
-    """The gradient norm divided by the maximum, as the paper says."""
+    """Gradient norms divided by their maximum, as the paper says."""
 
     name = "gradient_saliency_max"
     title = "Gradient over its maximum"
@@ -230,20 +231,18 @@ def find_query_type(query: str) -> str:
 
 
 class EvidenceLocation(Probe):
-    """Share of the questions with the middle of their evidence in each twentieth of its document,
-    as in PosIR.
-    """
+    """Histogram of the midpoints of evidence in 20 bins of the document, as in PosIR."""
 
     name = "evidence_location"
-    title = "Where the evidence is"
+    title = "Location of the evidence"
     source = "arXiv 2601.08363v1, section 3.1"
-    notes = ("A property of the data; the model does not matter.",)
-    place_title = "Middle of the evidence, as a share of the document"
+    notes = ("A property of the data, independent of the model.",)
+    position_title = "Midpoint of the evidence, as a share of the document"
     counts_starts = False
-    positions = tuple(f"{place / BINS:.2f}-{(place + 1) / BINS:.2f}" for place in range(BINS))
+    positions = tuple(f"{index / BINS:.2f}-{(index + 1) / BINS:.2f}" for index in range(BINS))
     summaries = {
         "mean": Summary(
-            "Mean place of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT
+            "Mean position of the evidence (%)", lambda values: values @ MIDDLES, Unit.PERCENT
         ),
         "first_quarter": Summary(
             "Evidence in first quarter (%)",
@@ -259,37 +258,36 @@ class EvidenceLocation(Probe):
     headline = ("first_quarter", "last_quarter")
     needs_questions = True
     value_title = "Questions (%)"
-    form = Form.PLACES
+    form = Form.POSITIONS
     unit = Unit.PERCENT
-    place_shares = dict(zip(positions, MIDDLES.tolist(), strict=True))
+    relative_positions = dict(zip(positions, MIDDLES.tolist(), strict=True))
     ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode nothing. The start of evidence counts even if the data does not have its end."""
+        """Count positions without encoding; for starts, the end of the evidence may be unknown."""
         questions, skipped = select_with_evidence(data)
-        places = [(question.document, question.span.middle) for question in questions]
+        positions = [(question.document, question.span.middle) for question in questions]
         if self.counts_starts:
-            places = [(question.document, float(question.span.start)) for question in questions]
+            positions = [(question.document, float(question.span.start)) for question in questions]
             for question in data.questions:
                 if question.start is not None:
-                    places += [(question.document, question.start)]
+                    positions.append((question.document, question.start))
             del skipped[NO_END]
         rows = [
-            min(int(BINS * place / len(data.documents[name])), BINS - 1) for name, place in places
+            min(int(BINS * position / len(data.documents[name])), BINS - 1)
+            for name, position in positions
         ]
-        names = [name for name, _ in places]
+        names = [name for name, _ in positions]
         return ProbePlan(lambda _: ProbeSums.from_counts(self.positions, names, rows, skipped))
 
 
 class EvidenceLocationStart(EvidenceLocation):
-    """Share of the questions with the start of their evidence in each twentieth, as in 'Built-in or
-    learned?'.
-    """
+    """Histogram of the starts of evidence in 20 bins, as in 'Built-in or learned?'."""
 
     name = "evidence_location_start"
-    title = "Where the evidence starts"
+    title = "Location of the start of the evidence"
     source = "arXiv 2605.26578v1, section 5"
-    place_title = "Start of the evidence, as a share of the document"
+    position_title = "Start of the evidence, as a share of the document"
     is_variant = True
     counts_starts = True
 
@@ -301,20 +299,20 @@ class QueryTypes(Probe):
     title = "Question words"
     source = "arXiv 2601.08363v1, A.2"
     notes = (
-        "A property of the data; the model does not matter. Word lists for English and Chinese "
-        "only, and ours: the paper's are not published.",
+        "A property of the data, independent of the model. The word lists, for English and Chinese "
+        "only, are ours, since the paper's are not published.",
     )
     positions = TYPES
-    summaries = {"claims": Summary("Claims among the questions (%)", at(CLAIM), Unit.PERCENT)}
+    summaries = {"claims": Summary("Claims among the questions (%)", select(CLAIM), Unit.PERCENT)}
     needs_questions = True
     value_title = "Questions (%)"
-    place_title = "Type of the question"
+    position_title = "Type of the question"
     form = Form.CATEGORIES
     unit = Unit.PERCENT
     ignores_model = True
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """Encode nothing."""
+        """Count query types without encoding."""
         rows = [TYPES.index(find_query_type(question.text)) for question in data.questions]
         names = [question.document for question in data.questions]
         return ProbePlan(lambda _: ProbeSums.from_counts(TYPES, names, rows))

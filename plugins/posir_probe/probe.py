@@ -1,4 +1,4 @@
-"""The base class of probes, and the rows of their values."""
+"""The base class of probes, and the rows of their results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import numpy as np
 from mteb.types import PromptType
 
 from posir_probe.data import ProbeData
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at
+from posir_probe.results import Compute, ProbeResult, ProbeSums, select
 from posir_significance.messages.probes import describe_values
 from posir_tasks.base.arrays import Floats
 from posir_tasks.base.batches import split_batches
@@ -28,19 +28,19 @@ from posir_tasks.models.embeddings.encoding import Embeddings, Encoder, Vectors,
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit
 
-#: Below it, a difference of cosines in single precision is rounding error.
+#: A smaller difference of cosines in single precision counts as rounding error.
 ROUNDING = 1e-6
-#: Texts that are encoded between two steps of progress.
+#: Number of texts to encode between two updates of the progress bar.
 STEP = 256
-#: Between the name of a series of values and that of a position.
+#: Separator of the names of series and position.
 SEPARATOR = " · "
 #: Label of the control embedder, whose result is known in advance.
 CONTROL = "order-blind control"
-#: Names of the summaries of `summarize_ends`.
+#: Names of the summaries from `summarize_ends`.
 ENDS = ("start_minus_end", "first", "last")
 #: Units of differences, in words.
 UNITS = {Unit.POINTS: "points", Unit.NUMBER: "standard deviations"}
-#: How differences are printed: all have a sign.
+#: Formats of differences, which print the sign.
 SIGNED: Mapping[Unit, Format] = {
     **FORMATS,
     Unit.INDEX: format_psi_difference,
@@ -51,153 +51,151 @@ SCORE = "nDCG@10 (x 100)"
 
 
 class Form(StrEnum):
-    """Forms of a figure; only places that have an order are joined by a line."""
+    """The kind of a figure; lines join only ordered positions."""
 
-    #: Places on an axis from the start of a text, 0, to its end, 1.
-    PLACES = "places"
-    #: Named places in their order.
+    POSITIONS = "positions"
+    """Positions on an axis from 0, the start of a text, to 1, its end."""
     STEPS = "steps"
-    #: Categories without an order, below each other.
+    """Named positions in order."""
     CATEGORIES = "categories"
-    #: Cells of a plane, each with its count.
+    """Unordered categories, one below the other."""
     CELLS = "cells"
+    """Cells of a plane with a count each."""
 
 
 @dataclass(frozen=True)
 class Summary:
-    """A number that sums up the values of a probe at all positions."""
+    """A statistic of the values of a probe at all positions."""
 
     title: str
-    """At most 40 characters, understood without the title of the probe."""
+    """At most 40 characters, clear without the title of the probe."""
     compute: Compute
     unit: Unit = Unit.INDEX
 
     def __call__(self, values: Floats) -> Floats:
-        """Summarize values, shape (..., P), as shape (...)."""
+        """Reduce values of shape (..., P) to shape (...)."""
         return self.compute(values)
 
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """The texts that a probe needs encoded, and its evaluation of the embeddings."""
+    """The texts that a probe needs, and its evaluation of their embeddings."""
 
     summarize: Callable[[Embeddings], ProbeSums]
     documents: Sequence[str] = ()
-    """Texts to encode as documents; repeated ones are encoded once."""
+    """Texts to encode as documents; duplicates are encoded once."""
     queries: Sequence[str] = ()
+    """Texts to encode as queries."""
 
 
 class Probe:
     """A measurement of a model on texts, or of the texts themselves.
 
-    A subclass states its attributes and defines `plan`. Attributes that depend on arguments are set
-    in its `__init__`.
+    A subclass sets the attributes and implements `plan`. It sets attributes that depend on
+    arguments in `__init__`.
     """
 
     name: str
-    """Unique name, as in `--probe` and in results."""
+    """Unique name for `--probe` and results."""
     title: str
-    """Title of the measure, as headings print it, such as `Whole text and its thirds`."""
+    """Title for headings, such as `Whole text and its thirds`."""
     source: str = ""
     """Paper and section of the definition."""
     notes: tuple[str, ...] = ()
+    """Explanations in reports."""
     is_variant: bool = False
-    """Whether it runs only if it is named: another reading of a paper."""
+    """If true, the probe runs only on request; it is another reading of a paper."""
 
     positions: tuple[str, ...] = ()
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
     summaries: Mapping[str, Summary] = {}
-    """Summaries of the values by name; the first is the one that is correlated with retrieval."""
+    """Summaries by name; the first is correlated with retrieval."""
     headline: tuple[str, ...] = ()
-    """Names of the summaries that describe the result, the most important first; empty for the
-    first summary.
+    """Names of the summaries in the headline, the most important first; by default the first
+    summary.
     """
     preference_sign: int = 0
-    """1 if larger values of the first summary are a preference for the start, -1 if smaller ones
-    are, 0 if it measures none.
+    """1 if large values of the first summary mean a preference for the start, -1 if small values
+    do, 0 if the probe measures no preference.
     """
     measures_search: bool = False
-    """Whether it measures ranks in a search, and not the embedding only."""
+    """If true, the probe measures ranks in a search instead of embeddings only."""
 
-    joined: int = 1
-    """Documents that are joined to a set, which counts as one."""
+    set_size: int = 1
+    """Number of documents that are joined to a set, the unit of the probe."""
     needs_questions: bool = False
-    """Whether it measures questions, of documents that have some."""
+    """If true, the probe measures questions with evidence."""
     needs_sentences: bool = False
-    """Whether it measures sentences, which may be split at periods."""
+    """If true, the probe splits texts into sentences."""
     cut_share: float = 0
-    """Share of the tokens that texts may have (`--cut`) which they are cut to; 0 if it measures
-    whole texts.
-    """
+    """Maximum length of a text, as a share of `--cut`; 0 to measure whole texts."""
     needs_all: bool = False
-    """Whether it needs all documents at once, sampled or not, and not one block after the other."""
+    """If true, the probe needs all documents at once, including those outside the sample."""
 
     scale_name: str = "cosine"
-    """Name of the values' scale, on which pages draw the differences of several probes."""
+    """Name of the scale; pages plot the differences of all probes with the same scale together."""
     value_title: str = ""
-    """Title of the axis of values; empty for the title of the probe."""
-    place_title: str = ""
+    """Title of the axis of values; by default the title of the probe."""
+    position_title: str = ""
+    """Title of the axis of positions."""
     form: Form = Form.STEPS
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
-    """Panel and line that each series is drawn in, by its name; the line of the model itself is
-    empty.
-    """
-    place_names: Mapping[str, str] = {}
+    """Panel and line of each series in a figure; the line of the model itself is empty."""
+    position_names: Mapping[str, str] = {}
     """Titles of positions, by their name without the series."""
-    place_shares: Mapping[str, float] = {}
-    """Place of each position in the text, in [0, 1]."""
+    relative_positions: Mapping[str, float] = {}
+    """Relative position in the text, in [0, 1], by name."""
     same_scale: bool = True
-    """Whether all panels have one axis of values."""
+    """If true, all panels share an axis of values."""
     in_window: bool = False
-    """Whether the texts that are measured fit the model's window."""
+    """If true, all measured texts fit the model's window."""
     shows_window: bool = False
-    """Whether a figure marks where the model's window ends in a text."""
+    """If true, a figure marks the end of the model's window."""
     shows_spread: bool = False
-    """Whether a figure shows the standard deviation of the values, too."""
+    """If true, a figure also shows the standard deviation of the values."""
     ignores_model: bool = False
-    """Whether the data alone determines the values."""
+    """If true, the values depend on the data only."""
     averages: Mapping[str, Compute] = {}
-    """Averages over conditions that a figure has a panel of, by the name of their position, as
-    `mean over sizes · 0%`.
+    """Averages over conditions for a panel of the figure, by position, such as `mean over sizes ·
+    0%`.
     """
     cells: Sequence[tuple[str, float, float]] = ()
-    """The panel (for `Form.CELLS`) of each position, and the middle of its cell on both axes, which
-    is 0.1 wide and high.
+    """For `Form.CELLS`, the panel of each position and the center of its cell on both axes; cells
+    are 0.1 wide and high.
     """
 
     def plan(self, data: ProbeData) -> ProbePlan:
-        """List what must be encoded to measure documents.
+        """Plan the measurement of the documents.
 
         Raises:
-            PosirError: The model or the data does not have what the probe needs.
+            PosirError: The model or the data does not suit the probe.
         """
         raise NotImplementedError
 
     @property
     def first_summary(self) -> Summary:
-        """The summary that is correlated with retrieval."""
+        """The summary to correlate with retrieval."""
         return next(iter(self.summaries.values()))
 
     @property
     def headline_summaries(self) -> list[Summary]:
-        """The summaries that describe a result, the most important first."""
+        """The summaries in the headline, the most important first."""
         return [self.summaries[name] for name in self.headline] or [self.first_summary]
 
     @property
     def lead(self) -> Summary:
-        """The most important of these."""
+        """The most important summary."""
         return self.headline_summaries[0]
 
-    def describe(self, sums: ProbeSums, most: int | None = None) -> str:
-        """Describe a result by its title and at most so many summaries of its headline, the first
-        with its interval, without a full stop.
+    def describe(self, sums: ProbeSums, max_summaries: int | None = None) -> str:
+        """Describe a result by its headline, without a full stop.
 
-        `Mirror reversal: nDCG@10 near start minus near end +12.3 [+4.0, +20.1] points; nDCG@10 near
-        start 50.2; ...`
+        Only the first summary has its interval: `Mirror reversal: nDCG@10 near start minus near end
+        +12.3 [+4.0, +20.1] points; nDCG@10 near start 50.2; ...`
         """
         values: list[tuple[str, str, str]] = []
-        for summary in self.headline_summaries[:most]:
+        for summary in self.headline_summaries[:max_summaries]:
             if estimate := sums.estimate(summary):
                 form = self.find_format(summary)
                 text = form(estimate.value) if values else format_estimate(estimate, form)
@@ -205,25 +203,25 @@ class Probe:
         return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
-        """Find how a summary is printed: signed if it is the difference of a preference."""
+        """Return the format of a summary, with a sign for a preference."""
         is_difference = self.preference_sign and summary == self.lead
         return (SIGNED if is_difference else FORMATS)[summary.unit]
 
     @property
     def unit_name(self) -> str:
-        """The noun of what counts as one."""
-        return "set" if self.joined > 1 else "document"
+        """The noun for the unit of the probe, `document` or `set`."""
+        return "set" if self.set_size > 1 else "document"
 
     def split(self, position: str) -> tuple[str, str, str]:
-        """Return panel, line and title of a position."""
-        name, _, place = position.rpartition(SEPARATOR)
-        panel, line = self.series.get(name, (name, ""))
-        return panel, line, self.place_names.get(place, place)
+        """Split the name of a position into panel, line and title."""
+        series, _, name = position.rpartition(SEPARATOR)
+        panel, line = self.series.get(series, (series, ""))
+        return panel, line, self.position_names.get(name, name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class IndexRow:
-    """A summary of a probe's values, or the value at one position."""
+    """A row of a result: a summary, or the value at one position."""
 
     model: str
     revision: str
@@ -233,23 +231,23 @@ class IndexRow:
     """`summary` or `position`."""
     name: str
     value: Estimate | None
-    """Its 95% interval is by bootstrap over documents; None where undefined."""
+    """Value with a 95% interval by bootstrap over documents; None if undefined."""
     sd: float | None = None
     """Standard deviation of the values at a position."""
     slope: float | None = None
+    """Slope of the regression line, for Pearson's r."""
     p_value: float | None = None
-    """Pearson's r at a position: the slope of its line, and the p-value of both, with the points as
-    independent.
-    """
+    """P-value of Pearson's r, with points as independent."""
     documents: int
     left_out: int
-    """Documents that could not be measured."""
+    """Number of documents that could not be measured."""
     complete: bool
+    """If false, some documents of the sample are not measured yet."""
     source: str
 
 
 def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> list[IndexRow]:
-    """Build a row for each summary of every result, followed by one for each position."""
+    """Build the rows of each result, summaries first, then positions."""
     rows = []
     for result in results:
         probe = probes[result.probe]
@@ -261,7 +259,7 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
             data=result.data,
             probe=result.probe,
             documents=sums.documents,
-            left_out=max(0, result.drawn - sums.documents),
+            left_out=max(0, result.sample_size - sums.documents),
             complete=all(subset.done >= subset.sampled for subset in result.subsets.values()),
             source=probe.source,
         )
@@ -280,8 +278,9 @@ def build_index_rows(results: Iterable[ProbeResult], probes: Mapping[str, Probe]
 def run_plans(
     encoder: Encoder, plans: Sequence[ProbePlan], advance: Advance = float
 ) -> list[ProbeSums]:
-    """Encode the texts of several plans in one pass, and summarize each; `advance` counts the
-    shares that are done.
+    """Encode the texts of several plans in one pass and summarize each plan.
+
+    `advance` is called with the share of texts in each step; shares add up to 1.
     """
     documents = dict.fromkeys(text for plan in plans for text in plan.documents)
     queries = dict.fromkeys(text for plan in plans for text in plan.queries)
@@ -298,7 +297,7 @@ def run_plans(
 
 
 def run_probe(probe: Probe, encoder: Encoder, data: ProbeData) -> ProbeSums:
-    """Measure all data with one probe, as a Python function does."""
+    """Measure all data with one probe."""
     (sums,) = run_plans(encoder, [probe.plan(replace(data, encoder=encoder))])
     return sums
 
@@ -307,14 +306,21 @@ def plan_cosines(
     positions: Sequence[str],
     names: Sequence[str],
     texts: Sequence[str],
-    others: Sequence[Sequence[str]],
+    versions: Sequence[Sequence[str]],
     skipped: Mapping[str, int],
     prompt_type: PromptType = PromptType.document,
 ) -> ProbePlan:
-    """Plan the cosine of each of n texts, of the documents `names`, with P other documents, one per
-    position.
+    """Plan the cosines of n texts with P versions each.
+
+    Args:
+        positions: Names of the P positions.
+        names: Ids of the n documents.
+        texts: The n texts.
+        versions: P documents for each text.
+        skipped: Numbers of documents that are not measured, by reason.
+        prompt_type: Role of the texts; versions are always documents.
     """
-    flat = [other for row in others for other in row]
+    flat = [version for row in versions for version in row]
 
     def summarize(embeddings: Embeddings) -> ProbeSums:
         vectors = embeddings.select(flat)
@@ -328,29 +334,25 @@ def plan_cosines(
 
 
 def ignore_rounding(differences: Floats) -> Floats:
-    """Set differences of cosines that are rounding errors to 0, so that no interval excludes 0 by
-    them.
-    """
+    """Set rounding errors in differences of cosines to 0, so that no interval excludes 0."""
     return np.where(np.abs(differences) < ROUNDING, 0.0, differences)
 
 
 def start_minus_end(values: Floats) -> Floats:
-    """Subtract the last cosine from the first: positive if the start counts more."""
+    """Subtract the last cosine from the first; positive values favor the start."""
     return ignore_rounding(values[..., 0] - values[..., -1])
 
 
 def summarize_ends(difference: str, first: str, last: str) -> dict[str, Summary]:
-    """Build the summaries of a cosine at the first and the last position, and their difference."""
+    """Build the summaries of the first and last cosine and their difference, given their titles."""
     return {
         "start_minus_end": Summary(difference, start_minus_end),
-        "first": Summary(first, at(0)),
-        "last": Summary(last, at(-1)),
+        "first": Summary(first, select(0)),
+        "last": Summary(last, select(-1)),
     }
 
 
 def value_range(values: Floats) -> Floats:
-    """Subtract the smallest value from the largest. Like every range it is biased upwards by
-    sampling error.
-    """
+    """Subtract the smallest value from the largest; sampling error biases this upwards."""
     extent: Floats = np.ptp(values, axis=-1)
     return extent

@@ -1,6 +1,4 @@
-"""All probes, and their measurement of a dataset: in one pass over the texts, block by block,
-resumable after each block.
-"""
+"""The probes, and their measurement of a dataset in blocks, resumable after each block."""
 
 from __future__ import annotations
 
@@ -48,14 +46,14 @@ from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer, find_token
 
 logger = logging.getLogger(__name__)
 
-#: Documents whose texts are encoded together.
+#: Number of documents to encode together.
 BLOCK = 50
-#: Documents whose tokens are counted, of a random order.
-COUNTED = 200
+#: Number of documents of the sample whose tokens are counted.
+COUNTED_DOCUMENTS = 200
 
 
 def builtin_probes() -> tuple[Probe, ...]:
-    """Return the builtin probes, those that run only if they are named last."""
+    """Return the builtin probes; the last ones run only on request."""
     return (
         SegmentSimilarity(3),
         SegmentSimilarity(10),
@@ -89,7 +87,7 @@ def all_probes() -> dict[str, Probe]:
             logger.warning("posir plugin '%s': %r is not a posir_probe.probe.Probe", plugin, probe)
         elif probe.name in probes:
             logger.warning(
-                "posir plugin '%s': the name '%s' of a probe is taken; choose another",
+                "posir plugin '%s': another probe has the name '%s'. Choose another name.",
                 plugin,
                 probe.name,
             )
@@ -99,14 +97,18 @@ def all_probes() -> dict[str, Probe]:
 
 
 def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
-    """Select probes by name, or the beginning of names up to an underscore; without names all but
-    variants.
+    """Select probes by name, or by the beginning of a name up to an underscore.
+
+    Without names, select all probes that are not variants.
+
+    Raises:
+        PosirError: A name has no probe.
     """
     probes = all_probes()
     default = [probe for probe in probes.values() if not probe.is_variant]
     if not names:
         return default
-    chosen: dict[str, Probe] = {}
+    probes_by_name: dict[str, Probe] = {}
     for name in to_list(names):
         matching = {probe.name: probe for probe in default if probe.name.startswith(f"{name}_")}
         if name in probes:
@@ -116,37 +118,35 @@ def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
                 f"there is no probe '{name}'.{suggest_name(name, probes)} The probes are: "
                 f"{', '.join(probes)}."
             )
-        chosen |= matching
-    return list(chosen.values())
+        probes_by_name |= matching
+    return list(probes_by_name.values())
 
 
 @dataclass(frozen=True)
 class ProbeRun:
-    """A model, data, and where results are saved."""
+    """Model, data and options of a run."""
 
     encoder: ModelEncoder
     source: ProbeSource
     output: Path
     documents: int
-    """Maximum number of documents of a subset."""
+    """Maximum number of documents per subset."""
     selection: Selection = ANY
-    """Documents that the sample is drawn from."""
+    """Criteria and seed of the sample."""
     split_at_periods: bool = False
-    """Whether probes of sentences split as the code of Bias Learning, and not by the rules of the
-    language.
-    """
+    """If true, sentences are split as in the code of Bias Learning instead of by language."""
     cut: int = 0
-    """Tokens that texts of probes with a `cut_share` are cut to; 0 for whole texts."""
+    """Maximum number of tokens per text for probes with a `cut_share`; 0 for whole texts."""
     tokenizer: str | None = None
-    """Tokenizer of these tokens; None for that of the model."""
+    """Tokenizer for cutting, insertion and removal; None for the model's."""
 
     def find_file(self, probe: str) -> Path:
-        """Return the file of a probe's result."""
+        """Return the file for the result of a probe."""
         folder = result_folder(self.output, self.encoder.model.mteb_model_meta)
         return folder / f"{self.source.name}.{probe}.json"
 
     def load(self, probe: str) -> ProbeResult:
-        """Return what an earlier run has saved of a probe, or an empty result."""
+        """Read the result of an earlier run, or return an empty one."""
         window = getattr(getattr(self.encoder.model, "model", None), "max_seq_length", None)
         file = self.find_file(probe)
         if file.exists():
@@ -159,8 +159,10 @@ class ProbeRun:
 
 
 def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
-    """Measure what is not yet measured, and return all results; warn about probes that cannot
-    measure model or data.
+    """Run the probes on the documents without results, and return all results.
+
+    Results are saved after each block. Probes that do not suit the model or the data only cause a
+    warning.
 
     Raises:
         PosirError: No probe can measure the model or the data, or the data cannot be read.
@@ -184,43 +186,46 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
     for result in results.values():
         if result.subsets and not result.sums.documents:
             problems[result.probe] = _find_problem(result)
-    measured = [
+    complete = [
         result for name, result in results.items() if result.subsets and name not in problems
     ]
-    if not measured:
-        nothing = (
-            f"{run.source.name}: no document can be drawn ({run.selection}). Choose other --words "
+    if not complete:
+        no_documents = (
+            f"{run.source.name}: no document meets the criteria ({run.selection}). Change --words "
             "or --min-tokens."
         )
-        raise PosirError(" ".join(dict.fromkeys(problems.values())) or nothing)
+        raise PosirError(" ".join(dict.fromkeys(problems.values())) or no_documents)
     for name, problem in problems.items():
         logger.warning("%s was not measured: %s", name, problem)
-    return measured
+    return complete
 
 
 def _find_problem(result: ProbeResult) -> str:
-    """Return why nothing is measured."""
+    """Return the reason for a result without documents."""
     if reasons := result.sums.describe_skipped():
         return f"nothing in {result.data} can be measured. Skipped: {reasons}."
     return (
-        f"{result.data} has no questions with evidence, which it needs. Give a task, or a dataset "
-        "with evidence spans."
+        f"{result.data} has no questions with evidence. Give a task, or a dataset with evidence "
+        "spans."
     )
 
 
 def _plan_steps(
     run: ProbeRun, data: ProbeData, probes: Sequence[Probe]
 ) -> tuple[ModelEncoder, list[tuple[list[Probe], ProbeData]]]:
-    """Draw the samples of the probes of texts and of questions; return the probes that measure one
-    together, and an encoder that remembers the texts of all.
+    """Group the probes by sample.
+
+    Returns:
+        An encoder that caches the sampled texts, and the steps: probes and their sample.
     """
     model = run.encoder.model
     tokenizer: Tokenizer = EstimatedTokenizer()
-    if (own := find_tokenizer(model)) and own.locates_tokens:
-        tokenizer = own
-    given = load_tokenizer(run.tokenizer) if run.tokenizer else None
+    model_tokenizer = find_tokenizer(model)
+    if model_tokenizer and model_tokenizer.locates_tokens:
+        tokenizer = model_tokenizer
+    cut_tokenizer = load_tokenizer(run.tokenizer) if run.tokenizer else None
     room = find_room(model, run.encoder.context)
-    data = replace(data, tokenizer=tokenizer, given_tokenizer=given, room=room)
+    data = replace(data, tokenizer=tokenizer, cut_tokenizer=cut_tokenizer, room=room)
     groups = defaultdict[tuple[bool, bool, int], list[Probe]](list)
     for probe in probes:
         at_periods = run.split_at_periods and probe.needs_sentences
@@ -229,18 +234,19 @@ def _plan_steps(
     steps = []
     texts = set[str]()
     for (needs_questions, at_periods, cut), group in sorted(groups.items(), key=itemgetter(0)):
-        prepared = ", split at periods" if at_periods else ""
+        preparation = ", split at periods" if at_periods else ""
         if cut:
-            counted = Path(run.tokenizer).name if run.tokenizer else "the model"
-            prepared += f", cut to {cut:,} tokens of {counted}"
-        split = replace(data, split_at_periods=at_periods, prepared=prepared)
-        sample = split.sample(run.documents, run.selection, asked_about=needs_questions)
+            owner = Path(run.tokenizer).name if run.tokenizer else "the model"
+            preparation += f", cut to {cut:,} tokens of {owner}"
+        prepared = replace(data, split_at_periods=at_periods, preparation=preparation)
+        sample = prepared.sample(run.documents, run.selection, with_questions=needs_questions)
         if cut:
             sample = sample.cut(cut)
         texts.update(sample.documents.values(), (question.text for question in sample.questions))
-        together = [probe for probe in group if not probe.needs_all]
-        alone = [[probe] for probe in group if probe.needs_all]
-        steps += [(members, sample) for members in (together, *alone) if members]
+        block_probes = [probe for probe in group if not probe.needs_all]
+        members = [block_probes] if block_probes else []
+        members += [[probe] for probe in group if probe.needs_all]
+        steps += [(selected, sample) for selected in members]
     return replace(run.encoder, memory=EmbeddingMemory(frozenset(texts))), steps
 
 
@@ -252,36 +258,40 @@ def _measure(
     results: Mapping[str, ProbeResult],
     advance: Advance,
 ) -> Iterator[ProbeResult]:
-    """Measure with a probe that needs all documents, or with several block by block, but for what
-    they have measured; yield each result as it grows.
+    """Run probes on the documents without results, and yield each result after each block.
+
+    A probe that needs all documents is alone, and the data is a single block.
     """
-    sample = (data.revision, f"{run.selection}{data.prepared}", len(data.documents))
-    stored: dict[str, SubsetSums] = {}
+    sample = (data.revision, f"{run.selection}{data.preparation}", len(data.documents))
+    stored_sums: dict[str, SubsetSums] = {}
     for probe in probes:
         sums = results[probe.name].subsets.get(subset)
         if sums and (sums.data_revision, sums.selection, sums.sampled) == sample:
-            stored[probe.name] = sums
+            stored_sums[probe.name] = sums
     encoder = data.encoder
     assert encoder is not None
     end = 0
-    for block in [data] if probes[0].needs_all else data.blocks(BLOCK):
+    for block in [data] if probes[0].needs_all else data.iterate_blocks(BLOCK):
         documents = len(block.documents)
         end += documents
-        pending = [
-            probe for probe in probes if probe.name not in stored or stored[probe.name].done < end
+        pending_probes = [
+            probe
+            for probe in probes
+            if probe.name not in stored_sums or stored_sums[probe.name].done < end
         ]
-        if not pending:
+        if not pending_probes:
             advance(documents)
             continue
-        plans = [probe.plan(block) for probe in pending]
-        measured = run_plans(
+        plans = [probe.plan(block) for probe in pending_probes]
+        all_sums = run_plans(
             encoder, plans, lambda share, documents=documents: advance(share * documents)
         )
-        counted = list(islice(data.documents.values(), COUNTED))
-        lengths = list(map(len, data.tokenizer.find_tokens(counted)))
-        for probe, added in zip(pending, measured, strict=True):
-            total = stored[probe.name].sums + added if probe.name in stored else added
-            stored[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
-            earlier = results[probe.name]
-            subsets = {**earlier.subsets, subset: stored[probe.name]}
-            yield replace(earlier, subsets=subsets)
+        texts = list(islice(data.documents.values(), COUNTED_DOCUMENTS))
+        lengths = list(map(len, data.tokenizer.find_tokens(texts)))
+        for probe, block_sums in zip(pending_probes, all_sums, strict=True):
+            total = block_sums
+            if probe.name in stored_sums:
+                total = stored_sums[probe.name].sums + block_sums
+            stored_sums[probe.name] = SubsetSums(*sample, end, total, lengths, data.available)
+            result = results[probe.name]
+            yield replace(result, subsets={**result.subsets, subset: stored_sums[probe.name]})

@@ -1,10 +1,9 @@
-"""The stored result of a probe: sums per position, which add, in a small JSON file per data and
-probe beside mteb's results.
+"""Stored results of probes: additive sums per position, in a small JSON file per data and probe.
 
-Sums come with replicates of the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer
-Methods and Programs in Biomedicine 83, 57-62): in each one a document counts Poisson(1) times. A
-document's counts follow from its id, so that sums over blocks, domains and machines have the
-replicates of the sum, and all questions about a document are drawn together.
+Sums have replicates from the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer
+Methods and Programs in Biomedicine 83, 57-62): each document has a weight of Poisson(1) in each
+replicate. The id of a document is the seed of its weights, so that replicates add over blocks,
+domains and machines, and all questions about a document are resampled together.
 """
 
 from __future__ import annotations
@@ -38,50 +37,56 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Version of the files. A reader refuses a newer one.
+#: Schema version of the files; newer versions are rejected.
 SCHEMA = 1
 FOLDER = "probes"
-#: Bootstrap replicates.
+#: Number of bootstrap replicates.
 REPLICATES = 200
-#: Share of samples in which a value must be defined for an interval: about five documents have it.
+#: Minimum share of defined replicates for an interval, which about five documents reach.
 MIN_DEFINED = 0.99
 
-#: Maps the values at all positions, shape (..., P), to one number, shape (...).
+#: Reduces the values at all positions, shape (..., P), to one number, shape (...).
 Compute: TypeAlias = Callable[[Floats], Floats]
 
 
-def at(index: int) -> Compute:
-    """Build the summary that is the value at one position."""
+def select(index: int) -> Compute:
+    """Build a function that returns the value at one position."""
     return lambda values: values[..., index]
 
 
 def average(positions: slice | list[int]) -> Compute:
-    """Build the summary that is the mean over some positions."""
+    """Build a function that averages over positions."""
     return lambda values: values[..., positions].mean(axis=-1)
 
 
 def subtract(first: Compute, second: Compute) -> Compute:
-    """Build the summary that is the first summary minus the second."""
+    """Build a function that subtracts the second value from the first."""
     return lambda values: first(values) - second(values)
 
 
-#: No text or question is left out.
-NOTHING: Mapping[str, int] = {}
-#: Number of sums per position, by the statistic that follows from them: n, x and x squared; n, x,
-#: y, x squared, y squared and xy; n.
+#: No text or question is skipped.
+NO_SKIPS: Mapping[str, int] = {}
+#: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
+#: y, x squared, y squared and xy for `pearson`; n for `share`.
 SIZES = {"mean": 3, "effect_size": 3, "pearson": 6, "share": 1}
 
 
 @np.errstate(invalid="ignore", divide="ignore")
 def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
-    """Compute the `value` and details of sums, shape (..., P, K); shape (..., P), NaN where
-    undefined.
+    """Compute a statistic from its sums.
 
-    `mean` has the standard deviation `sd`, with n in its denominator. `effect_size` is the mean in
-    standard deviations, with n - 1 in their denominator: t of n values over the root of n; 0 where
-    the mean is 0. `pearson` is r, with the `slope` and the two-sided `p_value` of both, as SciPy's
-    `linregress`; it takes the points as independent, as the papers do, which sentences of one text
-    are not. `share` is the share of the count of all positions.
+    - `mean`, with the standard deviation `sd` (denominator n).
+    - `effect_size`: the mean in standard deviations (denominator n - 1); 0 if the mean is 0.
+    - `pearson`: r, with the `slope` and the two-sided `p_value` of SciPy's `linregress`. Points
+      count as independent, as in the papers, although sentences of one text are not.
+    - `share` of the count of all positions.
+
+    Args:
+        statistic: A key of `SIZES`.
+        totals: Sums, shape (..., P, K).
+
+    Returns:
+        `value` and further statistics by name, shape (..., P), NaN if undefined.
     """
     sums = np.moveaxis(totals, -1, 0)
     n = sums[0]
@@ -89,12 +94,12 @@ def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
         return {"value": n / n.sum(axis=-1, keepdims=True)}
     if statistic == "pearson":
         _, x, y, xx, yy, xy = sums
-        # n squared times the variances and the covariance.
+        # Variances and covariance times n squared.
         x_spread = np.maximum(n * xx - x * x, 0)
         spread = np.sqrt(x_spread * np.maximum(n * yy - y * y, 0))
         product = n * xy - x * y
         r = np.where(spread > 0, product / spread, np.nan)
-        # The distribution of r where there is no correlation.
+        # Null distribution of r.
         shape = n / 2 - 1
         p_value = 2 * beta.sf(np.abs(r), shape, shape, -1, 2)
         return {"value": r, "slope": product / x_spread, "p_value": p_value}
@@ -115,13 +120,13 @@ class ProbeSums:
     positions: tuple[str, ...]
     """Names of the P positions or conditions."""
     documents: int
-    """Documents that count."""
+    """Number of measured documents."""
     totals: Floats
     """Shape (P, K)."""
     replicates: Floats
-    """The same sums of each bootstrap sample, shape (REPLICATES, P, K)."""
+    """Sums of each bootstrap replicate, shape (REPLICATES, P, K)."""
     skipped: Mapping[str, int]
-    """Texts or questions that do not count, by reason."""
+    """Numbers of skipped texts or questions, by reason."""
 
     @classmethod
     def from_columns(
@@ -131,19 +136,24 @@ class ProbeSums:
         documents: Sequence[str],
         rows: Integers,
         columns: Floats,
-        skipped: Mapping[str, int] = NOTHING,
+        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
-        """Sum n values, given the document's id and the index of the position of each.
+        """Sum n values.
 
-        `columns`, shape (n, K), are what each adds to the sums of the statistic; `skipped` counts
-        what is left out, by reason.
+        Args:
+            statistic: A key of `SIZES`.
+            positions: Names of the P positions.
+            documents: Id of the document of each value.
+            rows: Index of the position of each value, shape (n,).
+            columns: Terms of each value in the sums of the statistic, shape (n, K).
+            skipped: Numbers of skipped texts or questions, by reason.
         """
         names, numbers = np.unique(documents, return_inverse=True)
         by_document = np.zeros((len(names), len(positions), SIZES[statistic]))
         np.add.at(by_document, (numbers, rows), columns)
         weights = np.zeros((REPLICATES, len(names)))
         for number, name in enumerate(names):
-            weights[:, number] = bootstrap_counts(name)
+            weights[:, number] = sample_weights(name)
         return cls(
             statistic,
             tuple(positions),
@@ -159,16 +169,20 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         values: Floats,
-        skipped: Mapping[str, int] = NOTHING,
+        skipped: Mapping[str, int] = NO_SKIPS,
         statistic: str = "mean",
     ) -> ProbeSums:
-        """Sum values, shape (n, P), whose mean at each position is of interest; NaN does not count.
+        """Sum values for their mean at each position.
 
-        `documents` are the ids of the documents of the n rows; `skipped` counts what is left out,
-        by reason. `statistic` is `mean`, or another that follows from the same sums.
+        Args:
+            positions: Names of the P positions.
+            documents: Ids of the n documents.
+            values: Values, shape (n, P); NaN is ignored.
+            skipped: Numbers of skipped texts or questions, by reason.
+            statistic: `mean` or `effect_size`.
         """
         row, position = np.nonzero(~np.isnan(values))
-        # The powers 0, 1 and 2.
+        # Powers 0, 1 and 2 of the values.
         columns = np.vander(values[row, position], 3, increasing=True)
         names = [documents[index] for index in row.tolist()]
         return cls.from_columns(statistic, positions, names, position, columns, skipped)
@@ -179,20 +193,29 @@ class ProbeSums:
         positions: Sequence[str],
         documents: Sequence[str],
         rows: Sequence[int],
-        skipped: Mapping[str, int] = NOTHING,
+        skipped: Mapping[str, int] = NO_SKIPS,
     ) -> ProbeSums:
-        """Count n things, given the document and the index of the position of each; the values are
-        shares of the counts.
+        """Count n items for the share of each position.
+
+        Args:
+            positions: Names of the P positions.
+            documents: Id of the document of each item.
+            rows: Index of the position of each item.
+            skipped: Numbers of skipped texts or questions, by reason.
         """
         counts = np.ones((len(rows), 1))
         indexes = np.array(rows, int)
         return cls.from_columns("share", positions, documents, indexes, counts, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
-        """Pool sums over other documents; raise ProfileError if statistics or positions differ."""
+        """Pool with the sums of other documents.
+
+        Raises:
+            ProfileError: Statistics or positions differ.
+        """
         if (self.statistic, self.positions) != (other.statistic, other.positions):
             raise ProfileError(
-                "Results of a probe with different positions do not add; run the probe again."
+                "Results of a probe with different positions cannot be pooled. Run the probe again."
             )
         return replace(
             self,
@@ -204,64 +227,63 @@ class ProbeSums:
 
     @cached_property
     def details(self) -> dict[str, Floats]:
-        """The statistic and further values at each position, by name, shape (P,); NaN where
-        undefined.
-        """
+        """All statistics at each position, by name, shape (P,); NaN if undefined."""
         return compute_statistic(self.statistic, self.totals)
 
     @property
     def values(self) -> Floats:
-        """The statistic at each position, shape (P,); NaN where undefined."""
+        """The value at each position, shape (P,); NaN if undefined."""
         return self.details["value"]
 
     @cached_property
     def replicate_values(self) -> Floats:
-        """The statistic at each position in each bootstrap sample, shape (REPLICATES, P)."""
+        """The value at each position in each bootstrap replicate, shape (REPLICATES, P)."""
         return compute_statistic(self.statistic, self.replicates)["value"]
 
     def estimate(self, summary: Compute) -> Estimate | None:
-        """Compute a summary and its percentile-bootstrap interval; None where undefined. `summary`
-        maps (..., P) to (...).
+        """Compute a summary with its percentile-bootstrap interval, or None if undefined.
+
+        `summary` reduces (..., P) to (...).
         """
-        return estimate_index([self], summary)
+        return estimate_parts([(self, summary)])
 
     @cached_property
     def estimates(self) -> list[Estimate | None]:
-        """The value at each position with its interval; None where undefined."""
-        numbers = range(len(self.positions))
-        return [self.estimate(at(number)) for number in numbers]
+        """The value at each position with its interval, or None if undefined."""
+        return [self.estimate(select(index)) for index in range(len(self.positions))]
 
     def describe_skipped(self) -> str:
-        """List the texts or questions that do not count by reason: `3 (empty text), 1 (no evidence
-        span)`.
-        """
+        """List the skipped texts or questions: `3 (empty text), 1 (no evidence span)`."""
         return ", ".join(f"{count:,} ({reason})" for reason, count in sorted(self.skipped.items()))
 
     def to_json(self) -> dict[str, Any]:
-        """Return the sums as plain JSON; replicates in single precision."""
-        packed = zlib.compress(self.replicates.astype(np.float32).tobytes())
+        """Convert to plain JSON; replicates are stored in single precision."""
+        content = zlib.compress(self.replicates.astype(np.float32).tobytes())
         return {
             **vars(replace(self)),
             "schema": SCHEMA,
             "totals": self.totals.tolist(),
-            "replicates": base64.b64encode(packed).decode(),
+            "replicates": base64.b64encode(content).decode(),
         }
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeSums:
-        """Read sums; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer version
-        of posir wrote it.
+        """Convert from JSON.
+
+        Raises:
+            ProfileError: The JSON is damaged.
+            NewerSchemaError: A newer version of posir wrote it.
         """
         with reading_json(data, SCHEMA, "result of a probe"):
             positions = tuple(data["positions"])
             shape = (len(positions), SIZES[data["statistic"]])
             size = np.empty((REPLICATES, *shape), np.float32).nbytes
-            packed = base64.b64decode(data["replicates"])
+            content = base64.b64decode(data["replicates"])
             try:
-                unpacked = zlib.decompressobj().decompress(packed, size + 1)
+                buffer = zlib.decompressobj().decompress(content, size + 1)
             except zlib.error as error:
                 raise ValueError(f"replicates: {error}") from error
-            replicates = np.frombuffer(unpacked, np.float32)
+            replicates = np.frombuffer(buffer, np.float32)
             return cls(
                 data["statistic"],
                 positions,
@@ -272,34 +294,29 @@ class ProbeSums:
             )
 
 
-def estimate_index(sums: Sequence[ProbeSums], index: Compute) -> Estimate | None:
-    """Average an index over results, unweighted, with its percentile-bootstrap interval; None where
-    undefined.
-
-    A document has the same counts in all results, so that models on the same documents are drawn
-    together. There is no interval with fewer documents than any statement on position needs.
-    """
-    return estimate_parts([(result, index) for result in sums])
-
-
 def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | None:
-    """Average an index of each of several results, as `estimate_index`."""
-    value = float(np.mean([index(result.values) for result, index in parts]))
+    """Average a summary over results, unweighted, with its percentile-bootstrap interval.
+
+    A document has the same weights in all results, so that models on the same documents are
+    resampled together. There is no interval with fewer than `MIN_DOCUMENTS` documents. None if the
+    value is undefined.
+    """
+    value = float(np.mean([compute(result.values) for result, compute in parts]))
     if not np.isfinite(value):
         return None
-    drawn = np.mean([index(result.replicate_values) for result, index in parts], axis=0)
-    # Samples without a document of a small group have no value.
-    defined = drawn[np.isfinite(drawn)]
+    replicates = np.mean([compute(result.replicate_values) for result, compute in parts], axis=0)
+    # Replicates without any document of a small group are undefined.
+    replicates = replicates[np.isfinite(replicates)]
     documents = min(result.documents for result, _ in parts)
-    if documents < MIN_DOCUMENTS or len(defined) < MIN_DEFINED * REPLICATES:
+    if documents < MIN_DOCUMENTS or len(replicates) < MIN_DEFINED * REPLICATES:
         return Estimate(value)
-    low, high = np.quantile(defined, (0.025, 0.975)).tolist()
+    low, high = np.quantile(replicates, (0.025, 0.975)).tolist()
     return Estimate(value, (low, high))
 
 
-def bootstrap_counts(document: str) -> Integers:
-    """Draw how often a document occurs in each bootstrap sample, shape (REPLICATES,); determined by
-    its id.
+def sample_weights(document: str) -> Integers:
+    """Sample the weight of a document in each bootstrap replicate, shape (REPLICATES,), with its id
+    as seed.
     """
     seed = int.from_bytes(digest(document))
     return np.random.default_rng(seed).poisson(1.0, REPLICATES)
@@ -307,22 +324,20 @@ def bootstrap_counts(document: str) -> Integers:
 
 @dataclass(frozen=True)
 class SubsetSums:
-    """The measurements of one subset so far."""
+    """The sums of one subset so far."""
 
     data_revision: str
     selection: str
-    """Selection by which the documents of the sample were drawn."""
+    """Description of the selection and of the preparation of the sample."""
     sampled: int
-    """Documents of the sample that are to be measured."""
+    """Number of documents in the sample."""
     done: int
-    """Documents of the sample that have been measured, in order."""
+    """Number of documents that are processed, in the order of the sample."""
     sums: ProbeSums
     lengths: Sequence[int] = ()
-    """Lengths of documents of the sample, in tokens of the model: of all, or of the first of a
-    random order.
-    """
+    """Lengths of the first documents of the sample, in tokens of the model."""
     available: int = 0
-    """Documents that could be drawn; 0 if that is unknown."""
+    """Number of documents that the sample was taken from; 0 if unknown."""
 
 
 @dataclass(frozen=True)
@@ -332,35 +347,33 @@ class ProbeResult:
     model: str
     revision: str
     experiment: str | None
-    """mteb's name of the model's settings; None if they are its own."""
+    """mteb's name of an experiment with other settings; None for the model's own."""
     data: str
-    """A task, or the name of a folder."""
+    """Name of the task or the folder."""
     probe: str
     subsets: Mapping[str, SubsetSums]
     window: int | None = None
-    """Most tokens of a text that the model reads, its special ones included; None where that is
-    unknown.
-    """
+    """Context window of the model in tokens; None if unknown."""
 
     @cached_property
     def sums(self) -> ProbeSums:
-        """The pooled sums of all subsets."""
+        """Pooled sums of all subsets."""
         return reduce(add, (subset.sums for subset in self.subsets.values()))
 
     @property
-    def drawn(self) -> int:
-        """Documents that were drawn, measured or not."""
+    def sample_size(self) -> int:
+        """Number of processed documents, measured or not."""
         return sum(subset.done for subset in self.subsets.values())
 
     @property
     def lengths(self) -> list[int]:
-        """Document lengths in the model's tokens; a subsample if the sample is large."""
+        """Document lengths in tokens of the model; a subsample if the sample is large."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def share_read(self) -> float | None:
-        """The share of a median document within the model's window, below 1; None if all of it is,
-        or the window is unknown.
+        """The share of a median document within the window; None if it fits, or the window is
+        unknown.
         """
         if not self.window or not self.lengths:
             return None
@@ -368,7 +381,7 @@ class ProbeResult:
         return share if share < 1 else None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON."""
+        """Convert to plain JSON."""
         subsets = {
             name: vars(subset) | {"sums": subset.sums.to_json()}
             for name, subset in self.subsets.items()
@@ -377,28 +390,26 @@ class ProbeResult:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ProbeResult:
-        """Read a result; raise ProfileError if the JSON is damaged, NewerSchemaError if a newer
-        version of posir wrote it.
-        """
+        """Convert from JSON; errors as in `ProbeSums.from_json`."""
         with reading_json(data, SCHEMA, "result of a probe"):
             subsets = {}
-            for name, stored in data["subsets"].items():
-                sums = ProbeSums.from_json(stored["sums"])
-                subsets[name] = SubsetSums(**{**stored, "sums": sums})
+            for name, values in data["subsets"].items():
+                sums = ProbeSums.from_json(values["sums"])
+                subsets[name] = SubsetSums(**values | {"sums": sums})
             values = {**data, "subsets": subsets}
             del values["schema"]
             return cls(**values)
 
 
 def result_folder(output: Path, meta: ModelMeta) -> Path:
-    """Return the folder of a model's results of probes below an `--output`."""
+    """Return the folder of a model's probe results below an `--output`."""
     from mteb import ResultCache
 
     return ResultCache(output).get_task_result_path("task", meta).parent / FOLDER
 
 
 def load_probe_result(file: Path) -> ProbeResult:
-    """Read a result; raise PosirError if it is damaged or of a newer schema."""
+    """Read a result; raise PosirError if it is damaged or has a newer schema."""
     try:
         return ProbeResult.from_json(read_json(file))
     except (OSError, ValueError, PosirError) as error:
@@ -408,7 +419,11 @@ def load_probe_result(file: Path) -> ProbeResult:
 
 
 def read_probe_results(output: Path) -> Iterator[ProbeResult]:
-    """Yield the probe results below a folder; warn about damaged files."""
+    """Yield the probe results below a folder; warn about damaged files.
+
+    Raises:
+        PosirError: The folder does not exist.
+    """
     if not output.is_dir():
         raise PosirError(f"{output}: no such folder. Give the --output of `posir probe`.")
     for file in find_files(output, ".json"):

@@ -1,16 +1,14 @@
-"""Studies over models and datasets: samples against complete data, similarity of domains, probes by
-group of models.
+"""Studies over models and datasets: validity of samples, similarity of domains, groups of models.
 
-- Does a small sample of a dataset show the same position profile as the whole? Zeng et al. 2025
-  (arXiv 2505.13950v5, A.3, Fig. 3) show nDCG@10 by position bucket of the Tiny samples and of the
-  complete data side by side, without a number. Here: the difference of each bucket and the largest
-  absolute one, with bootstrap intervals over the queries of the sample, beside what random samples
-  of this size would show.
-- How similar are the domains of a dataset? PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig.
-  6): S_AB = cos(c_A, c_B), where c_A is the mean of the embeddings of all documents of domain A.
-  The paper does not say whether embeddings have unit length before they are averaged; here they do.
-- Probes by group: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) are means of probes over
-  two models of each positional encoding.
+- Validity of samples: Zeng et al. 2025 (arXiv 2505.13950v5, A.3, Fig. 3) plot nDCG@10 by position
+  bucket of the Tiny samples next to the complete data, without a number. Here, each bucket has its
+  difference, and the largest absolute difference is compared with random samples of this size.
+  Intervals are by bootstrap over the queries of the sample.
+- Similarity of domains: PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig. 6) defines S_AB =
+  cos(c_A, c_B), where c_A is the mean embedding of all documents of domain A. The paper does not
+  say whether embeddings have unit length before they are averaged; here they have.
+- Groups of models: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) average probes over two
+  models of each positional encoding.
 """
 
 from __future__ import annotations
@@ -32,7 +30,7 @@ from mteb.types import PromptType
 
 from posir_probe.data import ProbeSource
 from posir_probe.probe import Probe
-from posir_probe.results import Compute, ProbeResult, ProbeSums, at, estimate_parts
+from posir_probe.results import Compute, ProbeResult, ProbeSums, estimate_parts, select
 from posir_published.probes import Architecture, Kind, read_published_curves, short_name
 from posir_report.summary import TaskSummary
 from posir_significance.curves import overlay_curves
@@ -62,9 +60,9 @@ from posir_tasks.values.profile import NDCG_AT_10, mean_gain, reading_json
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
 LEVEL = 0.95
-#: Documents of a domain encoded at a time.
+#: Number of documents to encode and sum at a time.
 BLOCK = 1_000
-#: Version of the files of sums of domains. A reader refuses a newer one.
+#: Schema version of the files of domain sums; newer versions are rejected.
 SCHEMA = 1
 UNKNOWN = "unknown"
 VALIDITY_NOTE = (
@@ -80,29 +78,28 @@ DOMAIN_NOTE = (
 
 @dataclass(frozen=True, kw_only=True)
 class ValidityRow:
-    """A model's nDCG@10 in a sample and in the complete data: in a position bucket, or the largest
-    difference over all.
-    """
+    """nDCG@10 of a sample and of the complete data, for one bucket or the largest difference."""
 
     model: str
     revision: str
     sample: str
     complete: str
     position: str
-    """The bucket, or `largest difference`."""
+    """A position bucket, or `largest difference`."""
     queries: int
-    """Queries of the sample."""
+    """Number of queries in the sample."""
     ndcg_at_10_of_sample: float | None = None
+    """Mean in [0, 1]; None for the largest difference."""
     ndcg_at_10_of_complete: float | None = None
     """Mean in [0, 1]; None for the largest difference."""
     difference: Estimate
-    """Sample minus complete data; its size for the largest difference."""
+    """Sample minus complete data; the absolute value for the largest difference."""
     chance: float | None = None
-    """The difference that random samples do not exceed in 95% of draws; None for a bucket."""
+    """95th percentile of the largest difference in random samples; None for a bucket."""
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
-    """Find every `<task>-Tiny` with its task, for each model that has both."""
+    """Find pairs of a sample, `<task>-Tiny`, and its task with results of the same model."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     pairs = []
     for (model, revision, task), full in by_task.items():
@@ -112,31 +109,36 @@ def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, Ta
 
 
 def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
-    """Compare a sample with its task: the largest difference, then each bucket with queries in
-    both; raise ProfileError if their schemes differ.
+    """Compare a sample with its task.
 
     The interval of a bucket is its difference +- the 95th percentile of the absolute deviations of
-    bootstrap samples. That of the largest difference uses the largest deviation over the buckets,
-    so that it holds for all buckets at once. A percentile interval of the largest difference would
-    not hold it: resampling adds noise, which an absolute value turns upwards.
+    bootstrap samples. The interval of the largest difference uses the largest deviation over the
+    buckets, so that it holds for all buckets at once. A percentile interval would not cover the
+    largest difference, since noise from resampling always increases an absolute value.
+
+    Returns:
+        The largest difference, then a row for each bucket with queries in both.
+
+    Raises:
+        ProfileError: The schemes differ.
     """
     build_row = partial(
         ValidityRow, model=tiny.model, revision=tiny.revision, sample=tiny.task, complete=full.task
     )
     axes = tiny.profile.axes
     axes.check_same(full.profile.axes)
-    drawn = tiny.profile.counts.sum(axis=0)
-    whole = full.profile.counts.sum(axis=0)
-    means = mean_gain(drawn, NDCG_AT_10)
-    expected = mean_gain(whole, NDCG_AT_10)
-    differences = means - expected
-    kept = np.flatnonzero(~np.isnan(differences))
-    sizes = drawn.sum(axis=1)
+    tiny_counts = tiny.profile.counts.sum(axis=0)
+    full_counts = full.profile.counts.sum(axis=0)
+    tiny_means = mean_gain(tiny_counts, NDCG_AT_10)
+    full_means = mean_gain(full_counts, NDCG_AT_10)
+    differences = tiny_means - full_means
+    buckets = np.flatnonzero(~np.isnan(differences))
+    sizes = tiny_counts.sum(axis=1)
     rng = np.random.default_rng(SEED)
-    deviations = _deviate(rng, drawn[kept], sizes[kept])
-    random = _deviate(rng, whole[kept], sizes[kept])
+    deviations = _sample_deviations(rng, tiny_counts[buckets], sizes[buckets])
+    random = _sample_deviations(rng, full_counts[buckets], sizes[buckets])
     margins = np.quantile(deviations, LEVEL, axis=0)
-    largest = float(np.abs(differences[kept]).max())
+    largest = float(np.abs(differences[buckets]).max())
     margin = float(np.quantile(deviations.max(axis=1), LEVEL))
     rows = [
         build_row(
@@ -146,40 +148,41 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
             chance=float(np.quantile(random.max(axis=1), LEVEL)),
         )
     ]
-    for index, half in zip(kept, margins, strict=True):
-        ends = differences[index] - half, differences[index] + half
+    for index, margin in zip(buckets, margins, strict=True):
+        difference = float(differences[index])
         rows.append(
             build_row(
                 position=axes.positions[index],
                 queries=int(sizes[index]),
-                ndcg_at_10_of_sample=float(means[index]),
-                ndcg_at_10_of_complete=float(expected[index]),
-                difference=Estimate(float(differences[index]), ends),
+                ndcg_at_10_of_sample=float(tiny_means[index]),
+                ndcg_at_10_of_complete=float(full_means[index]),
+                difference=Estimate(difference, (difference - margin, difference + margin)),
             )
         )
     return rows
 
 
-def _deviate(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
-    """Draw how far means of random samples of each bucket's queries are from its mean, shape
+def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
+    """Sample absolute deviations of bucket means in random samples of `sizes` queries, shape
     (DRAWS, P).
     """
     shares = counts / counts.sum(axis=1, keepdims=True)
-    drawn = [rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)]
-    return np.abs(mean_gain(np.stack(drawn, axis=1), NDCG_AT_10) - mean_gain(counts, NDCG_AT_10))
+    samples = [
+        rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)
+    ]
+    means = mean_gain(np.stack(samples, axis=1), NDCG_AT_10)
+    return np.abs(means - mean_gain(counts, NDCG_AT_10))
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
-    """Describe for each model and sample how far it differs from the complete data, and what is
-    expected by chance.
-    """
+    """Describe the largest difference of each model and sample, next to its value by chance."""
     for row in rows:
         if row.chance is not None:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)
 
 
 def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
-    """Build a table with a line per model, sample and position bucket."""
+    """Build a table with a row per model, sample and position bucket."""
     numbers = ("Queries", "Complete", "Sample's", "Difference", "By chance up to")
     cells = [
         (
@@ -203,9 +206,7 @@ def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
 
 
 def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
-    """Draw nDCG@10 of each position bucket in each sample and in the complete data, for each
-    model.
-    """
+    """Plot nDCG@10 by position of each sample and its complete data, one figure per model."""
     figures = []
     for pair in find_samples(summaries):
         names = [summary.task for summary in pair]
@@ -223,7 +224,7 @@ def draw_samples(summaries: Iterable[TaskSummary]) -> list[Figure]:
 
 @dataclass(frozen=True, eq=False)
 class DomainSum:
-    """The sum of the embeddings of a domain's documents."""
+    """The sum of the normalized embeddings of a domain's documents."""
 
     documents: int
     vector: Floats
@@ -234,7 +235,7 @@ class DomainSum:
     def from_texts(
         cls, encoder: Encoder, texts: Sequence[str], data_revision: str = ""
     ) -> DomainSum:
-        """Embed and sum at least one document, in bounded memory."""
+        """Embed and sum at least one document, in blocks."""
         sums = []
         for block in split_batches(texts, BLOCK):
             vectors = unit_vectors(encoder(block, PromptType.document))
@@ -242,14 +243,12 @@ class DomainSum:
         return cls(len(texts), np.sum(sums, axis=0), data_revision)
 
 
-#: The sum of each domain of a dataset, by subset.
+#: Sums by subset of a dataset.
 Domains = Mapping[str, DomainSum]
 
 
 def compare_domains(sums: Domains) -> Floats:
-    """Compute the cosine of the centroids of D domains, shape (D, D), in the order of the
-    mapping.
-    """
+    """Compute the cosines of the centroids of D domains, shape (D, D)."""
     centroids = np.array([domain.vector for domain in sums.values()])
     centroids /= np.linalg.norm(centroids, axis=1, keepdims=True)
     similarities: Floats = centroids @ centroids.T
@@ -257,37 +256,40 @@ def compare_domains(sums: Domains) -> Floats:
 
 
 def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[str, DomainSum]:
-    """Sum each subset of a source, read one at a time, unless the file has its sum already.
+    """Sum the embeddings of each subset of a source, except for sums that the file already has.
 
-    Raise PosirError if there is only one subset, or the file is damaged.
+    The file is saved after each subset.
+
+    Raises:
+        PosirError: There is only one subset, or the file is damaged.
     """
     if len(source.subsets) < 2:
         raise PosirError(
-            f"{source.name}: only one domain; nothing to compare. Give a task or a folder with "
-            "several."
+            f"{source.name}: only one domain, nothing to compare. Give a task or a folder with "
+            "several domains."
         )
-    stored = load_sums(file) if file.exists() else {}
+    sums = load_sums(file) if file.exists() else {}
     for subset, read in progress(list(source.subsets.items()), "Domains"):
         data = read()
-        if subset not in stored or stored[subset].data_revision != data.revision:
+        if subset not in sums or sums[subset].data_revision != data.revision:
             texts = list(data.documents.values())
-            stored[subset] = DomainSum.from_texts(encoder, texts, data.revision)
+            sums[subset] = DomainSum.from_texts(encoder, texts, data.revision)
         domains = {
             name: {**vars(domain), "vector": domain.vector.tolist()}
-            for name, domain in stored.items()
+            for name, domain in sums.items()
         }
         write_text(file, json.dumps({"schema": SCHEMA, "domains": domains}))
-    return {subset: stored[subset] for subset in source.subsets}
+    return {subset: sums[subset] for subset in source.subsets}
 
 
 def load_sums(file: Path) -> dict[str, DomainSum]:
-    """Read sums; raise PosirError if the file is damaged or of a newer schema."""
+    """Read domain sums; raise PosirError if the file is damaged or has a newer schema."""
     try:
         data = read_json(file)
         with reading_json(data, SCHEMA, "similarity of domains"):
             return {
-                name: DomainSum(**{**stored, "vector": np.array(stored["vector"], float)})
-                for name, stored in data["domains"].items()
+                name: DomainSum(**fields | {"vector": np.array(fields["vector"], float)})
+                for name, fields in data["domains"].items()
             }
     except (OSError, ValueError, PosirError) as error:
         raise PosirError(
@@ -296,11 +298,15 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
 
 
 def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
-    """Find the domains, such as `sports`, of subsets such as `eng-Latn/sports` that all datasets
-    have; raise PosirError if there are fewer than two, or one has a domain twice.
+    """Find the domains that all datasets have exactly once.
+
+    The domain of a subset such as `eng-Latn/sports` is `sports`.
+
+    Raises:
+        PosirError: There are fewer than two shared domains.
     """
-    named = [[subset.rpartition("/")[2] for subset in subsets] for subsets in datasets]
-    shared = [name for name in named[0] if all(names.count(name) == 1 for names in named)]
+    domains = [[subset.rpartition("/")[2] for subset in subsets] for subsets in datasets]
+    shared = [name for name in domains[0] if all(names.count(name) == 1 for names in domains)]
     if len(shared) < 2:
         raise PosirError(
             "fewer than two domains in common, so one heat map cannot show both datasets. With "
@@ -310,9 +316,7 @@ def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
 
 
 def list_pairs(sums: Domains, data: str) -> list[dict[str, Any]]:
-    """List each pair of domains of a dataset once, with their documents and similarity, the most
-    similar first.
-    """
+    """List the pairs of domains of a dataset, the most similar first."""
     similarities = compare_domains(sums)
     pairs = [
         {
@@ -329,7 +333,7 @@ def list_pairs(sums: Domains, data: str) -> list[dict[str, Any]]:
 
 
 def build_domain_table(sums: Domains, data: str) -> Table:
-    """Build the matrix of similarities of a dataset's domains."""
+    """Build the similarity matrix of a dataset's domains."""
     cells = []
     for (name, domain), row in zip(sums.items(), compare_domains(sums).tolist(), strict=True):
         cells.append((name, format_count(domain.documents), *map(format_psi, row)))
@@ -338,8 +342,9 @@ def build_domain_table(sums: Domains, data: str) -> Table:
 
 
 def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
-    """Draw a heat map of the similarities of a dataset's domains; of two datasets', one below and
-    one above the diagonal.
+    """Plot a heat map of domain similarities.
+
+    A second dataset takes the triangle above the diagonal.
     """
     names = list(next(iter(sums.values())))
     triangles = ""
@@ -348,9 +353,10 @@ def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
         names = find_shared_domains(datasets)
         triangles = f" {' below the diagonal, '.join(sums)} above it."
         datasets = [
-            {subset.rpartition("/")[2]: domain for subset, domain in of.items()} for of in datasets
+            {subset.rpartition("/")[2]: domain for subset, domain in dataset.items()}
+            for dataset in datasets
         ]
-    values = [compare_domains({name: of[name] for name in names}) for of in datasets]
+    values = [compare_domains({name: dataset[name] for name in names}) for dataset in datasets]
     matrix = np.where(np.tri(len(names), dtype=bool), values[0], values[-1])
     rows = [
         {"first": first, "second": second, "similarity": value}
@@ -362,40 +368,40 @@ def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
         color=alt.Color("similarity:Q", title="Cosine", scale=alt.Scale(scheme="viridis")),
         tooltip=["first:N", "second:N", "similarity:Q"],
     )
-    framed = add_frame(
+    chart = add_frame(
         alt.vconcat(cells.mark_rect().properties(width=alt.Step(18), height=alt.Step(18))),
         "Similarity of domains",
         model,
         f"Cosine of the domains' mean embeddings (arXiv 2601.08363v1, A.2).{triangles}",
         f"Source: {', '.join(sums)}.",
     )
-    return Figure("inter_domain_similarity", " and ".join(sums), model, framed)
+    return Figure("inter_domain_similarity", " and ".join(sums), model, chart)
 
 
 @dataclass(frozen=True)
 class GroupRow:
-    """The value of a probe at one position, of a model or of the mean over a group of models."""
+    """The value of a probe at one position, for a model or the mean of a group."""
 
     probe: str
     data: str
     group: str
-    """`APE`, `RoPE`, `causal` and so on; `unknown` for models that are not in the table of
+    """`APE`, `RoPE`, `causal` and so on; `unknown` without an entry in the table of
     architectures.
     """
     model: str
-    """Its name; empty for the mean over the models of the group."""
+    """Name of the model; empty for the mean of the group."""
     models: int
     position: str
     value: Estimate
-    """Its 95% interval is by bootstrap over documents, with the models held fixed; published values
-    have none.
+    """Value with a 95% interval by bootstrap over documents, for these models; published values
+    have no interval.
     """
     source: str
 
 
-#: Sums of a result, and how the value of each position follows from them.
+#: Sums of a result, and the functions that compute the value at each position.
 Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
-#: Parts whose mean is wanted, by data and model.
+#: Parts to average, by data and model.
 Parts: TypeAlias = dict[str, dict[str, list[Part]]]
 
 
@@ -405,33 +411,33 @@ def group_results(
     architectures: Mapping[str, Architecture],
     kind: Kind,
 ) -> list[GroupRow]:
-    """Average the values of every probe and dataset: of each model, and unweighted over each group
-    of models.
+    """Average probe values over groups of models, by probe and dataset.
 
-    If models have results on several datasets, their mean over the datasets follows, of the models
-    that have all of them. A probe with averages over conditions has a row for each of these
-    instead; the mean of such probes follows, of the models and datasets that have all. Results with
-    settings, such as a paper's protocol, are apart from those without.
+    Each model has a row per position, and each group its unweighted mean. The mean over all
+    datasets is added for models with results on all of them. A probe with averages over conditions
+    has a row per average instead of per position; the mean over such probes is added for models
+    with results of all of them. Results with different settings, such as a paper's protocol, are
+    never averaged together.
     """
-    measured: dict[str | None, dict[str, Parts]] = {}
+    by_experiment: dict[str | None, dict[str, Parts]] = {}
     for result in results:
-        by_data = measured.setdefault(result.experiment, {}).setdefault(result.probe, {})
+        by_data = by_experiment.setdefault(result.experiment, {}).setdefault(result.probe, {})
         suffix = f" ({result.experiment})" if result.experiment else ""
         computes = probes.get(result.probe, Probe()).averages or {
-            position: at(index) for index, position in enumerate(result.sums.positions)
+            position: select(index) for index, position in enumerate(result.sums.positions)
         }
         by_model = by_data.setdefault(f"{result.data}{suffix}", {})
         by_model[result.model] = [(result.sums, computes)]
     rows: list[GroupRow] = []
-    known = dict(probes)
-    for by_probe in measured.values():
-        averaged = [name for name in by_probe if name in probes and _has_mean(probes[name])]
-        if len(averaged) > 1:
-            joined = f"mean of {' and '.join(averaged)}"
-            by_probe[joined] = _join_probes(by_probe, averaged)
-            known[joined] = probes[averaged[0]]
+    sources = {name: probe.source for name, probe in probes.items()}
+    for by_probe in by_experiment.values():
+        names = [name for name in by_probe if name in probes and _has_mean(probes[name])]
+        if len(names) > 1:
+            mean = f"mean of {' and '.join(names)}"
+            by_probe[mean] = _join_probes(by_probe, names)
+            sources[mean] = sources[names[0]]
         for name, by_data in by_probe.items():
-            source = known.get(name, Probe()).source
+            source = sources.get(name, "")
             _add_mean_of_datasets(by_data)
             for data, by_model in by_data.items():
                 groups = defaultdict[str, dict[str, list[Part]]](dict)
@@ -444,41 +450,41 @@ def group_results(
 
 
 def _has_mean(probe: Probe) -> bool:
-    """Return whether a probe has averages over conditions that others have, too."""
+    """Return True for probes whose averages over conditions are comparable with other probes."""
     return bool(probe.averages) and not probe.is_variant
 
 
 def _join_probes(by_probe: Mapping[str, Parts], names: Sequence[str]) -> Parts:
-    """Join the parts of several probes on the data and models that have all of them."""
-    joined: Parts = {}
+    """Join the parts of several probes, for the data and models with results of all of them."""
+    joined_parts: Parts = {}
     for data in by_probe[names[0]]:
-        of_probes = [by_probe[name].get(data, {}) for name in names]
-        models = set.intersection(*map(set, of_probes))
-        if models:
-            joined[data] = {
-                model: [part for parts in of_probes for part in parts[model]] for model in models
-            }
-    return joined
+        by_model = _join_models([by_probe[name].get(data, {}) for name in names])
+        if by_model:
+            joined_parts[data] = by_model
+    return joined_parts
 
 
 def _add_mean_of_datasets(by_data: Parts) -> None:
-    """Add the parts of all datasets together, of the models that have all."""
+    """Add the joined parts of all datasets, for the models with results on all of them."""
     if len(by_data) < 2:
         return
-    shared = set.intersection(*map(set, by_data.values()))
-    if shared:
-        by_data[f"mean of {len(by_data)} datasets"] = {
-            model: [part for models in by_data.values() for part in models[model]]
-            for model in shared
-        }
+    by_model = _join_models(list(by_data.values()))
+    if by_model:
+        by_data[f"mean of {len(by_data)} datasets"] = by_model
+
+
+def _join_models(groups: Sequence[Mapping[str, list[Part]]]) -> dict[str, list[Part]]:
+    """Join the parts of each model that is in all groups."""
+    models = set.intersection(*map(set, groups))
+    return {model: [part for group in groups for part in group[model]] for model in models}
 
 
 def _average_group(
     members: Mapping[str, list[Part]], build_row: Callable[..., GroupRow], source: str
 ) -> Iterator[GroupRow]:
     """Estimate the values of each model of a group, and their mean unless the group is unknown."""
-    every = [part for parts in members.values() for part in parts]
-    for model, parts in {**members, "": every}.items():
+    all_parts = [part for parts in members.values() for part in parts]
+    for model, parts in {**members, "": all_parts}.items():
         for position in parts[0][1]:
             value = estimate_parts([(sums, computes[position]) for sums, computes in parts])
             row = build_row(model, 1 if model else len(members), position, value, source)
@@ -487,22 +493,20 @@ def _average_group(
 
 
 def published_groups(probes: Iterable[str]) -> list[GroupRow]:
-    """List the published means over models of each positional encoding; the papers give two models
-    of each.
-    """
+    """List the published means of each positional encoding, which are over two models each."""
     rows = []
     for probe in probes:
-        for of in read_published_curves(probe):
-            for position, value in zip(of.positions, of.values, strict=True):
-                where = (probe, "the paper's data", of.encoding, "", 2, position)
-                rows.append(GroupRow(*where, Estimate(value), of.source))
-    return [row for row in rows if row.group]
+        for curve in read_published_curves(probe):
+            if not curve.encoding:
+                continue
+            for position, value in zip(curve.positions, curve.values, strict=True):
+                group = (probe, "the paper's data", curve.encoding, "", 2)
+                rows.append(GroupRow(*group, position, Estimate(value), curve.source))
+    return rows
 
 
 def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
-    """Build a table for each probe and dataset: a line per model and group, a column per
-    position.
-    """
+    """Build a table per probe and dataset, with a row per model and a column per position."""
     cells = [
         (
             f"{row.probe} · {row.data}",

@@ -1,4 +1,4 @@
-"""The result of `posir probe`: differences of start and end, values at every position, figures."""
+"""The result of `posir probe`: differences of start and end, values by position, and figures."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ from posir_tasks.values.estimates import Estimate
 if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
-#: Maximum number of positions that a table shows one by one; CSV and JSON have all.
+#: Maximum number of positions in a table; CSV and JSON have all.
 MAX_ROWS = 45
-#: Maximum number of probes whose values a terminal shows without `--explain`.
+#: Maximum number of probes whose values are printed without `--explain`.
 MAX_SECTIONS = 3
 DIFFERENCE = "Difference"
 #: Headings of differences, in order.
@@ -67,16 +67,14 @@ GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ProbeMeasurements(Result):
-    """The values that probes of a model measured."""
+    """The results of probes of a model."""
 
     results: Sequence[ProbeResult]
-    """One for each probe."""
+    """One result per probe."""
 
 
 def write_commands(reference: CommandReference, output: Path) -> list[str]:
-    """Write the commands that give a verdict on the same model and data; none for objects in
-    Python.
-    """
+    """Write the commands for a verdict on the same model and data; none for Python objects."""
     model = reference.model
     data = reference.data
     if not model or not data:
@@ -88,8 +86,10 @@ def write_commands(reference: CommandReference, output: Path) -> list[str]:
 
 
 def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> ProbeResult:
-    """Choose the result that a page begins with: of those with an interval a search, else a
-    comparison of start and end.
+    """Choose the result for the top of the page.
+
+    Results with enough documents for an interval come first, then searches, then comparisons of
+    start and end.
     """
 
     def rank(result: ProbeResult) -> tuple[bool, bool, bool]:
@@ -100,20 +100,18 @@ def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> 
 
 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
-    """Describe the headline of a result, and why it has no interval."""
+    """Describe the headline of a result, and the reason for a missing interval."""
     documents = result.sums.documents
-    needed = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
-    few = describe_few(needed, documents, probe.unit_name)
-    return explain_no_interval(probe.describe(result.sums), few)
+    min_documents = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
+    note = describe_few(min_documents, documents, probe.unit_name)
+    return explain_no_interval(probe.describe(result.sums), note)
 
 
 def describe_texts(result: ProbeResult) -> str:
-    """Describe the documents that are measured, how they were drawn, and how much of them is
-    truncated.
-    """
+    """Describe the measured documents, their selection, and their truncated share."""
     subsets = result.subsets.values()
     lengths = result.lengths
-    drawn = describe_probe_sample(
+    sample = describe_probe_sample(
         result.sums.documents,
         sum(subset.available for subset in subsets),
         result.data,
@@ -123,47 +121,46 @@ def describe_texts(result: ProbeResult) -> str:
     window = result.window or max(lengths, default=0)
     truncated = sum(max(0, length - window) for length in lengths)
     if not truncated:
-        return drawn
+        return sample
     whole = sum(length <= window for length in lengths)
     share = truncated / sum(lengths)
-    return f"{drawn} {describe_truncated_tokens(share, window, whole, len(lengths))}"
+    return f"{sample} {describe_truncated_tokens(share, window, whole, len(lengths))}"
 
 
 def list_published(probe: Probe) -> list[float]:
-    """List the headline of published models, in ascending order; a mean over sizes stands for each
-    size.
+    """List the headline values of published models, in ascending order.
+
+    For papers that publish only means over sizes, the mean replaces the value of each size.
     """
-    published = []
+    headlines = []
     for curve in read_published_curves(probe.name):
         by_name = dict(zip(curve.positions, curve.values, strict=True))
         values = []
         for name in probe.positions:
             mean = f"{MEAN}{SEPARATOR}{name.rpartition(SEPARATOR)[2]}"
             values.append(by_name.get(name, by_name.get(mean, math.nan)))
-        published.append(float(probe.lead(np.array(values))))
-    return sorted(value for value in published if math.isfinite(value))
+        headlines.append(float(probe.lead(np.array(values))))
+    return sorted(value for value in headlines if math.isfinite(value))
 
 
 def format_published(probe: Probe) -> str:
-    """Format the range of published values and how many there are; empty without any."""
-    published = list_published(probe)
-    if not published:
+    """Format the range and number of published values; empty without any."""
+    values = list_published(probe)
+    if not values:
         return ""
     form = probe.find_format(probe.lead)
-    ends = dict.fromkeys([form(published[0]), form(published[-1])])
-    return f"{' to '.join(ends)} ({len(published)})"
+    ends = dict.fromkeys([form(values[0]), form(values[-1])])
+    return f"{' to '.join(ends)} ({len(values)})"
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
-    """Find the headline if it is a difference of start and end with an interval, above 0 for the
-    start.
-    """
+    """Return the headline if it is a difference of start minus end with an interval, else None."""
     estimate = result.sums.estimate(probe.lead)
     return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
 
 def choose_group(probe: Probe) -> str:
-    """Choose the heading of a probe's difference."""
+    """Choose the heading for a probe."""
     if probe.preference_sign <= 0:
         return OTHER
     if probe.measures_search:
@@ -172,34 +169,27 @@ def choose_group(probe: Probe) -> str:
 
 
 def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
-    """Build a table of the differences of start and end that have an interval, and the range of
-    published values.
-    """
-    lines: list[tuple[str, ...]] = []
-    group = ""
-    for result in sorted(
-        results, key=lambda result: GROUPS.index(choose_group(probes[result.probe]))
-    ):
+    """Build a table of differences with an interval and ranges of published values, by group."""
+    by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in GROUPS}
+    for result in results:
         probe = probes[result.probe]
         estimate = find_difference(result, probe)
-        if estimate is None:
-            continue
-        if choose_group(probe) != group:
-            group = choose_group(probe)
-            lines.append((group, "", ""))
-        form = probe.find_format(probe.lead)
-        lines.append((probe.title, format_estimate(estimate, form), format_published(probe)))
+        if estimate is not None:
+            difference = format_estimate(estimate, probe.find_format(probe.lead))
+            row = (probe.title, difference, format_published(probe))
+            by_group[choose_group(probe)].append(row)
     return _build_table(
         ("What is compared", DIFFERENCE, "Published values"),
-        lines,
+        [row for rows in by_group.values() if len(rows) > 1 for row in rows],
         (DIFFERENCE,),
         notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
     )
 
 
 def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
-    """Build the tables of one probe: summaries that are no single value, the headline first, and a
-    matrix of its values if they are few.
+    """Build the tables of a probe: summaries, the headline first, then a matrix of values.
+
+    Summaries that equal a single value are omitted, and so is a matrix of over `MAX_ROWS` values.
     """
     cells = []
     for summary in dict.fromkeys([probe.lead, *probe.summaries.values()]):
@@ -249,13 +239,12 @@ def build_measurements(
     skipped: Iterable[SkippedText] = (),
     reference: CommandReference = NO_REFERENCE,
 ) -> ProbeMeasurements:
-    """Build the result of a run of probes: the first measure, the sample and where a verdict is,
-    the differences, then the values of each probe.
+    """Build the result of a run of probes.
 
     Args:
-        results: One for each probe.
-        folder: Folder of results: other models' results on the same data are drawn with these.
-        skipped: Texts and questions that cannot be used.
+        results: One result per probe.
+        folder: Folder of results; figures also show other models with results on the same data.
+        skipped: Unusable texts and questions.
         reference: Model and data as the user gave them, for commands.
     """
     probes = all_probes()
@@ -283,7 +272,7 @@ def build_measurements(
     is_long = len(results) > MAX_SECTIONS
     for result in results:
         section = build_section(result, probes[result.probe], is_long=is_long)
-        # The first figure is drawn once.
+        # The figure of the first result is already above.
         if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         parts.append(section)
@@ -291,12 +280,12 @@ def build_measurements(
     revisions = dict.fromkeys(subset.data_revision[:12] for subset in lead.subsets.values())
     methods = dict.fromkeys(probes[result.probe].source for result in results)
     task = find_task(lead.data)
-    about = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
+    descriptions = [f"{task.metadata.name}: {task.metadata.description}"] if task else []
     warning = describe_skipped(skipped)
-    # Without an interval, a number is no headline.
+    # A number without an interval is not a headline.
     page_title = title
     if lead.sums.documents >= MIN_DOCUMENTS:
-        page_title = f"{label} · {probes[lead.probe].describe(lead.sums, most=1)}"
+        page_title = f"{label} · {probes[lead.probe].describe(lead.sums, max_summaries=1)}"
     return ProbeMeasurements(
         title=title,
         page_title=page_title,
@@ -304,7 +293,7 @@ def build_measurements(
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
         parts=parts,
         notes=[PROBE_INTERVALS],
-        details=[*PROBE_TERMS, *about],
+        details=[*PROBE_TERMS, *descriptions],
         footer=[PROBE_PAGE] if is_long else [],
         warnings=[warning] if warning else [],
         data=PROBE_DATA.format(
@@ -315,23 +304,24 @@ def build_measurements(
 
 
 def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> DisplaySection:
-    """Build the section with the values of a probe, below its difference or else its headline; of
-    many probes, a terminal shows it only with `--explain`.
+    """Build the section of a probe, titled by its difference or else its headline.
+
+    With `is_long`, a terminal shows it only with `--explain`.
     """
     sums = result.sums
     notes = list(probe.notes[1:])
     if sums.skipped:
         notes.append(PROBE_SKIPPED.format(skipped=sums.describe_skipped()))
-    omitted = result.drawn - sums.documents * probe.joined
-    # Documents that were skipped are counted by reason.
-    if omitted > 0 and omitted != sum(sums.skipped.values()):
-        notes.append(PROBE_LEFT_OUT.format(omitted=omitted, drawn=result.drawn))
+    omitted_documents = result.sample_size - sums.documents * probe.set_size
+    # The skipped documents have a note of their own.
+    if omitted_documents > 0 and omitted_documents != sum(sums.skipped.values()):
+        notes.append(PROBE_LEFT_OUT.format(omitted=omitted_documents, drawn=result.sample_size))
     if is_long:
         notes.append(PROBE_ALONE.format(probe=probe.name))
     tables = build_probe_tables(sums, probe)
     if tables:
         tables[-1] = replace(tables[-1], notes=tuple(notes))
-    headline = probe.lead
+    summary = probe.lead
     section = DisplaySection(
         describe_result(result, probe),
         probe.notes[:1],
@@ -339,27 +329,27 @@ def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> Displa
         folded=True,
         detailed=is_long,
         group=choose_group(probe),
-        unit=headline.unit,
-        scale=UNITS.get(headline.unit, probe.scale_name),
+        unit=summary.unit,
+        scale=UNITS.get(summary.unit, probe.scale_name),
     )
     difference = find_difference(result, probe)
     if difference is None or difference.interval is None:
         return section
-    title = title_difference(probe.title, headline.title, format_published(probe))
-    drawn = (difference.value, *difference.interval, *list_published(probe))
-    return replace(section, title=title, drawn=drawn)
+    title = title_difference(probe.title, summary.title, format_published(probe))
+    marks = (difference.value, *difference.interval, *list_published(probe))
+    return replace(section, title=title, drawn=marks)
 
 
 def draw_result(result: ProbeResult, stored: Iterable[ProbeResult]) -> list[Figure]:
-    """Draw a result, and after it the stored results of other models on the same data."""
+    """Plot a result together with the stored results of other models on the same data."""
     # Altair takes a second to import.
     from posir_probe.figures import build_figure
 
-    measured = attrgetter("data", "probe")
-    model = attrgetter("model", "revision", "experiment")
-    others = [
+    get_measure = attrgetter("data", "probe")
+    get_model = attrgetter("model", "revision", "experiment")
+    other_models = [
         other
         for other in stored
-        if measured(other) == measured(result) and model(other) != model(result)
+        if get_measure(other) == get_measure(result) and get_model(other) != get_model(result)
     ]
-    return [build_figure([result, *others], all_probes()[result.probe])]
+    return [build_figure([result, *other_models], all_probes()[result.probe])]

@@ -9,6 +9,7 @@ from posir_significance.findings import GroupFindings, NeededUnit, Quantity, Rea
 from posir_tasks.data.declared import BUILTIN
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.tasks.catalog import name_larger_task
+from posir_tasks.values.read_part import KnownBy
 
 
 class NextStep(StrEnum):
@@ -52,10 +53,9 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     """List the next steps, the most important first; the step `NONE` if there is nothing to do."""
     verdict = findings.verdict
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
-    loss = findings[Quantity.TRUNCATION_LOSS].estimate
-    has_loss = loss is not None and (loss.low or 0.0) > 0
+    has_chunks = findings.read.known_by is KnownBy.CHUNKS
     steps = []
-    if is_biased or (has_loss and findings.value(Quantity.UNREAD_SHARE)):
+    if (is_biased and not has_chunks) or _may_lose(findings):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))
@@ -66,6 +66,18 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
         step = NextStep.MORE_DOCUMENTS if is_documents else NextStep.MORE_QUESTIONS
         steps.append(Advice(step, verdict.needed.number))
     return tuple(steps) or (Advice(NextStep.NONE),)
+
+
+def _may_lose(findings: GroupFindings) -> bool:
+    """Return True if truncation lowers scores, or if most evidence is truncated and the interval of
+    the loss reaches above the margin.
+    """
+    loss = findings[Quantity.TRUNCATION_LOSS].estimate
+    share = findings.value(Quantity.UNREAD_SHARE) or 0.0
+    if loss is None or loss.interval is None or not share:
+        return False
+    low, high = loss.interval
+    return low > 0 or (share > 0.5 and high > findings.margin)
 
 
 def build_commands(findings: GroupFindings, reference: CommandReference) -> tuple[str, ...]:

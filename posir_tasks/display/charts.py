@@ -324,7 +324,13 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
 
 def heat_color(scale: alt.Scale) -> alt.Color:
     """Encode nDCG@10 of a heat map by color, with a legend below."""
-    legend = alt.Legend(labelExpr="round(datum.value * 100)", orient="bottom", gradientLength=200)
+    legend = alt.Legend(
+        # More labels would collide in the large text of a bare chart.
+        tickCount=3,
+        labelExpr="round(datum.value * 100)",
+        orient="bottom",
+        gradientLength=200,
+    )
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 

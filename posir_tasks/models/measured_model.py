@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
@@ -52,13 +53,15 @@ VERIFIED_REQUESTS = 5
 TEXTS = CHANGES + 2
 
 
-@dataclass(frozen=True)
+@dataclass
 class RememberingEncoder:
     """Encodes documents, and caches the answers to single texts. Texts that start with a rejected
     text are not sent.
     """
 
     encode: DocumentEncoder
+    seconds_per_word: float = 0.0
+    """Seconds per word of the slowest request so far."""
     answers: dict[str, NDArray[Any] | Exception] = field(default_factory=dict)
 
     def __call__(self, texts: Sequence[str]) -> NDArray[Any]:
@@ -71,12 +74,15 @@ class RememberingEncoder:
                     return answer
             elif any(text.startswith(sent_text) for text in texts):
                 raise answer
+        start = time.perf_counter()
         try:
             vectors = self.encode(texts)
         except Exception as error:
             if len(texts) == 1:
                 self.answers[texts[0]] = error
             raise
+        speed = (time.perf_counter() - start) / max(1, sum(map(count_words, texts)))
+        self.seconds_per_word = max(self.seconds_per_word, speed)
         self.answers[texts[0]] = vectors[:1]
         return vectors
 
@@ -152,7 +158,7 @@ class MeasuredModel:
             claimed_by="the server",
             tokenizer=tokenizer,
             is_experiment=bool(client.fields.query or client.fields.passage),
-            seconds_per_word=seconds_per_word,
+            seconds_per_word=max(seconds_per_word, encode.seconds_per_word),
         )
 
     @property
@@ -175,13 +181,14 @@ class MeasuredModel:
             PosirError: The model cannot encode short texts.
         """
         description = "Measuring the model's window"
+        requests = None
         if self.seconds_per_word:
             is_verified = self.claimed_tokens is not None and self.count_tokens is not None
             requests = VERIFIED_REQUESTS if is_verified else MAX_REQUESTS
             words = TEXTS * (self.claimed_tokens or max(required, max_tokens or MAX_TOKENS))
             seconds = format_seconds(requests * words * self.seconds_per_word)
-            description += f" (at most {MAX_REQUESTS} requests, up to about {seconds})"
-        with self.measuring(), track(description) as advance:
+            description += f" (at most {requests} requests, up to about {seconds})"
+        with self.measuring(), track(description, requests) as advance:
             try:
                 length = measure_reading_length(
                     self.encode,

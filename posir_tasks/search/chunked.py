@@ -244,7 +244,7 @@ class Chunker:
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
         """Return the whole document if chunks always fit the model's window, or None if unknown."""
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
-        return ReadPart.all(KnownBy.CLASS) if fits else None
+        return ReadPart.all(KnownBy.CHUNKS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
         """Encode chunks of documents; raise PosirError if chunk and prompt exceed the window."""

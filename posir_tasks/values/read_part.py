@@ -38,6 +38,8 @@ class KnownBy(StrEnum):
 
     CLASS = "class"
     """The retriever's class: BM25 reads everything, other classes cut texts at a limit."""
+    CHUNKS = "chunks"
+    """The retriever divides texts into chunks that fit into the window of its model."""
     MEASURED = "measured"
     """A test of the loaded model by `posir window`, saved for later runs."""
     GIVEN = "given"

@@ -167,7 +167,7 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     )
     assert not other.success["chunk"].any()
     assert [re.findall(r"^\d+", problem.replace(",", "")) for problem in other.problems] == [
-        [str(len(other.asked))]
+        [str(len(other.questions))]
     ] * 2
     wrong = judge(
         texts, lambda name, _: [Hit(name, start=9, end=3), Hit(name, start=10_000, end=10_001)]
@@ -176,7 +176,7 @@ def test_a_chunk_counts_if_it_has_the_whole_sentence():
     # Two hits for every question, though three were asked for, are no choice of the question.
     assert [problem.split()[:4:3] for problem in wrong.problems] == [
         ["The", "2"],
-        [str(2 * len(wrong.asked)), "are"],
+        [str(2 * len(wrong.questions)), "are"],
     ]
 
 

@@ -51,7 +51,7 @@ def advise(size, *, chunker=None, decided=True, model="org/m"):
     row = SimpleNamespace(size=size, chunker=chunker)
     return SimpleNamespace(
         row=row,
-        decided=decided,
+        is_decided=decided,
         chunked_model=f"{model}+chunks({size})" if size and decided else None,
     )
 

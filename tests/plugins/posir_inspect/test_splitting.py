@@ -52,7 +52,7 @@ def test_splitters_are_compared_with_whole_texts():
     assert (whole.vectors, 2 * large.vectors < small.vectors) == (6, True)
     # Chunks overlap by half.
     assert small.counts.tokens == pytest.approx(2 * large.counts.tokens, rel=0.1)
-    assert (whole.counts.lost, small.counts.lost, notes.counts.lost) == (0, 0, 6)
+    assert (whole.counts.unlocated, small.counts.unlocated, notes.counts.unlocated) == (0, 0, 6)
     # The model reads 60 words, more than a chunk has.
     assert small.change.estimate.value > 0.1
     shown, rows = str(inspection), inspection.to_polars()
@@ -102,14 +102,14 @@ def advise(*means: float, documents: int = 60, noise: float = 0.05) -> ChunkComp
 def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
     assert (advise(0.4, 0.695, 0.7).row.size, advise(0.695, 0.7, 0.7).row.size) == (512, None)
     clear = advise(0.4, 0.5, 0.7)
-    assert (clear.chunked_model, clear.change.state, clear.decided) == (
+    assert (clear.chunked_model, clear.change.state, clear.is_decided) == (
         "m+chunks(512)",
         ChangeState.BETTER,
         True,
     )
     assert clear.row.cost == 2
     few = advise(0.4, 0.5, 0.7, documents=8)
-    assert (few.decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert (few.is_decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
     assert "inconclusive" in doubtful.sentences[-1]
@@ -123,7 +123,7 @@ def test_a_bad_chunker_is_refused_before_the_model_is_loaded():
 def test_tokens_of_chunks_are_counted_within_the_window():
     questions, splitter = ask_questions(collect("word " * 400), [500]), cut_at(400, 400)
     division = SplitterDivision(splitter, questions, EstimatedTokenizer(), 50, refuses=False)
-    assert division.count(questions) == ChunkCounts(5 * 50, cut=5)
+    assert division.count(questions) == ChunkCounts(5 * 50, too_long=5)
     assert division.estimate_tokens(500) == 250
     with pytest.raises(
         PosirError, match=r"characters:400: .* chunks are longer than the 50 tokens that"

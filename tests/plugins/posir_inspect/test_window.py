@@ -206,7 +206,7 @@ def test_chunks_beyond_the_window_are_exit_status_1(window, too_long, status, tm
     assert whole.fit.too_long == (ModelTokenizer.load(str(folder)).count(text) > 62)
     with pytest.raises(PosirError, match="texts and --chunker"):
         posir.window(folder, require_fit=True)
-    with pytest.raises(PosirError, match="no text that can be used"):
+    with pytest.raises(PosirError, match="no usable text"):
         posir.window(folder, [" "], chunker=divide_by_ten)
 
 
@@ -369,10 +369,17 @@ def test_a_slow_server_gets_no_long_text_to_count(monkeypatch, capsys):
             run_app()
     assert ended.value.code in (0, None)
     assert re.search(
-        r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d",
+        r"Asking the server\n.*at most 35 requests, up to about \d:\d\d:\d\d\): 0 of 35",
         capsys.readouterr().err,
         re.DOTALL,
     )
+
+
+@pytest.mark.parametrize("kind", ["openai", "tei", "ollama", "cohere"])
+def test_the_first_requests_to_any_server_forecast_the_time(kind: str):
+    with serve_embeddings(kind=kind, seconds=0.05, stated=256, window=256, special=2) as server:
+        model = MeasuredModel.connect(find_endpoint(server.reference))
+    assert 0.05 / (20 * 576) < model.seconds_per_word < 1
 
 
 @pytest.mark.parametrize(

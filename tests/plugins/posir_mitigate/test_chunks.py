@@ -25,7 +25,7 @@ from posir_tasks.models.window import find_read_part
 from posir_tasks.search.chunked import DocumentVectors
 from posir_tasks.text.chunks import Chunking, ChunkUnit
 from posir_tasks.text.tokenizer import find_tokenizer
-from posir_tasks.values.read_part import ReadKind
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
 from tests.support.embedding_server import embed, serve_embeddings
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder, write_tiny_model
@@ -175,17 +175,17 @@ def test_long_late_chunks_of_one_window_are_late_chunks(model):
 
 
 @pytest.mark.parametrize(
-    ("method", "kind"),
+    ("method", "part"),
     [
-        (Chunks(8), ReadKind.ALL),
-        (Chunks(8, combination=Combination.MEAN), ReadKind.ALL),
-        (Chunks(unit=ChunkUnit.SENTENCES), ReadKind.UNKNOWN),
-        (LongLateChunks(8), ReadKind.ALL),
+        (Chunks(8), ReadPart.all(KnownBy.CHUNKS)),
+        (Chunks(8, combination=Combination.MEAN), ReadPart.all(KnownBy.CHUNKS)),
+        (Chunks(unit=ChunkUnit.SENTENCES), UNKNOWN),
+        (LongLateChunks(8), ReadPart.all(KnownBy.CHUNKS)),
     ],
 )
-def test_chunks_within_the_window_read_to_the_end(model, method, kind):
+def test_chunks_within_the_window_read_to_the_end(model, method, part):
     base = model.mteb_model_meta.model_copy(update={"loader": lambda *_, **__: model})
-    assert find_read_part(describe_mitigated(base, method).load_model()).kind is kind
+    assert find_read_part(describe_mitigated(base, method).load_model()) == part
 
 
 def test_both_orders_average_the_text_and_its_reverse(model):
@@ -209,7 +209,7 @@ def test_unsuited_models_are_refused(model):
     for method, base, message in [
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
         (Chunks(8), Chunks(8).wrap(model), "needs a model with one vector per text"),
-        (LateChunks(), WithoutTokenizer(model), "works inside models of sentence-transformers"),
+        (LateChunks(), WithoutTokenizer(model), "works with local models of sentence-transformers"),
         (
             LateChunks(),
             build_encoder(pooling="cls"),

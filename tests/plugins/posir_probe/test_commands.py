@@ -38,7 +38,7 @@ def test_a_model_is_measured_and_shown_in_every_format(model, results):
     assert "First minus last third of a text" in text
     assert "--probe" not in text
     assert "start_minus_end" not in text
-    assert "How much each token that is read changes" in text
+    assert "The influence of each token on" in text
     assert "Range: the highest minus" not in text
     assert "Range: the highest minus" in invoke(*arguments, "--explain")
     rows = list(csv.DictReader(io.StringIO(invoke(*arguments, "--format", "csv"))))

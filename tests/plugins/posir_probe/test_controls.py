@@ -153,7 +153,9 @@ def test_moved_evidence_is_searched_in_the_whole_corpus(data):
 
 def find_versions(probe, data, text):
     """The versions of a text by size and place."""
-    return dict(zip(product(probe.sizes, probe.places), probe.change(data, text), strict=True))
+    return dict(
+        zip(product(probe.sizes, probe.change_positions), probe.change(data, text), strict=True)
+    )
 
 
 def test_needles_have_their_share_of_the_models_tokens(data):
@@ -171,7 +173,7 @@ def test_needles_have_their_share_of_the_models_tokens(data):
     changed = find_versions(TextRemovalCode(), counted, text)
     removed = [len(tokenizer.tokenizer.tokenize(changed[0.5, place])) for place in (0, 0.5, 1)]
     assert removed == pytest.approx([own / 2] * 3, abs=3)
-    assert next(iter(counted.sample(5).blocks(2))).tokenizer is tokenizer
+    assert next(iter(counted.sample(5).iterate_blocks(2))).tokenizer is tokenizer
 
 
 def test_changes_after_the_window_change_nothing(data):
@@ -201,7 +203,7 @@ def test_an_order_blind_embedder_has_equal_changes(data):
 def test_a_share_of_less_than_a_token_removes_nothing(data):
     text = "The mill by the river burned down in 1901"
     versions = find_versions(TextRemovalCode(), data, text)
-    assert {versions[0.05, place] for place in TextRemovalCode().places} == {text}
+    assert {versions[0.05, place] for place in TextRemovalCode().change_positions} == {text}
 
 
 def test_the_controls_are_weighted_means_of_word_vectors():

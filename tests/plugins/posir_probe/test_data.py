@@ -190,7 +190,7 @@ def test_long_documents_are_chosen_by_the_datas_tokens():
     data = ProbeData(documents, questions, tokens={"a": 1024, "b": 1023, "c": 4000})
     assert set(data.sample(9, Selection(tokens=1024)).documents) == {"a", "c"}
     assert set(data.sample(9).documents) == set("abc")
-    assert set(data.sample(9, asked_about=False).documents) == set("abcd")
+    assert set(data.sample(9, with_questions=False).documents) == set("abcd")
 
 
 def test_starts_without_ends_are_read_as_far_as_they_go():
@@ -206,7 +206,7 @@ def test_starts_without_ends_are_read_as_far_as_they_go():
         run_probe(probe, order_blind, data).skipped
         for probe in (EvidenceLocation(), EvidenceMoving())
     ]
-    assert skipped == [{"the data has where an answer starts, not where it ends": 2}] * 2
+    assert skipped == [{"the data has the start of the answer but not its end": 2}] * 2
     labeled = PositionData(
         corpus, queries, Evidence(["1", "2"], ["a", "b"], labels=("beginning", "end")), "1"
     )

@@ -52,7 +52,7 @@ def model():
 
 @pytest.fixture(scope="module")
 def data(mini):
-    return next(ProbeData.from_position_data(mini).blocks(60))
+    return next(ProbeData.from_position_data(mini).iterate_blocks(60))
 
 
 @pytest.fixture
@@ -175,7 +175,8 @@ def test_sums_of_blocks_add_to_those_of_all():
     data = invent_questions(24)
     probes = [probe for probe in builtin_probes() if not probe.needs_all]
     blocks = [
-        run_plans(decaying, [probe.plan(block) for probe in probes]) for block in data.blocks(12)
+        run_plans(decaying, [probe.plan(block) for probe in probes])
+        for block in data.iterate_blocks(12)
     ]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(probe_module, "STEP", 7)
@@ -220,7 +221,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
     assert isinstance(probes["length"], Probe)
     assert select_probes(())[-1].name == "length"
     for message in (
-        "the name 'length' of a probe is taken",
+        "another probe has the name 'length'",
         "'no probe' is not a posir_probe.probe.Probe",
         "'broken' could not add its probes",
     ):

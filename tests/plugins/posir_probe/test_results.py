@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_probe.probe import start_minus_end, value_range
-from posir_probe.results import REPLICATES, ProbeSums, bootstrap_counts
+from posir_probe.results import REPLICATES, ProbeSums, sample_weights
 from posir_tasks.base.errors import NewerSchemaError, ProfileError
 
 
@@ -72,8 +72,8 @@ def test_questions_about_one_document_are_drawn_together():
 
 
 def test_counts_of_a_document_follow_from_its_id_and_are_poisson():
-    np.testing.assert_array_equal(bootstrap_counts("a"), bootstrap_counts("a"))
-    drawn = np.concatenate([bootstrap_counts(str(number)) for number in range(200)])
+    np.testing.assert_array_equal(sample_weights("a"), sample_weights("a"))
+    drawn = np.concatenate([sample_weights(str(number)) for number in range(200)])
     assert (len(drawn), round(drawn.mean(), 1), round(drawn.var(), 1)) == (
         200 * REPLICATES,
         1.0,

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_probe.controls import order_blind
-from posir_probe.data import ProbeData
+from posir_probe.data import ProbeData, truncate_texts
 from posir_probe.probe import run_probe
-from posir_probe.segments import Permutation, PermutationParts, cut_to_tokens, gini, relative_drop
+from posir_probe.segments import Permutation, PermutationParts, gini, relative_drop
 from posir_published.probes import read_published_curves
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.probed_encoders import FirstWords, decaying, first_words, invent_texts
@@ -73,7 +73,7 @@ def test_texts_are_cut_so_that_all_segments_are_read():
     data = replace(ProbeData.from_texts(TEXTS), tokenizer=words, room=window)
     for probe in (Permutation(), PermutationParts()):
         assert max(words.count(text) for text in probe.plan(data).documents) <= window
-    assert cut_to_tokens(words, ["one two three four five six"], 2) == ["one two"]
+    assert truncate_texts(words, ["one two three four five six", "a b"], 2) == ["one two", "a b"]
     # Whatever is within the window has an equal share, wherever it is.
     assert np.ptp(run_probe(Permutation(), FirstWords(words=window), data).values) < 1e-6
 

@@ -353,6 +353,26 @@ def test_a_bare_figure_has_its_width_and_no_text_around_it(figures, tmp_path):
     assert 20 <= len(re.findall(r"<text[^>]*>\d+</text>", svg)) < 30
 
 
+def test_labels_of_a_bare_color_bar_do_not_collide(figures, tmp_path):
+    (figure,) = (figure for figure in figures if figure.slug.endswith("English.org_model.heat-map"))
+    (path,) = export(prepare_figures([], [figure], tmp_path, FigureStyle(bare=True)))
+    group = path.read_text(encoding="utf-8").partition("role-legend-label")[2].partition("</g>")[0]
+    labels = re.findall(
+        r'<text text-anchor="(\w+)" transform="translate\(([\d.]+),[^>]* '
+        r'font-size="([\d.]+)px"[^>]*>(\d+)<',
+        group,
+    )
+    assert [text for *_, text in labels] == ["0", "50", "100"]
+    shares = {"start": 0.0, "middle": 0.5, "end": 1.0}
+    ends = [float("-inf")]
+    for anchor, x, size, text in labels:
+        # Digits of this font are 0.64 of its size wide.
+        width = 0.64 * float(size) * len(text)
+        start = float(x) - shares[anchor] * width
+        assert start > ends[-1] + float(size)
+        ends.append(start + width)
+
+
 def test_names_of_pictures_do_not_meet_on_any_file_system():
     assert deduplicate(["a", "A", "b", "a"]) == ["a", "A-2", "b", "a-3"]
 

@@ -27,7 +27,7 @@ from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.read_part import UNKNOWN
+from posir_tasks.values.read_part import UNKNOWN, KnownBy, ReadPart
 from tests.support.rotations import READS_FIRST, build_group, build_test
 
 #: The fields of a test that have a value for each row.
@@ -237,6 +237,10 @@ def test_few_documents_have_no_change():
         (build_group(reason=Reason.ORDER_BLIND), [NextStep.NONE]),
         (build_group(build_test(documents=200, spread=0.1)), [NextStep.NONE]),
         (build_group(build_test(effect=0.3)), [NextStep.CHUNK, NextStep.TRAIN]),
+        (
+            build_group(build_test(effect=0.3), read=ReadPart.all(KnownBy.CHUNKS)),
+            [NextStep.TRAIN],
+        ),
         (build_group(reason=Reason.NOT_STORED), [NextStep.RUN_AGAIN]),
         (build_group(reason=Reason.NO_TEXTS), [NextStep.GIVE_EMBEDDER]),
         (build_group(whole=build_test(), read=UNKNOWN), [NextStep.MEASURE_WINDOW]),

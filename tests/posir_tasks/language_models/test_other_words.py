@@ -128,7 +128,7 @@ def test_bm25_finds_no_text_by_a_question_in_other_words():
     texts = [text.text for text in collection.texts]
     writer = EmbedderWriter("words", order_blind, build_vocabulary(texts))
     asked = ask_questions(collection, [30] * 40).write_in_other_words(writer)
-    written = asked.asked_in(Wording.OTHER_WORDS)
+    written = asked.with_wording(Wording.OTHER_WORDS)
     assert len(written) == len(asked.questions) > 100
     for question in written:
         assert not set(find_terms(question.wordings[Wording.OTHER_WORDS])) & set(
