@@ -68,7 +68,7 @@ class CommandCost:
     bare_peak_mb: float
 
 
-def draw_texts(number: int, words: int) -> list[str]:
+def sample_texts(number: int, words: int) -> list[str]:
     """Draw texts of random words."""
     rng = np.random.default_rng(0)
     return [" ".join(row) for row in rng.choice(WORDS, (number, words))]
@@ -80,10 +80,10 @@ def write_run(folder: Path, queries: int, documents: int = 5_000, k: int = 100) 
     beir = folder / "beir"
     (beir / "qrels").mkdir(parents=True)
     with (beir / "corpus.jsonl").open("w") as file:
-        for row, text in enumerate(draw_texts(documents, 30)):
+        for row, text in enumerate(sample_texts(documents, 30)):
             print(json.dumps({"_id": f"d{row}", "text": text}), file=file)
     with (beir / "queries.jsonl").open("w") as file:
-        for row, text in enumerate(draw_texts(queries, 8)):
+        for row, text in enumerate(sample_texts(queries, 8)):
             print(json.dumps({"_id": f"q{row}", "text": f"{text} {row}"}), file=file)
     relevant = rng.integers(0, documents, queries)
     with (beir / "qrels" / "test.tsv").open("w") as file:
@@ -103,7 +103,7 @@ def write_questions(folder: Path) -> None:
     """Write 11,000 paragraphs with 36,000 questions in SQuAD format: the size of JaQuAD."""
     rng = np.random.default_rng(2)
     paragraphs = []
-    for number, context in enumerate(draw_texts(11_000, 80)):
+    for number, context in enumerate(sample_texts(11_000, 80)):
         words = context.split()
         questions = []
         for row in range(3 + (number % 11 < 3)):

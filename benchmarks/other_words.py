@@ -31,7 +31,7 @@ from posir_tasks.models.embeddings.encoding import (
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.text.words import find_terms
-from posir_tasks.values.profile import DEPTH, NDCG_AT_10, rank_columns
+from posir_tasks.values.profile import DEPTH, NDCG_AT_10, map_ranks_to_columns
 
 
 def rank(
@@ -62,7 +62,7 @@ def print_ranks(
     task.load_data()
     words = measure_word_baseline(task)
     ranks = rank(encoder, queries, list(asked.documents.values()), texts)
-    gains = NDCG_AT_10[rank_columns(np.where(ranks > DEPTH, 0, ranks))]
+    gains = NDCG_AT_10[map_ranks_to_columns(np.where(ranks > DEPTH, 0, ranks))]
     own = [question.sentence.of(asked.documents[question.document]) for question in questions]
     specific = np.median(rank(encoder, queries, sentences, own))
     print(

@@ -129,7 +129,7 @@ def time_posir(folder: Path, size: Size) -> float:
     from posir_tasks.values.document_keys import OPENING_WORDS
     from posir_tasks.values.document_ranks import DocumentRanks
     from posir_tasks.values.evidence import ReadEvidence
-    from posir_tasks.values.ranks import rank_hits, retrieval_scores
+    from posir_tasks.values.ranks import compute_retrieval_scores, rank_hits
     from posir_tasks.values.read_part import KnownBy, ReadPart
     from posir_tasks.values.result_schema import round_floats
     from posir_tasks.values.schemes import RelativePositions
@@ -153,7 +153,7 @@ def time_posir(folder: Path, size: Size) -> float:
         ranks = DocumentRanks.from_ranks(scheme, evidence, ranked.ranks, placed, str(domain), texts)
         values = ResultValues(ranks, placed.read)
         positions = score_result(values).to_json(ranks.profile.positions)
-        scores = retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | round_floats(positions)
+        scores = compute_retrieval_scores(ranked, (1, 3, 5, 10, 20, 100)) | round_floats(positions)
         entries.append(scores | values.to_json() | {"hf_subset": str(domain)})
     write_result(folder, entries)
     summarize(read_results(folder))

@@ -119,7 +119,7 @@ def mini_paragraphs() -> Iterator[dict[str, Any]]:
     data = open_data("PosIR-Mini").subsets[0].read()
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     asked: dict[str, list[dict[str, Any]]] = {}
-    spans = data.place_spans()
+    spans = data.locate_spans()
     for query, document, question, (start, end) in zip(
         data.evidence.query_ids,
         data.evidence.document_ids,

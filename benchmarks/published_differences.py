@@ -21,7 +21,7 @@ from scipy.special import ndtr
 
 from posir_published.rows import BUCKET_QUERIES, PublishedRow, published_rows, published_tasks
 from posir_significance.api import DISPERSION
-from posir_significance.correction import holm
+from posir_significance.correction import correct_by_holm
 from posir_tasks.values.means import ALPHA
 
 LANGUAGE, BINS = 42_000, 20
@@ -57,7 +57,7 @@ def find_ties(
     """
     pairs = list(combinations(rows, 2))
     z = [abs(score(a) - score(b)) / (effect * (variance(a) + variance(b))) ** 0.5 for a, b in pairs]
-    corrected = holm([float(2 * ndtr(-value)) for value in z])
+    corrected = correct_by_holm([float(2 * ndtr(-value)) for value in z])
     return [
         f"{a.model} = {b.model}"
         for (a, b), p_value in zip(pairs, corrected, strict=True)

@@ -25,7 +25,7 @@ from plugins_speed import draw_evidence
 from posir_tasks.plugin_api import score_result
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.evidence import ReadEvidence
-from posir_tasks.values.profile import rank_columns
+from posir_tasks.values.profile import map_ranks_to_columns
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from posir_tasks.values.result_schema import SCHEMA, round_floats
 from posir_tasks.values.schemes import RelativePositions
@@ -50,7 +50,7 @@ def write_results(folder: Path, results: int, questions: int) -> None:
         quality, loss = rng.uniform(0.2, 0.7), rng.uniform(0, 0.3)
         drawn = rng.geometric(quality - loss * quality * part.thirds / 2)
         values = ResultValues(
-            replace(ranks, sets=(replace(part, ranks=rank_columns(drawn)),)), placed.read
+            replace(ranks, sets=(replace(part, ranks=map_ranks_to_columns(drawn)),)), placed.read
         )
         scores = scores or round_floats(score_result(values).to_json(values.profile.positions))
         run = {

@@ -20,7 +20,7 @@ import posir
 from posir_leaderboard.board.build import build_site
 from posir_leaderboard.board.folder import create_server
 from posir_published.rows import find_curve
-from posir_tasks.display.strip import KINDS, NARROW, Strip, draw_strips
+from posir_tasks.display.strip import KINDS, NARROW, PositionChart, draw_position_charts
 from posir_tasks.values.estimates import Estimate
 from tests.support.browser import CHROMIUM
 
@@ -76,7 +76,7 @@ def photograph(browser: Browser, address: str) -> None:
         print(IMAGES / f"{name}.png")
 
 
-def label_verdict(strip: Strip) -> str:
+def label_verdict(strip: PositionChart) -> str:
     """Return the verdict of a strip in a few words; what is truncated is in the picture itself."""
     return strip.words[-1].rpartition("; ")[2].partition(":")[0].removeprefix("Has ")
 
@@ -94,13 +94,13 @@ def draw_figures(results: Path) -> None:
         f"Reads all of a text. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, "
         "without an interval",
     )
-    published = Strip(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
+    published = PositionChart(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))
     pictures = {"posir-mini": (named, MIDDLE), "posir-mini-narrow": (named, NARROW)}
     # Without a name: it begins the sentence above the picture.
     alone = {strip.name: replace(strip, name="") for strip in (*strips, published)}
     pictures |= {f"first-{name}": ([strip], THIRD) for name, strip in alone.items()}
     for name, (shown, width) in pictures.items():
-        svg = draw_strips(shown, width=width, explained=False)
+        svg = draw_position_charts(shown, width=width, explained=False)
         if name.startswith("first-"):
             svg = svg.replace(">start of documents<", ">start<")
         # On pages whose dark color is another one than that of reports.

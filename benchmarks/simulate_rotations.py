@@ -26,7 +26,7 @@ from posir_significance.controlled import ControlledTest
 from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Observations
-from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.read_part import KnownBy, ReadPart
 
 Floats = NDArray[np.float64]
@@ -78,7 +78,7 @@ class Draw:
         """Return nDCG@10 of each row for a strength of the effect."""
         z = self.positions if positions is None else positions
         ranks = np.maximum(1, np.floor(np.exp(self.fixed + beta * self.slopes * 1.3 * z**0.7)))
-        return NDCG_AT_10[rank_columns(np.minimum(ranks, 101).astype(np.int64))]
+        return NDCG_AT_10[map_ranks_to_columns(np.minimum(ranks, 101).astype(np.int64))]
 
 
 def draw(setting: Setting, rng: np.random.Generator) -> Draw:

@@ -31,7 +31,7 @@ from posir_significance.decision import decide_verdict
 from posir_significance.findings import ChangeState, Metric, State
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet
-from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.read_part import KnownBy, ReadPart
 from posir_tasks.values.rotation_ranks import RotationRanks, RotationSet, Window
 from posir_tasks.values.schemes import RelativePositions
@@ -142,7 +142,7 @@ def build_values(
     own, others = np.round(10 * scores), np.round(10 * world.competitors)
     tied = (others[:, None] == own[..., None]) & (rng.random(len(own)) < 0.5)[:, None, None]
     above = ((others[:, None] > own[..., None]) | tied).sum(axis=2)
-    columns = rank_columns(np.where(above < COMPETITORS - 1, above + 1, 0))
+    columns = map_ranks_to_columns(np.where(above < COMPETITORS - 1, above + 1, 0))
     sizes = np.array(setting.sizes, np.int64)
     rows = np.arange(len(sizes))
     second = (rows >= len(rows) // 2) & (setting.sampled > 0)

@@ -26,7 +26,7 @@ from posir_tasks.base.public import DECLARATION, Parameter, describe_function, i
 from posir_tasks.base.settings_file import describe_settings
 from posir_tasks.command.commands import declared_commands, load_command
 from posir_tasks.command.help import describe_parameter
-from posir_tasks.command.options import list_own, list_shared
+from posir_tasks.command.options import list_function_options, list_shared_options
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
@@ -59,11 +59,11 @@ def render_command(name: str, function: Callable[..., Any]) -> str:
     for part in describe_function(function).split("\n\n"):
         is_code = is_literal(part)
         lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
-    own = list_own(function)
+    own = list_function_options(function)
     sections = {
         "Arguments": [parameter for parameter in own if parameter.is_argument],
         "Options": [parameter for parameter in own if not parameter.is_argument],
-        "Output": list_shared(declaration),
+        "Output": list_shared_options(declaration),
     }
     for title, parameters in sections.items():
         if parameters:

@@ -188,7 +188,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
-    for file in progress(list(result_files(folder)), "Reading results"):
+    for file in progress(list(find_result_files(folder)), "Reading results"):
         try:
             results += [result for result in _read_stored(file) if isinstance(result, kinds)]
         except (ForeignFileError, ProfileError) as error:
@@ -224,7 +224,7 @@ def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
     return [replace(result, model=unified[result.model]) for result in results]
 
 
-def result_files(folder: Path) -> Iterator[Path]:
+def find_result_files(folder: Path) -> Iterator[Path]:
     """Yield the files of mteb task results below a folder; raise PosirError if the folder does not
     exist.
     """

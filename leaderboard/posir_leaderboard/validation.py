@@ -47,14 +47,14 @@ from posir_tasks.data.repository import (
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import SubsetResult
 from posir_tasks.search.rotations import digest_versions, find_spans, sample_documents
-from posir_tasks.search.scoring import select_relevant
+from posir_tasks.search.scoring import select_documents
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.text.rotations import find_units, rotate_text
 from posir_tasks.values.document_keys import OPENINGS, TEXTS, TITLES
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.values.evidence import Evidence, ReadEvidence
 from posir_tasks.values.profile import DEPTH, PositionProfile
-from posir_tasks.values.ranks import RankedQueries, retrieval_scores
+from posir_tasks.values.ranks import RankedQueries, compute_retrieval_scores
 from posir_tasks.values.read_part import CountedWith
 from posir_tasks.values.result_schema import (
     DECIMALS,
@@ -365,7 +365,7 @@ def retrieval_bounds(
         from_21_to_100 = from_11_to_100 - from_11_to_20
         queries = [*counts[:DEPTH], from_11_to_20, from_21_to_100, counts[-1]]
         ranked = RankedQueries(np.repeat(ranks, queries), confidence={})
-        bounds.append(retrieval_scores(ranked, k_values))
+        bounds.append(compute_retrieval_scores(ranked, k_values))
     return bounds[0], bounds[1]
 
 
@@ -462,7 +462,7 @@ def subset_facts(
         data.evidence,
         data.tolerated,
         digest_data(data),
-        select_relevant(data.corpus, data.evidence.document_ids),
+        select_documents(data.corpus, data.evidence.document_ids),
     )
 
 

@@ -51,7 +51,7 @@ from posir_tasks.language_models.chat_client import (
     UnusableAnswerError,
     load_prompt,
 )
-from posir_tasks.text.languages import detect_other_language, english_name
+from posir_tasks.text.languages import detect_other_language, find_english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.text.words import find_terms
@@ -217,7 +217,7 @@ def ask_questions(
             requests = _request_segments(selection, offers, settings, model, discarded)
     common = {
         "questions": str(settings.ask.questions),
-        "language": english_name(settings.language),
+        "language": find_english_name(settings.language),
     }
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
@@ -383,7 +383,7 @@ def _request_chunks(
     """
 
     def build(document: Document) -> PromptValues:
-        return {"document": document.text, "language": english_name(settings.language)}
+        return {"document": document.text, "language": find_english_name(settings.language)}
 
     requests = []
     summaries = model.ask(SUMMARIZE, documents, build, "Summarize")

@@ -27,7 +27,7 @@ from posir_build.records import (
     shuffle,
 )
 from posir_build.settings import FIVE_LENGTHS, BalanceSettings, CellLengths
-from posir_significance.api import Design, required_sample
+from posir_significance.api import Design, compute_sample
 from posir_tasks.text.spans import find_third
 from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.schemes import RelativePositions
@@ -164,7 +164,7 @@ def find_min_questions(settings: BalanceSettings, questions: Sequence[Question] 
     documents = {question.document for question in questions}
     design = Design(len(questions) / len(documents) if documents else 1.0)
     effect = settings.position_effect / 100
-    return required_sample(design, effect, margin=effect).questions
+    return compute_sample(design, effect, margin=effect).questions
 
 
 def _describe_shortage(

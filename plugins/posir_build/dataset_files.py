@@ -29,7 +29,7 @@ from posir_tasks.data.posir import Target, write_domain
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns, format_csv, to_json
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.means import wilson_interval
+from posir_tasks.values.means import compute_wilson_interval
 
 #: Names of the files next to the tables of a domain.
 PROVENANCE_FILE = "provenance.jsonl"
@@ -286,7 +286,7 @@ def count_agreement(sheets: Sequence[dict[str, dict[str, bool]]]) -> list[dict[s
             # Survey Sampling, section 8.2).
             trials = len(answers) ** 2 / sum(size**2 for size in sizes)
             share = yes / len(answers)
-            rate = Estimate(share, wilson_interval(share, trials))
+            rate = Estimate(share, compute_wilson_interval(share, trials))
         agreement.append({"judgment": title, "yes": yes, "judged": len(answers), "rate": rate})
     return agreement
 

@@ -196,7 +196,7 @@ def _align(needle: str, haystack: str, similarity: float) -> Span | None:
             return None
         start, end = _adjust(needle, haystack, alignment.dest_start, alignment.dest_end)
         span = _extend_to_words(Span(start, end), haystack)
-    span = span.stripped(haystack)
+    span = span.strip(haystack)
     passage = span.of(haystack)
     return span if passage and fuzz.ratio(needle, passage) >= 100 * similarity else None
 

@@ -20,8 +20,8 @@ from posir_tasks.display.charts import (
     NUMBER,
     add_frame,
     build_chart,
-    interval_rule,
-    tell_apart,
+    build_interval_rule,
+    encode_labels,
 )
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.scores import flatten
@@ -103,7 +103,7 @@ def _plot_scales(scores: Sequence[ScaleScore]) -> Panels:
         for row in scores
     ]
     raters = list(dict.fromkeys(score.rater for score in scores))
-    color, shape, _ = tell_apart("rater", raters, alt.Legend(orient="bottom"))
+    color, shape, _ = encode_labels("rater", raters, alt.Legend(orient="bottom"))
     base = build_chart(rows).encode(
         x=alt.X("scale:N", title=None, sort=[*SCALES, OVERALL]),
         xOffset=alt.XOffset("rater:N", sort=raters),
@@ -111,6 +111,6 @@ def _plot_scales(scores: Sequence[ScaleScore]) -> Panels:
     domain = alt.Scale(domain=[RATINGS[0], RATINGS[-1]])
     y = alt.Y("value:Q", title="Rating", scale=domain)
     points = base.mark_point(filled=True, size=50).encode(color=color, shape=shape, y=y)
-    layers = alt.layer(interval_rule(base, "value", "y", color), points)
+    layers = alt.layer(build_interval_rule(base, "value", "y", color), points)
     panels: Panels = layers.properties(width=240, height=150).facet("language:N", columns=3)
     return panels

@@ -40,7 +40,7 @@ from posir_tasks.language_models.chat_client import (
     UnusableAnswerError,
     load_prompt,
 )
-from posir_tasks.text.languages import detect_other_language, english_name
+from posir_tasks.text.languages import detect_other_language, find_english_name
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.spans import Span
 
@@ -168,7 +168,7 @@ class Translator:
 
     @property
     def _languages(self) -> PromptValues:
-        return {"source": english_name(self.source), "target": english_name(self.target)}
+        return {"source": find_english_name(self.source), "target": find_english_name(self.target)}
 
     def _translate_documents(
         self, documents: Sequence[Document]

@@ -44,7 +44,7 @@ from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.language_models.asking import LanguageModel
 from posir_tasks.language_models.chat_client import ModelAnswer, load_prompt
 from posir_tasks.language_models.settings import Count, LanguageModelSettings
-from posir_tasks.text.languages import english_name
+from posir_tasks.text.languages import find_english_name
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import estimate_mean
 
@@ -242,8 +242,8 @@ def ask_judge(
 
     def build(row: Translation) -> PromptValues:
         return {
-            "source": english_name(settings.language),
-            "target": english_name(row.language),
+            "source": find_english_name(settings.language),
+            "target": find_english_name(row.language),
             "original": row.original,
             "translation": row.text,
         }

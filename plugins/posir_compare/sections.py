@@ -31,7 +31,7 @@ from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.presentation import to_paragraphs
-from posir_tasks.display.strip import Strip
+from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, build_columns
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
@@ -180,7 +180,7 @@ def _tabulate_lengths(task: Sequence[ChangeRow]) -> Iterator[DisplaySection]:
         yield DisplaySection(tables=(tabulate_changes(rows, title, by_length=True),))
 
 
-def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterator[Strip]:
+def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterator[PositionChart]:
     """Yield a chart of the baseline and each model on each task, with next steps for models.
 
     `models` are the short names of baseline and models.

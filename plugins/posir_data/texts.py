@@ -63,10 +63,10 @@ def read_texts(
     source: DataReference, *, column: str | None = None, limit: int = 1000
 ) -> TextCollection:
     """Sample at most `limit` usable texts of any data; raise PosirError if there are none."""
-    return draw_texts(open_data(source, column=column), limit)
+    return sample_texts(open_data(source, column=column), limit)
 
 
-def draw_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> TextCollection:
+def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> TextCollection:
     """Sample usable texts of a dataset.
 
     Args:

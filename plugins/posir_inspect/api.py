@@ -17,7 +17,7 @@ from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, public
-from posir_tasks.models.command_reference import refer_as_given, refer_to
+from posir_tasks.models.command_reference import refer_by_name, refer_to
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
@@ -382,7 +382,7 @@ def window(
         splitter.divide(contents[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
-        reference = refer_as_given(str(model))
+        reference = refer_by_name(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
         measured_model = _describe(str(model), revision, tokenizer, longest)
     reading = measure_window(measured_model, required=require, max_tokens=max_tokens)

@@ -19,14 +19,14 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from posir_data.texts import draw_texts, sample_candidates
+from posir_data.texts import sample_candidates, sample_texts
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_inspect.sections import ADVICE_HEADING
-from posir_score.alignment import AlignmentRules, describe_own_number
+from posir_score.alignment import AlignmentRules, describe_fixed_k
 from posir_score.api import describe_retriever
-from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
+from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.excerpts import THIRDS, find_evidence
+from posir_score.excerpts import THIRDS, divide_span
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, open_retriever
@@ -50,10 +50,10 @@ from posir_tasks.data.formats.passages import Passage, SkippedText, describe_ski
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_count, format_estimate, format_percent
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.language_models.other_words import QuestionWriter
-from posir_tasks.models.references import legible_name
+from posir_tasks.models.references import to_file_name
 from posir_tasks.models.window import find_read_part
 from posir_tasks.text.locating import START, TextLocator
 from posir_tasks.text.spans import Span, find_third
@@ -97,7 +97,7 @@ class IndexQuestion:
     The subset of its query is the wording, or `head` for the first words of the document.
     """
 
-    query: AskedQuery
+    query: PendingQuery
     document: str
     sentence: Span
     third: int
@@ -179,7 +179,7 @@ def read_index(
             yield item
 
     with track("Reading texts"):
-        collection = draw_texts(
+        collection = sample_texts(
             dataset,
             options.limit,
             lambda items: sample_candidates(read_documents(items), 2 * options.limit),
@@ -224,7 +224,7 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
     further: list[IndexQuestion] = []
     for name, text in questions.documents.items():
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
-        first.append(IndexQuestion(AskedQuery(HEAD, name, head), name, Span(0, len(head)), 0))
+        first.append(IndexQuestion(PendingQuery(HEAD, name, head), name, Span(0, len(head)), 0))
         planned: set[tuple[Wording, int]] = set()
         in_order = by_document[name]
         rng = random.Random(f"{SEED} {name}")
@@ -233,7 +233,7 @@ def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[
             for wording in wordings:
                 if wording not in question.wordings:
                     continue
-                query = AskedQuery(wording.value, question.id, question.wordings[wording])
+                query = PendingQuery(wording.value, question.id, question.wordings[wording])
                 questions_in_turn = further if (wording, third) in planned else first
                 questions_in_turn.append(IndexQuestion(query, name, question.sentence, third))
                 planned.add((wording, third))
@@ -294,7 +294,7 @@ def judge_answers(
             if hit.document not in texts.ids:
                 unknown_hits.append((question.query.id, hit.document))
             chunk = ChunkKey(0, hit.text, hit.start, hit.end, "")
-            if hit.document != question.document or not chunk.is_stated:
+            if hit.document != question.document or not chunk.is_locatable:
                 continue
             has_places = True
             # The indexed text may be longer, for example by a blank at its end.
@@ -305,13 +305,13 @@ def judge_answers(
             else:
                 spans.append(span)
         documents.append(any(hit.document == question.document for hit in hits))
-        sentences.append(not find_evidence(question.sentence, spans).lacks_words(text))
+        sentences.append(not divide_span(question.sentence, spans).lacks_words(text))
     success = {DOCUMENT: np.array(documents, np.bool_)}
     if has_places:
         success[CHUNK] = np.array(sentences, np.bool_)
     problems = []
     if len(numbers) == 1 and 1 < max(numbers) < min(settings.k, len(texts.ids)):
-        problems.append(describe_own_number(max(numbers), settings.k))
+        problems.append(describe_fixed_k(max(numbers), settings.k))
     if rules.names and rules.names.matched:
         problems.append(rules.names.describe())
     problems += _describe_cases(f"hits are not documents of {texts.name}", unknown_hits)
@@ -480,7 +480,7 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
     yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if strips else None)
 
 
-def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
+def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
     """Build the picture of recall by third for the first wording and unit; none without
     questions.
     """
@@ -500,7 +500,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[Strip, ...]:
         ("Sentences asked about", f"{sum(row.questions for row in rows):,}"),
         (ADVICE_HEADING, advise_index(change)),
     )
-    strip = Strip(
+    strip = PositionChart(
         inspection.retriever,
         (f"first {pluralize(inspection.k, 'hit')}", finding),
         tuple(row.recall for row in rows),
@@ -558,7 +558,7 @@ def inspect_index(
     folders = texts.write_questions(options.folder, planned) if options.folder else ()
     queries = (part for question in all_questions for part in vars(question.query).values())
     key = digest(*queries, settings.k, settings.document_field).hex()
-    file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
+    file = settings.folder / f"{to_file_name(name)}-{key}.unfinished.jsonl"
     corpora = dict.fromkeys((HEAD, *texts.wordings), texts.ids)
     with closing(Journal(file)) as journal:
         answers = QueryAnswers(journal, settings, rules, corpora)

@@ -43,7 +43,7 @@ from posir_tasks.language_models.other_words import (
     normalize,
 )
 from posir_tasks.models.embeddings.context import EncodingContext
-from posir_tasks.models.references import legible_name
+from posir_tasks.models.references import to_file_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.tasks.base import PositionTask
@@ -53,7 +53,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import TERM, find_terms, is_unspaced
 from posir_tasks.values.evidence import TWELFTHS
-from posir_tasks.values.profile import DEPTH, NDCG_AT_10, rank_columns
+from posir_tasks.values.profile import DEPTH, NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.schemes import RelativePositions
@@ -258,7 +258,7 @@ def build_question_task(
         questions: The questions.
         wording: The wording.
     """
-    name = f"Inspect-{legible_name(source)}-{wording}"
+    name = f"Inspect-{to_file_name(source)}-{wording}"
     contents: list[str] = []
     for question in questions.with_wording(wording):
         contents += [question.id, question.wordings[wording]]
@@ -342,7 +342,9 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
         for query in queries["id"][:]
     ]
     chance = float(NDCG_AT_10[: min(DEPTH, len(names))].sum()) / len(names)
-    return WordBaseline(float(NDCG_AT_10[rank_columns(np.array(ranks, np.int64))].mean()), chance)
+    return WordBaseline(
+        float(NDCG_AT_10[map_ranks_to_columns(np.array(ranks, np.int64))].mean()), chance
+    )
 
 
 def cut_excerpts(

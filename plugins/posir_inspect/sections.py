@@ -45,7 +45,7 @@ from posir_tasks.display.numbers import (
     format_score,
 )
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
@@ -345,7 +345,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
         )
 
 
-def _build_strip(inspection: Inspection, scores: PositionScores) -> Strip:
+def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChart:
     """Build the picture of the questions in one wording, with advice and code."""
     findings = scores.findings
     strip = build_strip(findings, scores.group, scores.wording.words)

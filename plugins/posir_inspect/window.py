@@ -21,7 +21,7 @@ from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
 from posir_tasks.base.wording import drop_organization, sanitize
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import NDCG, Strip
+from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.models.measured_model import MeasuredModel
@@ -237,7 +237,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
 
 def _draw_window(
     window: WindowReading, name: str, finding: str, commands: Sequence[str]
-) -> tuple[Strip, ...]:
+) -> tuple[PositionChart, ...]:
     """Build the picture of a text and its read part; none if the model reads samples of a text."""
     read_part = window.read_part
     if read_part.part not in DRAWN_PARTS:
@@ -245,7 +245,7 @@ def _draw_window(
     parts, before = DRAWN_PARTS[read_part.part]
     is_first = read_part.part is Part.FIRST and window.special_tokens is not None
     steps = (("Measured", finding), ("Next", INSPECT_TEXTS.format(task=MINI))) if commands else ()
-    strip = Strip(
+    strip = PositionChart(
         name,
         (finding,),
         (Estimate(1.0),) * parts,
@@ -370,7 +370,7 @@ def measure_fit(
             if probe.requests >= MAX_FIT_REQUESTS:
                 is_complete = False
                 break
-            too_long_chunks = sum(probe.find_cut_texts(batch, position))
+            too_long_chunks = sum(probe.find_truncated(batch, position))
             too_long += too_long_chunks
             if not too_long_chunks:
                 break

@@ -145,7 +145,7 @@ class Chunks(DividingMethod):
         """
         encoder = self.require_encoder(base)
         tokenizer = find_tokenizer(encoder)
-        if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.locates_tokens:
+        if self.unit is ChunkUnit.TOKENS and tokenizer and not tokenizer.returns_offsets:
             raise self.unsupported(
                 encoder,
                 "no fast tokenizer to count tokens with. Divide by sentences: "

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
 
-from posir_data.texts import draw_texts
+from posir_data.texts import sample_texts
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.public import DataReference
 from posir_tasks.data.data import PositionData, list_texts
@@ -123,7 +123,7 @@ class ProbeData:
         starts: Sequence[int | None] = [None] * number
         if not data.has_spans and len(evidence.starts):
             starts = evidence.starts.tolist()
-        spans = data.place_spans() or [NO_SPAN] * number
+        spans = data.locate_spans() or [NO_SPAN] * number
         return cls(
             list_texts(data.corpus),
             tuple(map(ProbeQuestion, data.queries["text"], documents, spans, starts)),
@@ -297,7 +297,7 @@ def open_probe_source(
         Random(selection.seed).shuffle(passages)
         return number, unreadable + passages
 
-    texts = draw_texts(dataset, limit, sample)
+    texts = sample_texts(dataset, limit, sample)
     documents = {text.name: text.text for text in texts.texts}
     data = ProbeData(documents, language=texts.language, revision=dataset.find_revision())
     return ProbeSource(dataset.name, {texts.language: lambda: data}, texts.skipped)

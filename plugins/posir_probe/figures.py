@@ -22,8 +22,8 @@ from posir_tasks.display.charts import (
     LayeredChart,
     add_frame,
     build_chart,
-    legend_of_models,
-    tell_apart,
+    build_model_legend,
+    encode_labels,
 )
 from posir_tasks.display.figures import Figure
 from posir_tasks.display.numbers import FORMATS, format_estimate
@@ -182,8 +182,8 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
     # Models come before the control and published values.
     names = dict.fromkeys(row["key"] for row in rows if "key" in row)
     keys = sorted(names, key=lambda name: name in GRAYS)
-    legend = legend_of_models(keys) if len(keys) > 1 else None
-    color, shape, dash = tell_apart("key", keys, legend)
+    legend = build_model_legend(keys) if len(keys) > 1 else None
+    color, shape, dash = encode_labels("key", keys, legend)
     shades = zip(keys, color["scale"]["range"], strict=True)
     color["scale"]["range"] = [GRAYS.get(key, shade) for key, shade in shades]
     channel = "x" if is_list else "y"

@@ -221,7 +221,7 @@ def _plan_steps(
     model = run.encoder.model
     tokenizer: Tokenizer = EstimatedTokenizer()
     model_tokenizer = find_tokenizer(model)
-    if model_tokenizer and model_tokenizer.locates_tokens:
+    if model_tokenizer and model_tokenizer.returns_offsets:
         tokenizer = model_tokenizer
     cut_tokenizer = load_tokenizer(run.tokenizer) if run.tokenizer else None
     room = find_room(model, run.encoder.context)

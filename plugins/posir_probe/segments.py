@@ -41,7 +41,7 @@ from posir_probe.probe import (
 )
 from posir_probe.results import ProbeSums
 from posir_tasks.base.arrays import Floats
-from posir_tasks.base.wording import ordinal
+from posir_tasks.base.wording import format_ordinal
 from posir_tasks.models.embeddings.encoding import Embeddings
 from posir_tasks.text.interventions import find_parts
 
@@ -91,7 +91,9 @@ class SegmentSimilarity(Probe):
         self.position_names = {}
         self.relative_positions = {}
         for name, number in zip(self.positions, numbers, strict=True):
-            self.position_names[name] = f"{ordinal(number) if number < segments else 'last'} {part}"
+            self.position_names[name] = (
+                f"{format_ordinal(number) if number < segments else 'last'} {part}"
+            )
             self.relative_positions[name] = (number - 0.5) / segments
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -144,7 +146,7 @@ class Permutation(Probe):
     value_title = "Cosine of joined text and segment"
     position_title = "Position of the segment"
 
-    positions = tuple(ordinal(number) for number in range(1, SEGMENTS + 1))
+    positions = tuple(format_ordinal(number) for number in range(1, SEGMENTS + 1))
     summaries = {
         **summarize_ends("Segments, first minus last", "First position", "Last position"),
         "relative_drop": Summary("Relative drop from first to last", relative_drop),

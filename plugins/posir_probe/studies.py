@@ -55,7 +55,7 @@ from posir_tasks.display.numbers import (
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import NDCG_AT_10, mean_gain, reading_json
+from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
 
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
@@ -129,8 +129,8 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     axes.check_same(full.profile.axes)
     tiny_counts = tiny.profile.counts.sum(axis=0)
     full_counts = full.profile.counts.sum(axis=0)
-    tiny_means = mean_gain(tiny_counts, NDCG_AT_10)
-    full_means = mean_gain(full_counts, NDCG_AT_10)
+    tiny_means = average_gains(tiny_counts, NDCG_AT_10)
+    full_means = average_gains(full_counts, NDCG_AT_10)
     differences = tiny_means - full_means
     buckets = np.flatnonzero(~np.isnan(differences))
     sizes = tiny_counts.sum(axis=1)
@@ -170,8 +170,8 @@ def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Intege
     samples = [
         rng.multinomial(size, share, DRAWS) for size, share in zip(sizes, shares, strict=True)
     ]
-    means = mean_gain(np.stack(samples, axis=1), NDCG_AT_10)
-    return np.abs(means - mean_gain(counts, NDCG_AT_10))
+    means = average_gains(np.stack(samples, axis=1), NDCG_AT_10)
+    return np.abs(means - average_gains(counts, NDCG_AT_10))
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:

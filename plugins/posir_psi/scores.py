@@ -9,7 +9,7 @@ import math
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posir_tasks.values.profile import NDCG_AT_10, mean_gain
+from posir_tasks.values.profile import NDCG_AT_10, average_gains
 from posir_tasks.values.scores import Better, Score, Unit
 
 
@@ -52,6 +52,8 @@ SCORES = (
         unit=Unit.INDEX,
         better=Better.LOWER,
         citation="Zeng et al. 2025, arXiv 2505.13950v5",
-        compute=lambda group: none_if_nan(float(compute_psi(mean_gain(group.counts, NDCG_AT_10)))),
+        compute=lambda group: none_if_nan(
+            float(compute_psi(average_gains(group.counts, NDCG_AT_10)))
+        ),
     ),
 )

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from posir_psi.scores import compute_psi
-from posir_significance.correction import holm
+from posir_significance.correction import correct_by_holm
 from posir_tasks.text.languages import LANGUAGES
 from posir_tasks.values.schemes import (
     RelativePositions,
@@ -497,7 +497,7 @@ def correlate_with_mmteb() -> list[MMTEBCorrelation]:
         spearmanr([posir[length, model] for model in mmteb], list(mmteb.values()))
         for length in PRINTED
     ]
-    corrected = holm([float(fit.pvalue) for fit in fitted])
+    corrected = correct_by_holm([float(fit.pvalue) for fit in fitted])
     rows = []
     for (length, printed), fit, p_corrected in zip(PRINTED.items(), fitted, corrected, strict=True):
         values = (float(fit.statistic), float(fit.pvalue), p_corrected)

@@ -38,11 +38,11 @@ from posir_report.summary import (
 from posir_significance.analysis import analyze, analyze_places
 from posir_significance.decision import DEFAULT_MARGINS, Margins
 from posir_significance.findings import ChangeRow
-from posir_tasks import results as result_files
+from posir_tasks import results as find_result_files
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.strip import Picture, draw_strips
+from posir_tasks.display.strip import Picture, draw_position_charts
 from posir_tasks.display.tables import Table
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.results import StoredResult, SubsetResult
@@ -103,7 +103,7 @@ class Results(Result, Sequence[SubsetResult]):
         summaries = self.content.summaries
         for model, summary in zip(full_labels(summaries), summaries, strict=True):
             overall = analyze(summary.values).overall
-            if overall.queries or not summary.place_findings:
+            if overall.queries or not summary.span_findings:
                 rows += list_scores(overall, model, summary.task)
             if places := analyze_places(summary.values):
                 rows += list_scores(places, model, f"{summary.task}{PLACES}")
@@ -177,7 +177,7 @@ class Results(Result, Sequence[SubsetResult]):
                 f"{', '.join(sorted(tasks))}."
             )
         selection = self._select(item for item in self if task in (None, item.task))
-        return Picture(draw_strips(selection.strips(), source=selection.data))
+        return Picture(draw_position_charts(selection.strips(), source=selection.data))
 
 
 def build_results(
@@ -251,7 +251,7 @@ def read_results(
     # Fail early.
     choose_columns(tuple(columns))
     smallest = Margins.parse(margins)
-    results = result_files.read_all_results(Path(path), StoredResult)
+    results = find_result_files.read_all_results(Path(path), StoredResult)
     return build_results(results, columns, full=full, margins=smallest)
 
 

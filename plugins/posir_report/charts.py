@@ -43,19 +43,19 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
         score = cell.ndcg_at_10.value if cell.ndcg_at_10 else None
         panels.setdefault(panel, []).append(score)
     window = summary.values.read.tokens
-    values = charts.mark_beyond(rows, window)
+    values = charts.label_window_end(rows, window)
     positions = charts.build_positions(summary.profile.axes)
     base = charts.build_chart(values)
     color = charts.COLORS[0]
     fill = alt.when("datum.few").then(alt.value("white")).otherwise(alt.value(color))
-    point = {"fill": fill, "tooltip": [charts.LENGTH, *charts.cell_tooltips()]}
+    point = {"fill": fill, "tooltip": [charts.LENGTH, *charts.build_cell_tooltips()]}
     layers = [
-        *charts.mark_window(base, positions),
-        charts.null_band(base, positions),
+        *charts.build_window_line(base, positions),
+        charts.build_null_band(base, positions),
         *charts.curve(base, positions, alt.ColorValue(color), "rule", point=point),
     ]
     size = (370, 190) if len(panels) > 1 else (720, 300)
-    chart = charts.facet_panels(layers, panels, *size)
+    chart = charts.build_panels(layers, panels, *size)
     merged = "" if {cell.position for cell in cells} <= {*summary.profile.positions} else MERGED
     alt_texts = [
         charts.describe_scores(f"{panel}: nDCG@10", scores) for panel, scores in panels.items()
@@ -80,9 +80,9 @@ def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VCo
     base = charts.build_chart(values).encode(
         x=positions.axis, y=alt.Y("row:O", sort=list(titles.values()), title=None, axis=row_axis)
     )
-    color = charts.heat_color(alt.Scale(domain=[0, 1], range=[PALE, BLUE]))
+    color = charts.encode_heat(alt.Scale(domain=[0, 1], range=[PALE, BLUE]))
     filled = base.transform_filter("datum.queries > 0")
-    tooltip = [charts.LENGTH, *charts.cell_tooltips()]
+    tooltip = [charts.LENGTH, *charts.build_cell_tooltips()]
     squares = [
         filled.transform_filter(f"datum.few == {str(few).lower()}")
         .mark_rect(

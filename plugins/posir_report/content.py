@@ -21,8 +21,8 @@ from posir_report.summary import (
     TaskSummary,
     average_languages,
     build_length_row,
-    build_place_row,
     build_rows,
+    build_span_row,
     full_labels,
     identify_run,
     list_overall,
@@ -57,7 +57,7 @@ from posir_tasks.data.repository import combine_revisions
 from posir_tasks.data.sources import list_sources, measure_overlap
 from posir_tasks.display.labels import Label
 from posir_tasks.display.presentation import Deferred, to_paragraphs
-from posir_tasks.display.strip import Strip, explain_sketches
+from posir_tasks.display.strip import PositionChart, explain_sketches
 from posir_tasks.display.tables import DisplaySection, Medium, Table
 from posir_tasks.results import StoredResult, SubsetResult, read_training_data
 from posir_tasks.values.scores import BINS_KEY, GROUPS_KEY, ScoreInfo, scores_to_json
@@ -114,7 +114,7 @@ class ReportContent:
     @cached_property
     def place_rows(self) -> list[ReportRow]:
         """A row for each model and task with queries that have several evidence spans."""
-        rows = [build_place_row(summary) for summary in self.summaries]
+        rows = [build_span_row(summary) for summary in self.summaries]
         return [row for row in rows if row]
 
     @cached_property
@@ -380,11 +380,11 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
     return "".join(describe_models(findings))
 
 
-def build_strips(overall: Iterable[ReportRow]) -> list[Strip]:
+def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     """Draw the picture of each row with findings."""
     tested = [row for row in overall if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
-    strips = list[Strip]()
+    strips = list[PositionChart]()
     for label, row in zip(short_labels(tested), tested, strict=True):
         if row.strip and row.findings:
             name = label if is_one_task else f"{label}, {row.task}"
@@ -407,7 +407,7 @@ def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, 
     bins = []
     for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
         bins.append({"position": name, "scores": scores_to_json(scores, declared)})
-    places = tables.describe_places(summary)
+    places = tables.describe_spans(summary)
     return {
         "model": summary.model,
         "revision": summary.revision,

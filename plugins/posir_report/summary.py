@@ -33,7 +33,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
 from posir_tasks.display.numbers import MISSING, draw_sparkline
-from posir_tasks.display.strip import Strip, sketch_strip
+from posir_tasks.display.strip import PositionChart, sketch_chart
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import StoredResult, SubsetResult
@@ -137,7 +137,7 @@ class TaskSummary(RunSummary):
         return decide_group(self.values, 0, self.margins.position_effect)
 
     @cached_property
-    def place_findings(self) -> GroupFindings | None:
+    def span_findings(self) -> GroupFindings | None:
         """The findings on queries with several evidence spans, or None."""
         return decide_places(self.values, self.margins.position_effect)
 
@@ -186,11 +186,11 @@ class ReportRow:
     def sketch(self) -> str:
         """The picture of the findings, or of the published position bins, as a line of text."""
         if self.strip:
-            return sketch_strip(self.strip)
+            return sketch_chart(self.strip)
         return draw_sparkline(self.published_curve) or MISSING
 
     @cached_property
-    def strip(self) -> Strip | None:
+    def strip(self) -> PositionChart | None:
         """The picture of the findings, or None without findings."""
         if self.findings is None or self.load_group is None:
             return None
@@ -419,9 +419,9 @@ def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
     return row.with_scores(state=findings.state.value)
 
 
-def build_place_row(summary: TaskSummary) -> ReportRow | None:
+def build_span_row(summary: TaskSummary) -> ReportRow | None:
     """Build a row, with a task of its own, for queries with several evidence spans, if any."""
-    findings = summary.place_findings
+    findings = summary.span_findings
     places = analyze_places(summary.values)
     if findings is None or places is None:
         return None

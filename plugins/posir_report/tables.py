@@ -32,7 +32,7 @@ from posir_tasks.display.tables import Column, Table, build_columns
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
-from posir_tasks.values.profile import RECALL_COLUMNS, recall_gain
+from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
@@ -165,7 +165,7 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
     return "\n".join(lines)
 
 
-def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
+def describe_spans(summary: TaskSummary) -> dict[str, Any] | None:
     """Summarize the queries with several evidence spans, each span with weight 1/n, if any."""
     places = summary.values.places
     if places is None:
@@ -180,7 +180,7 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
         means.append(mean)
     recall = {}
     for depth in (10, 100):
-        mean = average_places(places, recall_gain(depth)) if len(weights) else None
+        mean = average_places(places, build_recall_gains(depth)) if len(weights) else None
         recall[f"place_recall_at_{depth}"] = mean
     return {
         "queries": count_queries(places),
@@ -189,14 +189,14 @@ def describe_places(summary: TaskSummary) -> dict[str, Any] | None:
         **recall,
         "shares": shares or None,
         "ndcg_at_10_by_third": means or None,
-        **(summary.place_findings.to_json() if summary.place_findings else {}),
+        **(summary.span_findings.to_json() if summary.span_findings else {}),
     }
 
 
 def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several evidence spans of each model and task."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
-        if places := describe_places(summary):
+        if places := describe_spans(summary):
             yield describe_place_counts(label, summary.task, places)
 
 

@@ -29,7 +29,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.models.references import ModelReference
 from posir_tasks.models.registry import load_model
 from posir_tasks.models.run_settings import VARIABLES
-from posir_tasks.plugin_api import loaded_plugins
+from posir_tasks.plugin_api import get_plugins
 
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
@@ -70,9 +70,7 @@ def show_warnings(show: Callable[[str], object]) -> Iterator[None]:
     """Show each warning of this process once, except warnings about plugins, which every command
     shows at its start.
     """
-    log = WarningLog(
-        show, (plugin.warning for plugin in loaded_plugins().plugins if plugin.problem)
-    )
+    log = WarningLog(show, (plugin.warning for plugin in get_plugins().plugins if plugin.problem))
     logging.getLogger().addHandler(log)
     try:
         yield

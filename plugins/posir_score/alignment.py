@@ -144,7 +144,7 @@ class RunCounts:
                 f"{unknown} not in the corpus, first {self.first_unknown}: ranked as not relevant."
             )
         if self.asked:
-            yield describe_own_number(self.most, self.asked)
+            yield describe_fixed_k(self.most, self.asked)
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             depth = pluralize(self.depth, "document")
@@ -513,7 +513,7 @@ def separate(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
     return {name: ranks[score] for name, score in ranking}
 
 
-def describe_own_number(hits: int, asked: int) -> str:
+def describe_fixed_k(hits: int, asked: int) -> str:
     """Describe a retriever that always returns `hits` hits instead of `asked`, with a remedy."""
     return (
         f"The retriever returned {pluralize(hits, 'hit')} for every query instead of {asked:,}: it "

@@ -391,11 +391,11 @@ def _score_chunkers(
         refuse_unloadable(model.name)
         # These imports take seconds.
         from posir_score.chunk_scoring import score_splitters
-        from posir_score.excerpts import read_excerpts
+        from posir_score.excerpts import read_evidence_data
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
-        evidence = read_excerpts(open_scored(), repair=repair, is_merged=is_merged)
+        evidence = read_evidence_data(open_scored(), repair=repair, is_merged=is_merged)
         # A faulty chunker fails before the model is loaded.
         for splitter in splitters:
             splitter.divide(next(iter(evidence.documents.values())))

@@ -18,9 +18,9 @@ from posir_score.excerpts import (
     build_position_recalls,
     build_table,
     compute_precision_omega,
+    divide_span,
     estimate_score,
     find_chunk_third,
-    find_evidence,
     format_evidence_estimate,
     score_retrieved,
 )
@@ -341,7 +341,7 @@ def _build_position_recalls(
     for (_, evidence), rows in zip(data.questions, run.retrieved, strict=True):
         retrieved = run.first.select(rows)
         for span in evidence:
-            coverage = find_evidence(span.span, retrieved.list_spans(span.document))
+            coverage = divide_span(span.span, retrieved.list_spans(span.document))
             recalls.append(coverage.covered / span.length)
             thirds.append(find_chunk_third(span.span, run.in_place.list_spans(span.document)))
     return build_position_recalls(name, data, recalls, thirds)

@@ -32,7 +32,7 @@ from posir_tasks.base.files import atomic_write, check_writable, explain_disk_fu
 from posir_tasks.base.progress import Advance, track
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
-from posir_tasks.models.references import legible_name
+from posir_tasks.models.references import to_file_name
 
 logger = logging.getLogger(__name__)
 
@@ -209,7 +209,7 @@ class Journal:
 
 
 @dataclass(frozen=True)
-class AskedQuery:
+class PendingQuery:
     """A query for the retriever. Id and subset identify its answer."""
 
     subset: str
@@ -234,7 +234,7 @@ class QueryAnswers:
         self.corpora = corpora
         self.order = OrderCheck(settings.order)
         self._deadline = None if settings.max_time is None else time.monotonic() + settings.max_time
-        self.reasons: dict[AskedQuery, str] = {}
+        self.reasons: dict[PendingQuery, str] = {}
         self.is_new = not journal.answers
         self.foreign: list[list[str]] = []
         self.has_documents = False
@@ -284,7 +284,7 @@ class QueryAnswers:
         self,
         search: Retriever,
         name: str,
-        queries: Sequence[AskedQuery],
+        queries: Sequence[PendingQuery],
         *,
         with_subset: bool = False,
     ) -> None:
@@ -313,7 +313,7 @@ class QueryAnswers:
             ) from None
 
     async def _ask_all(
-        self, workers: Iterable[_QueryWorker], queries: Iterable[AskedQuery], advance: Advance
+        self, workers: Iterable[_QueryWorker], queries: Iterable[PendingQuery], advance: Advance
     ) -> None:
         query_iterator = iter(queries)
         # Answers of an interrupted run do not show that the retriever works now.
@@ -419,12 +419,12 @@ def collect_run(
             "parameter `subset` that selects them, or score one subset."
         )
     queries = [
-        AskedQuery(subset.name, query, text)
+        PendingQuery(subset.name, query, text)
         for subset in subsets
         for query, text in subset.judgments.queries.items()
     ]
     key = digest(*(subset.digest for subset in subsets), settings.k, settings.document_field).hex()
-    file = settings.folder / f"{legible_name(name)}-{key}.unfinished.jsonl"
+    file = settings.folder / f"{to_file_name(name)}-{key}.unfinished.jsonl"
     with closing(Journal(file)) as journal:
         corpora = {subset.name: subset.documents for subset in subsets}
         answers = QueryAnswers(journal, settings, rules, corpora)
@@ -512,7 +512,7 @@ class _QueryWorker:
         )
         self._thread: _SearchThread | None = None
 
-    async def ask(self, query: AskedQuery, is_answering: Callable[[], bool]) -> list[Hit]:
+    async def ask(self, query: PendingQuery, is_answering: Callable[[], bool]) -> list[Hit]:
         """Search a query. After a timeout, the search is only repeated if `is_answering()` is true.
 
         Raises:
@@ -545,7 +545,7 @@ class _QueryWorker:
             f"{reason}, in {settings.retries + 1} attempts" if settings.retries else reason
         )
 
-    async def _call(self, query: AskedQuery) -> list[Hit]:
+    async def _call(self, query: PendingQuery) -> list[Hit]:
         self._thread = self._thread or _SearchThread()
         subset = {"subset": query.subset} if self._with_subset else {}
         search = partial(self._search, query.text, self._settings.k, **subset)

@@ -46,8 +46,8 @@ from posir_tasks.data.data import (
 )
 from posir_tasks.data.judgment_audit import JudgmentAudit
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.models.references import RUN, legible_name
-from posir_tasks.mteb.result_saving import set_aside
+from posir_tasks.models.references import RUN, to_file_name
+from posir_tasks.mteb.result_saving import back_up_result
 from posir_tasks.results import META_FILE, NAN_PREFIX
 from posir_tasks.search.scoring import (
     Rows,
@@ -84,7 +84,7 @@ from posir_tasks.values.rotation_ranks import (
     build_untested,
     read_sample_size,
 )
-from posir_tasks.values.tokens_read import CorpusRead, count_tokens_read, settle_read_part
+from posir_tasks.values.tokens_read import CorpusRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
     import datasets
@@ -128,7 +128,7 @@ class RunSearch:
         chunks: RetrievedChunks | None,
         reading: str = "",
     ) -> None:
-        self.name = f"{RUN}/{legible_name(name)}"
+        self.name = f"{RUN}/{to_file_name(name)}"
         self.revision = revision
         self.run = run
         self.reading = reading
@@ -145,10 +145,10 @@ class RunSearch:
             # These modules import mteb.
             from posir_tasks.models.embeddings.encoding import DEFAULT_CONTEXT
             from posir_tasks.models.window import find_read_part
-            from posir_tasks.search.input_window import find_counter
+            from posir_tasks.search.input_window import find_token_counter
 
             read = find_read_part(read_by)
-            self.counter = find_counter(read_by, DEFAULT_CONTEXT.task_metadata)
+            self.counter = find_token_counter(read_by, DEFAULT_CONTEXT.task_metadata)
         self.read_chunks = ReadChunks.measure(chunks, read, *self.counter) if chunks else None
         if chunks is None and read.kind is ReadKind.PART and run.has_chunks:
             # The chunk lengths are unknown.
@@ -277,7 +277,7 @@ def prepare_run(
     )
     if isinstance(read_by, ReadPart):
         read_parts = [
-            settle_read_part(read_by, positions.corpus, data.languages[name])
+            resolve_window(read_by, positions.corpus, data.languages[name])
             for name, positions in data.positions.items()
         ]
         read_by = reduce(add, read_parts)
@@ -461,7 +461,7 @@ def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[s
         if new is None or new.differing_parts(old):
             changed_subsets.append(name)
     if changed_subsets:
-        set_aside(file, task, changed_subsets)
+        back_up_result(file, task, changed_subsets)
 
 
 def evaluate_run(model: RunSearch, data: ScoredData, output: Path, *, is_saved: bool) -> RunScores:

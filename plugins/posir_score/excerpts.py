@@ -30,7 +30,7 @@ from posir_tasks.data.questions import find_answer, prepare_offsets
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.display.numbers import format_estimate, format_percent
 from posir_tasks.display.tables import Table, build_columns
-from posir_tasks.search.scoring import select_relevant
+from posir_tasks.search.scoring import select_documents
 from posir_tasks.text.spans import Span, find_third
 from posir_tasks.values.document_keys import digest_documents, link_documents
 from posir_tasks.values.estimates import Estimate
@@ -101,7 +101,7 @@ class Coverage(NamedTuple):
         return any(character.isalnum() for span in self.outside for character in span.of(text))
 
 
-def find_evidence(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
+def divide_span(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
     """Divide a span by the spans of chunks of the same document."""
     inside: list[Span] = []
     outside: list[Span] = []
@@ -179,8 +179,8 @@ def score_retrieved(
     missing = 0
     for document, spans in _group_by_document(evidence):
         chunks = retrieved.list_spans(document)
-        covered += sum(find_evidence(span, chunks).covered for span in merge_spans(spans))
-        missing += sum(find_evidence(span, chunks).missing for span in spans)
+        covered += sum(divide_span(span, chunks).covered for span in merge_spans(spans))
+        missing += sum(divide_span(span, chunks).missing for span in spans)
     length = int(retrieved.lengths.sum())
     total = sum(span.length for span in evidence)
     return covered / (length + missing), covered / total, covered / length if length else 0.0
@@ -199,7 +199,7 @@ def compute_precision_omega(evidence: Sequence[EvidenceSpan], chunks: ChunkSpans
             for start, end in chunks.list_spans(document)
             if any(start <= span.end and span.start <= end for span in spans)
         ]
-        covered += sum(find_evidence(span, near).covered for span in merge_spans(spans))
+        covered += sum(divide_span(span, near).covered for span in merge_spans(spans))
         total += count_characters(merge_spans([*near, *spans]))
     return covered / total
 
@@ -240,7 +240,7 @@ class EvidenceData:
         evidence: dict[tuple[str, str], list[EvidenceSpan]] = {}
         for subset, data in subsets.items():
             ids = data.evidence.document_ids
-            relevant = select_relevant(data.corpus, ids)
+            relevant = select_documents(data.corpus, ids)
             documents |= {f"{subset}/{document}": row["text"] for document, row in relevant.items()}
             pairs = zip(ids, data.evidence.clusters, strict=False)
             titles |= {f"{subset}/{document}": title for document, title in pairs}
@@ -275,7 +275,9 @@ def _find_articles(documents: Mapping[str, str], titles: Mapping[str, str]) -> I
     return link_documents(digest_documents([*documents], titles, documents).T)
 
 
-def read_excerpts(opened: Dataset, *, repair: bool = True, is_merged: bool = False) -> EvidenceData:
+def read_evidence_data(
+    opened: Dataset, *, repair: bool = True, is_merged: bool = False
+) -> EvidenceData:
     """Read questions with all their evidence spans.
 
     Args:

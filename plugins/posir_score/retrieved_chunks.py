@@ -30,9 +30,9 @@ from posir_score.excerpts import (
     PositionRecall,
     build_position_recalls,
     build_table,
+    divide_span,
     estimate_score,
     find_chunk_third,
-    find_evidence,
     format_evidence_estimate,
     merge_spans,
     score_retrieved,
@@ -91,7 +91,7 @@ class ChunkKey(NamedTuple):
     """The id without the document id at its start."""
 
     @property
-    def is_stated(self) -> bool:
+    def is_locatable(self) -> bool:
         """True if the system returns the text or the offsets."""
         return bool(self.text) or self.start is not None
 
@@ -159,7 +159,7 @@ class RetrievedChunks:
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(documents[key.document])
-            elif key.is_stated:
+            elif key.is_locatable:
                 lost_chunks[key._replace(id="")] = None
         other_texts = frozenset(
             key.text for key in lost_chunks if key.text and key.document == NOWHERE
@@ -189,7 +189,7 @@ class RetrievedChunks:
     def find_third(self, evidence: EvidenceSpan) -> str:
         """Find the third of a chunk that contains the evidence, or `DIVIDED` or `NOT_RETURNED`."""
         spans = self.list_spans(evidence.document)
-        is_returned = find_evidence(evidence.span, spans).inside
+        is_returned = divide_span(evidence.span, spans).inside
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
 
     def describe_suspects(self) -> Iterator[str]:
@@ -295,7 +295,7 @@ class ReadChunks:
         unread: dict[int, list[Span]] = defaultdict(list)
         for document, spans in read_spans.items():
             for chunk in merge_spans(chunks.list_spans(document)):
-                unread[document] += find_evidence(chunk, spans).outside
+                unread[document] += divide_span(chunk, spans).outside
         part = ReadPart(ReadKind.PART, Part.CHUNKS, limit, known_by=read.known_by)
         return replace(whole, read=part, unread=unread)
 
@@ -316,7 +316,7 @@ class ReadChunks:
             # For a translation, spans and length may refer to the original.
             scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
-            unread = find_evidence(span, self.unread.get(numbers[document], ()))
+            unread = divide_span(span, self.unread.get(numbers[document], ()))
             if unread.inside:
                 twelfths[row] = Unread.CUT if unread.outside else Unread.BEYOND
         if self.read.kind is not ReadKind.PART or not len(twelfths):
@@ -342,7 +342,7 @@ class ReadChunks:
 def _count_not_returned(chunks: RetrievedChunks) -> int:
     texts = [*chunks.data.documents.values()]
     return sum(
-        find_evidence(span.span, chunks.list_spans(span.document)).lacks_words(texts[span.document])
+        divide_span(span.span, chunks.list_spans(span.document)).lacks_words(texts[span.document])
         for _, evidence in chunks.data.questions
         for span in evidence
     )
@@ -505,9 +505,9 @@ def count_losses(
 ) -> Counter[Loss]:
     """Count the characters of an evidence span that the hits lack, by location."""
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
-    coverage = find_evidence(evidence.span, [span for span in spans if span])
+    coverage = divide_span(evidence.span, [span for span in spans if span])
     unread_spans = read.unread.get(evidence.document, ())
-    unread = sum(find_evidence(span, unread_spans).covered for span in coverage.outside)
+    unread = sum(divide_span(span, unread_spans).covered for span in coverage.outside)
     if coverage.inside:
         loss = Loss.CUT
     elif None in spans:

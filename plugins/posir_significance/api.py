@@ -87,7 +87,7 @@ class SampleSize:
     """Difference of two models in mean nDCG@10; None for position effects."""
 
 
-def required_sample(
+def compute_sample(
     design: Design,
     effect: float | None,
     power: float = POWER,
@@ -138,7 +138,7 @@ def compute_mean_sample(
 ) -> SampleSize:
     """Compute the questions and documents for a change in mean nDCG@10 between two models.
 
-    Arguments are those of `required_sample`; a difference of 0 stands for equivalence. Gains of two
+    Arguments are those of `compute_sample`; a difference of 0 stands for equivalence. Gains of two
     models have a correlation of 0.5. With k questions per document, the variance of a mean grows by
     1 + ICC (k - 1) (Kish 1965, Survey Sampling).
     """
@@ -241,7 +241,7 @@ def power(
     means = [float(value) / 100 for value in to_list(ndcg_difference)]
     effects: list[float | None] = [None, *points] if points or not means else []
     rows = [
-        required_sample(design, effect, power, effect_margin, models)
+        compute_sample(design, effect, power, effect_margin, models)
         for models in (1, 2)
         for effect in effects
     ]

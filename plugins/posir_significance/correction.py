@@ -18,12 +18,14 @@ def correct_p_values(
         if p_value is not None:
             members[family][index] = p_value
     for family_values in members.values():
-        for index, p_value in zip(family_values, holm([*family_values.values()]), strict=True):
+        for index, p_value in zip(
+            family_values, correct_by_holm([*family_values.values()]), strict=True
+        ):
             corrected[index] = p_value
     return corrected
 
 
-def holm(p_values: Sequence[float]) -> list[float]:
+def correct_by_holm(p_values: Sequence[float]) -> list[float]:
     """Correct p-values in [0, 1] by Holm 1979, Scandinavian Journal of Statistics 6, 65-70.
 
     Holm's method controls the family-wise error rate under any dependence. Tests in a family are

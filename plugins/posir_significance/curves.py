@@ -44,8 +44,8 @@ def overlay_curves(results: Mapping[str, ResultValues]) -> charts.LayeredChart:
         for name, cells in zip(names, pool_curve_cells(values), strict=True)
         for cell in cells
     ]
-    color, shape, dash = charts.tell_apart("series", names, charts.legend_of_models(names))
-    tooltip = [alt.Tooltip("series:N", title="Result"), *charts.cell_tooltips()]
+    color, shape, dash = charts.encode_labels("series", names, charts.build_model_legend(names))
+    tooltip = [alt.Tooltip("series:N", title="Result"), *charts.build_cell_tooltips()]
     layers = charts.curve(
         charts.build_chart(rows),
         charts.build_positions(values[0].profile.axes),

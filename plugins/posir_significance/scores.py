@@ -17,7 +17,7 @@ from posir_significance.decision import decide_group
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.observations import Floats, Integers
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, mean_gain, recall_gain
+from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, average_gains, build_recall_gains
 from posir_tasks.values.schemes import compute_bin_midpoints
 from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
 
@@ -77,7 +77,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     from scipy.stats import kendalltau, rankdata
 
     # Rounding makes ties of scores that differ by the order of summation.
-    scores = mean_gain(counts, NDCG_AT_10).round(12)
+    scores = average_gains(counts, NDCG_AT_10).round(12)
     is_defined = ~np.isnan(scores)
     scores = scores[is_defined]
     middle = compute_bin_midpoints(len(counts))[is_defined]
@@ -144,7 +144,7 @@ def _find_compute(key: str) -> Callable[[QueryGroup], ScoreValue]:
     if key in COMPUTE:
         return COMPUTE[key]
     if key in RECALLS:
-        gain = recall_gain(RECALLS[key])
+        gain = build_recall_gains(RECALLS[key])
         return lambda group: group.estimate(gain)
     quantity = Quantity(key)
     return lambda group: _decide(group)[quantity].estimate

@@ -14,7 +14,7 @@ from posir_significance.messages.verdicts import (
     list_facts,
     title_curve,
 )
-from posir_tasks.display.strip import Strip
+from posir_tasks.display.strip import PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
 from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.means import estimate_mean
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 
-def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Strip:
+def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> PositionChart:
     """Build the chart of a group of questions from its findings and analysis."""
     read = findings.read
     unread = findings.value(Quantity.UNREAD_SHARE) or 0.0
@@ -37,7 +37,7 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Str
     if unread:
         rows = group.observations.select(group.observations.twelfths >= TWELFTHS)
         ndcg_truncated = estimate_mean(rows.gains, rows.clusters, rows.shares)
-    return Strip(
+    return PositionChart(
         name,
         (*window, effect, title_curve(findings)),
         parts,

@@ -14,8 +14,8 @@ from posir_tasks.display.charts import (
     QUERIES,
     add_frame,
     build_chart,
+    build_panels,
     build_positions,
-    facet_panels,
 )
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.schemes import ALL_LENGTHS, Axes
@@ -101,6 +101,6 @@ def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) ->
     if axes.equal_bins:
         even = base.mark_rule(color=INK, strokeDash=[5, 3])
         layers.append(even.encode(y=alt.Y("mean(queries):Q", axis=count_axis)))
-    panels = facet_panels(layers, counts, width, 140, spacing=GAP, bounds="flush")
+    panels = build_panels(layers, counts, width, 140, spacing=GAP, bounds="flush")
     panels.resolve.scale = alt.ScaleResolveMap(y="independent")
     return panels

@@ -87,7 +87,7 @@ def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | Non
         low += 1
     while high > example.end and _is_inside_word(text, high):
         high -= 1
-    window = Span(low, high).stripped(text)
+    window = Span(low, high).strip(text)
     if not window.start <= example.start < example.end <= window.end:
         return None
     name = f"{example.document.id}:{window.start}-{window.end}"

@@ -25,7 +25,7 @@ from posir_significance.strips import build_strip
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
-from posir_tasks.display.strip import draw_strips, render_png
+from posir_tasks.display.strip import draw_position_charts, render_png
 from posir_tasks.display.tables import format_csv
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import pool
@@ -228,7 +228,7 @@ class PositionCurveCallback(TrainerCallback):
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
         file = output_folder / "position" / f"{tag.replace('/', '_')}-{step}.png"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(render_png(draw_strips([strip])))
+        file.write_bytes(render_png(draw_position_charts([strip])))
         trackers = args.report_to or ()
         if "tensorboard" in trackers:
             self._log_to_tensorboard(output_folder, tag, file, step)

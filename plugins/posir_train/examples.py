@@ -178,7 +178,7 @@ def _read_subset(subset: Subset) -> Examples:
         evidence.document_ids,
         name_articles(subset, evidence),
         evidence.tokens.tolist() or [0] * len(evidence),
-        data.place_spans(),
+        data.locate_spans(),
         strict=True,
     )
     examples = []

@@ -23,11 +23,11 @@ from posir_tasks.datasets.dataset import Dataset, Subset
 from posir_tasks.models.dispatch import search_and_rank
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.embeddings.encoding import Vectors, unit_vectors
-from posir_tasks.models.references import legible_name
+from posir_tasks.models.references import to_file_name
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import K_VALUES, select_relevant, select_texts
+from posir_tasks.search.scoring import K_VALUES, select_documents, select_texts
 from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import SPLIT
@@ -105,7 +105,7 @@ def rank_subset(
         raise ScoreError(
             "The model returns NaN, so nothing can be ranked. Lower learning_rate."
         ) from error
-    documents = select_relevant(data.corpus, data.evidence.document_ids)
+    documents = select_documents(data.corpus, data.evidence.document_ids)
     find_read = partial(find_read_evidence, model, request)
     evidence = find_read(data.queries, data.evidence, documents)
     name = f"{subset.language}-{subset.domain}"
@@ -130,7 +130,7 @@ def build_request(
 ) -> SearchRequest:
     """Build the search of a subset's questions in its corpus, with mteb's metadata."""
     metadata = build_metadata(
-        legible_name(dataset.name),
+        to_file_name(dataset.name),
         dataset=dataset.location,
         revision=LOCAL,
         languages={subset.domain: sorted({subset.query_language, subset.corpus_language})},

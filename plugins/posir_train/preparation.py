@@ -122,7 +122,7 @@ class ModelWindow:
     def from_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
         """Build the window of a model; raise PosirError if its tokenizer returns no offsets."""
         tokenizer = ModelTokenizer(model.tokenizer)
-        if not tokenizer.locates_tokens:
+        if not tokenizer.returns_offsets:
             raise PosirError(
                 f"{name}: its tokenizer does not return the offsets of tokens. Choose a model with "
                 "a fast tokenizer."
@@ -138,7 +138,7 @@ class ModelWindow:
         """Return True if the whole evidence is within the window."""
         return self.size is None or source.last + self.extra <= self.size
 
-    def refuse_truncated(self, sources: Sequence[TokenizedExample], name: str) -> None:
+    def reject_truncated(self, sources: Sequence[TokenizedExample], name: str) -> None:
         """Raise PosirError if the evidence of any question is truncated."""
         truncated = [source.last for source in sources if not self.contains_evidence(source)]
         if truncated:
@@ -283,7 +283,7 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
         return _prepare_pads(settings, data, window)
     sources = tokenize_examples(data, window.tokenizer)
     if not settings.drop_beyond:
-        window.refuse_truncated(sources, data.name)
+        window.reject_truncated(sources, data.name)
     training, held_out = split_by_article(data, settings.held_out, settings.split)
     readable = {source.example for source in sources if window.contains_evidence(source)}
     # Held-out data keeps truncated evidence: the report shows that the model does not find it.

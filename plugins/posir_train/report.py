@@ -50,7 +50,7 @@ from posir_tasks.display.numbers import (
     format_psi_difference,
 )
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.strip import Picture, draw_strips
+from posir_tasks.display.strip import Picture, draw_position_charts
 from posir_tasks.display.tables import (
     DisplaySection,
     Table,
@@ -500,7 +500,7 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     write_text(work_folder / "report.md", report.to_markdown())
     write_text(work_folder / "report.html", report.to_html())
     strips = report.strips()
-    Picture(draw_strips(strips)).save(work_folder / "curve.png")
+    Picture(draw_position_charts(strips)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
     (table,) = report.parts[0].tables
     notes = map(escape_prose, report.notes)

@@ -32,10 +32,10 @@ from posir_tasks.base.limits import (
     MAX_FILES,
     LimitError,
     check_rows,
+    compute_unpacked_limit,
     describe_bytes,
     limit_seconds,
-    max_line,
-    max_unpacked,
+    read_line_limit,
 )
 
 if TYPE_CHECKING:
@@ -478,7 +478,7 @@ class _UnpackedFile(RawIOBase):
 
     def __init__(self, file: Path) -> None:
         self._file = file
-        self._limit = max_unpacked(file.stat().st_size)
+        self._limit = compute_unpacked_limit(file.stat().st_size)
         self._position = 0
         self._content = gzip.open(file)  # noqa: SIM115 (closed with this file)
 
@@ -502,7 +502,7 @@ class _UnpackedFile(RawIOBase):
 
 def iterate_lines(content: BufferedIOBase, name: object) -> Iterator[bytes]:
     """Yield the lines of an open file; raise LimitError if a line is too long."""
-    limit = max_line()
+    limit = read_line_limit()
     for number in count(1):
         line = content.readline(limit + 1)
         if not line:

@@ -72,19 +72,19 @@ MAX_FILES = ReadLimit("POSIR_MAX_FILES", 1_000_000)
 MAX_SECONDS = ReadLimit("POSIR_MAX_SECONDS", 60)
 
 
-def max_line() -> int:
+def read_line_limit() -> int:
     """Return the maximum size of a line, or of an answer of a server."""
     return max(1, MAX_BYTES.read() // LINE_PART)
 
 
-def max_pages() -> int:
+def read_page_limit() -> int:
     """Return the maximum number of pages of a PDF."""
     return max(1, MAX_ROWS.read() // PAGE_PART)
 
 
-def max_unpacked(size: int) -> int:
+def compute_unpacked_limit(size: int) -> int:
     """Return the maximum decompressed size of a file of `size` bytes."""
-    return max(max_line(), MAX_EXPANSION * size)
+    return max(read_line_limit(), MAX_EXPANSION * size)
 
 
 def check_rows(name: object, rows: int, size: int) -> None:

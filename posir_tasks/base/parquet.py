@@ -21,8 +21,8 @@ from posir_tasks.base.limits import (
     MAX_ROWS,
     LimitError,
     check_rows,
+    compute_unpacked_limit,
     describe_bytes,
-    max_unpacked,
 )
 
 #: Maximum number of rows of a batch; each row may have a long document.
@@ -51,7 +51,7 @@ def iterate_batches(file: Path, columns: Sequence[str] | None = None) -> Iterato
     """
     check_readable(file)
     size = file.stat().st_size
-    limit = max_unpacked(size)
+    limit = compute_unpacked_limit(size)
     rows = BATCH_ROWS
     # Texts in lists are read as dictionaries, and expanded after a check of their length.
     dictionaries: set[str] = set()

@@ -134,7 +134,7 @@ def record_failure(patch: str, error: Exception) -> None:
         failures.append(failure)
 
 
-def step_aside(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
+def fall_back(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
     """Call a function of a patch. Record any error but a PosirError, and return mteb's default."""
     try:
         return function(*arguments)
@@ -153,7 +153,7 @@ def installed_mteb(otherwise: str = "(of an unknown version)") -> str:
         return otherwise
 
 
-def describe_untested() -> str | None:
+def warn_untested_mteb() -> str | None:
     """Return a warning if the installed mteb is newer than `NEWEST_TESTED`, else None."""
     from packaging.version import InvalidVersion, Version
 

@@ -59,7 +59,7 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
     return f"{name[: width - 1 - tail]}…{name[-tail:]}"
 
 
-def bind(text: str) -> str:
+def keep_together(text: str) -> str:
     """Replace spaces between numbers, intervals and units by no-break spaces."""
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
@@ -117,7 +117,7 @@ ORDINALS = (
 )
 
 
-def ordinal(number: int) -> str:
+def format_ordinal(number: int) -> str:
     """Format an ordinal number from 1, as a word up to tenth: `third`, `11th`."""
     if number <= len(ORDINALS):
         return ORDINALS[number - 1]

@@ -20,8 +20,8 @@ from posir_tasks.base.errors import PosirError, UsageError, summarize_error
 from posir_tasks.base.private_names import (
     PRIVATE_NAMES,
     TASKS_REGISTRY,
-    describe_untested,
     failures,
+    warn_untested_mteb,
 )
 from posir_tasks.base.progress import progress, track
 from posir_tasks.base.public import public
@@ -39,8 +39,8 @@ from posir_tasks.models.protocols import (
     list_protocols,
     quote_value,
 )
-from posir_tasks.plugin_api import loaded_plugins
-from posir_tasks.results import ForeignFileError, rescore_file, result_files
+from posir_tasks.plugin_api import get_plugins
+from posir_tasks.results import ForeignFileError, find_result_files, rescore_file
 from posir_tasks.tasks.catalog import declare_tasks
 from posir_tasks.text.languages import LANGUAGES
 
@@ -212,7 +212,7 @@ def check_mteb() -> Iterator[CheckResult]:
     """
     import mteb  # noqa: F401
 
-    if newer := describe_untested():
+    if newer := warn_untested_mteb():
         yield CheckResult(None, newer)
     for failure in failures:
         yield CheckResult(False, f"mteb could not be patched: {failure}")
@@ -243,7 +243,7 @@ def check_plugins() -> Iterator[CheckResult]:
     """Check plugins and their tasks, and report their origins."""
     from posir_tasks.tasks.catalog import checked_plugin_tasks, plugin_languages
 
-    for plugin in loaded_plugins().plugins:
+    for plugin in get_plugins().plugins:
         problem = f": {plugin.problem}" if plugin.problem else ""
         yield CheckResult(not plugin.problem, f"plugin {plugin.name} ({plugin.origin}){problem}")
     tasks, problems = checked_plugin_tasks()
@@ -433,7 +433,7 @@ def rescore(results: str | Path) -> Result:
         [1, 1]
     """
     counts: dict[Path, int] = {}
-    for file in progress(list(result_files(Path(results))), "Rescoring"):
+    for file in progress(list(find_result_files(Path(results))), "Rescoring"):
         try:
             counts[file] = rescore_file(file)
         except ForeignFileError as error:

@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def undecided_on_error() -> Iterator[None]:
+def exit_inconclusive_on_error() -> Iterator[None]:
     """Exit with status 2 on any error, since status 1 means that a check failed."""
     try:
         with report_errors(UNDECIDED):
@@ -93,11 +93,11 @@ def report_errors(status: int = 1) -> Iterator[None]:
 
 def exit_with(message: str, status: int) -> None:
     """Print an error and exit with a status."""
-    say(message, "error")
+    print_message(message, "error")
     sys.exit(status)
 
 
-def say(message: str, kind: str = "") -> None:
+def print_message(message: str, kind: str = "") -> None:
     """Print a message on the error stream, after its kind in red, wrapped only in a terminal."""
     from rich.console import Console
     from rich.text import Text

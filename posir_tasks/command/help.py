@@ -86,7 +86,7 @@ def render_group(group: str, commands: Iterable[Command]) -> str:
 
 def render_command(name: str, function: Callable[..., Any], *, is_short: bool = False) -> str:
     """Render the help of a public function's command, with only common options if `is_short`."""
-    from posir_tasks.command.options import OUTPUT, list_own, list_shared
+    from posir_tasks.command.options import OUTPUT, list_function_options, list_shared_options
 
     declaration: Declaration = getattr(function, DECLARATION)
     titles: dict[str, str] = {}
@@ -94,14 +94,14 @@ def render_command(name: str, function: Callable[..., Any], *, is_short: bool = 
         titles |= dict.fromkeys(names.split(), title)
     usage = f"Usage: posir {name} [OPTIONS]"
     sections: dict[str, list[HelpEntry]] = {"Arguments": [], "Options": []}
-    for parameter in list_own(function):
+    for parameter in list_function_options(function):
         entry = describe_parameter(parameter)
         title = titles.get(parameter.name, "Options")
         if parameter.is_argument:
             title = "Arguments"
             usage += f" {entry.name}"
         sections.setdefault(title, []).append(entry)
-    sections[OUTPUT] = list(map(describe_parameter, list_shared(declaration)))
+    sections[OUTPUT] = list(map(describe_parameter, list_shared_options(declaration)))
     sections[OUTPUT].append(HelpEntry("-h, --help", "Show the common options, or all."))
     text = describe_function(function)
     if not is_short:

@@ -25,7 +25,7 @@ from posir_tasks.base.public import (
     read_parameters,
 )
 from posir_tasks.base.settings_file import read_overrides
-from posir_tasks.command.exit_status import say, undecided_on_error
+from posir_tasks.command.exit_status import exit_inconclusive_on_error, print_message
 from posir_tasks.display.presentation import Result, present, write_charts
 from posir_tasks.display.strip import FigureFormat, FigureStyle
 from posir_tasks.display.tables import OutputFormat
@@ -71,14 +71,14 @@ FIGURES = (
 )
 
 
-def list_own(function: Callable[..., Any]) -> list[Parameter]:
+def list_function_options(function: Callable[..., Any]) -> list[Parameter]:
     """Return the parameters of a public function that its command has."""
     return [
         parameter for parameter in read_parameters(function) if not parameter.option.python_only
     ]
 
 
-def list_shared(declaration: Declaration) -> list[Parameter]:
+def list_shared_options(declaration: Declaration) -> list[Parameter]:
     """Return the options of a command that are not parameters of its function."""
     options = []
     if declaration.settings:
@@ -108,7 +108,7 @@ def build_command(function: Callable[..., Result]) -> Callable[..., int]:
     status.
     """
     declaration: Declaration = getattr(function, DECLARATION)
-    parameters = [*list_own(function), *list_shared(declaration)]
+    parameters = [*list_function_options(function), *list_shared_options(declaration)]
     has_arguments = any(parameter.is_argument for parameter in parameters)
     signature = inspect.Signature(
         [build_parameter(parameter, several=not has_arguments) for parameter in parameters]
@@ -129,7 +129,7 @@ def read_arguments(function: Callable[..., Result], options: Mapping[str, Any]) 
     options.
     """
     arguments = read_overrides(options.get("set") or ())
-    for parameter in list_own(function):
+    for parameter in list_function_options(function):
         value = options[parameter.name]
         if value is None or (parameter.repeats and not value):
             continue
@@ -174,11 +174,11 @@ def run_function(
     if declaration.streams and format_ is OutputFormat.TEXT:
         arguments["show"] = show
     is_check = any(arguments.get(name) for name in declaration.undecided_by)
-    guard = undecided_on_error() if is_check else nullcontext()
+    guard = exit_inconclusive_on_error() if is_check else nullcontext()
     with report_progress(quiet=options["quiet"]), guard:
         result = function(**arguments)
         for warning in result.warnings:
-            say(warning)
+            print_message(warning)
         # If the reader of a pipe ended, Rich exits, but the files must still be written.
         with suppress(SystemExit):
             present(result, format_, explain=options["explain"], printed=number_printed)

@@ -262,7 +262,7 @@ class PositionData:
         """Select rows of questions; the corpus stays complete."""
         return replace(self, questions=self.questions[rows], evidence=self.evidence.select(rows))
 
-    def place_spans(self) -> list[Span]:
+    def locate_spans(self) -> list[Span]:
         """Return the evidence span of each question in its document's text; empty without spans.
 
         If the length of the text differs from the declared length, as in a translation, the span is
@@ -291,7 +291,7 @@ class PositionData:
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
         """Yield id and text of each question, document id, and evidence span (None if unknown)."""
         no_spans: list[Span | None] = [None] * len(self.evidence)
-        spans = self.place_spans() or no_spans
+        spans = self.locate_spans() or no_spans
         ids = self.evidence.query_ids
         return zip(ids, self.questions["text"], self.evidence.document_ids, spans, strict=True)
 

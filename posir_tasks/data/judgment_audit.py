@@ -95,7 +95,7 @@ KINDS = {
 
 
 @dataclass(frozen=True)
-class Misfits:
+class SuspiciousItems:
     """Number of suspicious items of one kind, and the first of them. Additive."""
 
     count: int = 0
@@ -103,18 +103,18 @@ class Misfits:
     """Name of the first item; empty without items."""
 
     @classmethod
-    def from_names(cls, names: Iterable[str]) -> Misfits:
+    def from_names(cls, names: Iterable[str]) -> SuspiciousItems:
         """Count names."""
         items = [*names]
         return cls(len(items), items[0] if items else "")
 
     @classmethod
-    def from_pairs(cls, pairs: Iterable[Pair]) -> Misfits:
+    def from_pairs(cls, pairs: Iterable[Pair]) -> SuspiciousItems:
         """Count pairs of query and document."""
         return cls.from_names(f"{document} of query {query}" for query, document in pairs)
 
-    def __add__(self, other: Misfits) -> Misfits:
-        return Misfits(self.count + other.count, self.first or other.first)
+    def __add__(self, other: SuspiciousItems) -> SuspiciousItems:
+        return SuspiciousItems(self.count + other.count, self.first or other.first)
 
 
 @dataclass(frozen=True)
@@ -125,35 +125,35 @@ class JudgmentAudit:
     """Judged queries."""
     relevant: int = 0
     """Pairs of a query and a document with a grade above 0."""
-    missing_documents: Misfits = Misfits()
+    missing_documents: SuspiciousItems = SuspiciousItems()
     """Relevant pairs whose document is missing from the corpus."""
-    unanswerable: Misfits = Misfits()
+    unanswerable: SuspiciousItems = SuspiciousItems()
     """Queries whose relevant documents are all missing from the corpus."""
-    contradictions: Misfits = Misfits()
+    contradictions: SuspiciousItems = SuspiciousItems()
     """Pairs with different grades."""
-    without_relevant: Misfits = Misfits()
+    without_relevant: SuspiciousItems = SuspiciousItems()
     """Queries without a relevant document."""
-    without_text: Misfits = Misfits()
+    without_text: SuspiciousItems = SuspiciousItems()
     """Judged queries without a text."""
-    left_out: Misfits = Misfits()
+    left_out: SuspiciousItems = SuspiciousItems()
     """Queries that the owner of the data does not score: they lack a text or a judgment."""
-    fractional: Misfits = Misfits()
+    fractional: SuspiciousItems = SuspiciousItems()
     """Pairs with a fractional grade."""
-    sentinels: Misfits = Misfits()
+    sentinels: SuspiciousItems = SuspiciousItems()
     """Pairs with a grade below 0."""
-    repeated_questions: Misfits = Misfits()
+    repeated_questions: SuspiciousItems = SuspiciousItems()
     """Queries with the text of an earlier query, up to white space."""
-    self_hits: Misfits = Misfits()
+    self_hits: SuspiciousItems = SuspiciousItems()
     """Queries with the text of a document, up to white space."""
-    moved: Misfits = Misfits()
+    moved: SuspiciousItems = SuspiciousItems()
     """Questions with a repaired span."""
-    unverified: Misfits = Misfits()
+    unverified: SuspiciousItems = SuspiciousItems()
     """Questions with a span but no answer text to verify it."""
-    copies: Misfits = Misfits()
+    copies: SuspiciousItems = SuspiciousItems()
     """Relevant documents with the text of another document, up to white space."""
     relevant_documents: int = 0
     """Distinct relevant documents, if copies were counted."""
-    lost: tuple[tuple[str, Misfits], ...] = ()
+    lost: tuple[tuple[str, SuspiciousItems], ...] = ()
     """Skipped questions by cause; causes may repeat."""
     unjudged: int = 0
     """Skipped questions that are not among the judged queries."""
@@ -181,23 +181,25 @@ class JudgmentAudit:
         return cls(
             queries=len(relevant),
             relevant=len(pairs),
-            missing_documents=Misfits.from_pairs(missing),
-            unanswerable=Misfits.from_names(
+            missing_documents=SuspiciousItems.from_pairs(missing),
+            unanswerable=SuspiciousItems.from_names(
                 dict.fromkeys(query for query, _ in missing if query not in answerable)
             ),
-            contradictions=Misfits.from_pairs(judgments.contradictions),
-            without_relevant=Misfits.from_names(
+            contradictions=SuspiciousItems.from_pairs(judgments.contradictions),
+            without_relevant=SuspiciousItems.from_names(
                 query for query, names in relevant.items() if not names
             ),
-            without_text=Misfits.from_names(query for query in relevant if query not in texts),
-            left_out=Misfits.from_names(judgments.left_out),
-            fractional=Misfits.from_pairs(
+            without_text=SuspiciousItems.from_names(
+                query for query in relevant if query not in texts
+            ),
+            left_out=SuspiciousItems.from_names(judgments.left_out),
+            fractional=SuspiciousItems.from_pairs(
                 (query, name) for query, name, grade in grades if grade % 1
             ),
-            sentinels=Misfits.from_pairs(
+            sentinels=SuspiciousItems.from_pairs(
                 (query, name) for query, name, grade in grades if grade < 0
             ),
-            repeated_questions=Misfits.from_names(_list_repeated(judgments)),
+            repeated_questions=SuspiciousItems.from_names(_list_repeated(judgments)),
         )
 
     def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
@@ -216,13 +218,15 @@ class JudgmentAudit:
             if item.cause:
                 # A question with several documents may be skipped several times.
                 by_cause[str(item.cause)][item.file, item.name] = item.name
-        lost = [(cause, Misfits.from_names(names.values())) for cause, names in by_cause.items()]
+        lost = [
+            (cause, SuspiciousItems.from_names(names.values())) for cause, names in by_cause.items()
+        ]
         unjudged = {key for names in by_cause.values() for key in names}
         return self + JudgmentAudit(
-            self_hits=Misfits.from_names(find_texts(data.documents, judgments.queries)),
-            moved=Misfits.from_names(data.moved),
-            unverified=Misfits.from_names(data.unverified),
-            copies=Misfits.from_names(relevant_copies),
+            self_hits=SuspiciousItems.from_names(find_texts(data.documents, judgments.queries)),
+            moved=SuspiciousItems.from_names(data.moved),
+            unverified=SuspiciousItems.from_names(data.unverified),
+            copies=SuspiciousItems.from_names(relevant_copies),
             relevant_documents=len(relevant),
             lost=tuple(lost),
             unjudged=sum(name not in judgments.grades for _, name in unjudged),
@@ -261,9 +265,9 @@ class JudgmentAudit:
         for field, kind in KINDS.items():
             total = getattr(self, kind.of) if kind.of else ""
             rows.append((kind.label, getattr(self, field), total))
-        by_cause: dict[str, Misfits] = {}
+        by_cause: dict[str, SuspiciousItems] = {}
         for cause, misfits in self.lost:
-            by_cause[cause] = by_cause.get(cause, Misfits()) + misfits
+            by_cause[cause] = by_cause.get(cause, SuspiciousItems()) + misfits
         questions = self.queries + self.unjudged
         rows += [(f"Question left out: {cause}", by_cause[cause], questions) for cause in by_cause]
         return [

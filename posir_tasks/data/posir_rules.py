@@ -25,7 +25,7 @@ from posir_tasks.data.checks import (
 )
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
-from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
+from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems
 from posir_tasks.data.pairing import ADVICE
 
 #: Maximum length in characters or tokens; larger lengths could overflow sums.
@@ -411,7 +411,7 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
         sentence = f"{count:,} queries are in the qrels but not in the data"
         tolerated.append(ToleratedRows("queries_removed", count, sentence))
     contradictions = _collect_judgments(tables).contradictions
-    audit = JudgmentAudit(contradictions=Misfits.from_pairs(contradictions))
+    audit = JudgmentAudit(contradictions=SuspiciousItems.from_pairs(contradictions))
     for sentence in audit.describe():
         rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
         tolerated.append(rows)

@@ -67,7 +67,7 @@ from posir_tasks.data.repository import (
     open_repository,
 )
 from posir_tasks.datasets.dataset import IN_MEMORY, JUDGED_TASK, TASK, Dataset, Subset
-from posir_tasks.models.references import legible_name
+from posir_tasks.models.references import to_file_name
 from posir_tasks.models.run_settings import check_selected, select_domains
 from posir_tasks.tasks.catalog import KINDS, mention_task, refuse_missing, require_task
 from posir_tasks.text.languages import PIVOT, UNKNOWN, detect_code
@@ -182,7 +182,7 @@ def _open_strings(texts: Iterable[object]) -> Dataset:
 def _open_layout(name: str, repository: Repository, keys: Sequence[SubsetKey]) -> Dataset:
     languages = {key.language for key in keys}
     return Dataset(
-        legible_name(name),
+        to_file_name(name),
         "in the PosIR layout",
         repository.location,
         RelativePositions(),
@@ -403,7 +403,7 @@ def _open_items(
         return code, code
 
     return Dataset(
-        legible_name(name),
+        to_file_name(name),
         kind,
         location,
         RelativePositions(),

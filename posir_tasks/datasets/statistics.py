@@ -16,7 +16,7 @@ from posir_tasks.base.arrays import Integers
 from posir_tasks.data.data import PositionData
 from posir_tasks.datasets.dataset import Subset
 from posir_tasks.text.tokenizer import Tokenizer
-from posir_tasks.text.words import lacks_spaces
+from posir_tasks.text.words import is_unspaced_language
 from posir_tasks.values.profile import PositionProfile, pool
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions, PositionScheme
 
@@ -83,7 +83,7 @@ class TextTotals:
             words = texts.str.count_matches(" ", literal=True) + 1
         tokens = tokenizer.count_all(texts.to_list()) if tokenizer else None
         lengths = {
-            "words": None if lacks_spaces(language) else Counter(words.to_list()),
+            "words": None if is_unspaced_language(language) else Counter(words.to_list()),
             "characters": Counter(texts.str.len_chars().to_list()),
             "tokens": None if tokens is None else Counter(tokens),
         }
@@ -114,7 +114,7 @@ def count_types(queries: pl.Series, language: str) -> Integers:
     """Count the queries of each `QueryType`, shape (3,)."""
     unit = r"\S+"
     max_units = KEYWORDS
-    if lacks_spaces(language):
+    if is_unspaced_language(language):
         unit = r"\S"
         max_units = KEYWORDS * CHARACTERS_PER_WORD
     is_question = queries.str.contains(QUESTION)

@@ -144,7 +144,7 @@ def cycle_scale(labels: Sequence[str], values: Sequence[str] | Sequence[list[int
     return alt.Scale(domain=list(labels), range=list(islice(cycle(values), len(labels))))
 
 
-def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
+def encode_labels(field: str, labels: Sequence[str], legend: alt.Legend | None) -> Looks:
     """Encode labels by color, shape and line pattern, with one legend: labels also differ in
     grayscale.
     """
@@ -156,7 +156,7 @@ def tell_apart(field: str, labels: Sequence[str], legend: alt.Legend | None) -> 
     )
 
 
-def legend_of_models(labels: Sequence[str]) -> alt.Legend:
+def build_model_legend(labels: Sequence[str]) -> alt.Legend:
     """Build a legend below the chart, where long names fit."""
     return alt.Legend(
         orient="bottom",
@@ -227,15 +227,15 @@ def build_positions(axes: Axes) -> Positions:
     )
 
 
-def ndcg_axis(field: str, scale: alt.Scale) -> alt.Y:
+def build_ndcg_axis(field: str, scale: alt.Scale) -> alt.Y:
     """Build the vertical axis of nDCG@10 x 100."""
     return alt.Y(f"{field}:Q", title=SCORE, scale=scale, axis=PERCENT)
 
 
-def null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
+def build_null_band(base: alt.Chart, positions: Positions) -> alt.Chart:
     """Build the 95% band of bin means under the null hypothesis of no position effect."""
     band: alt.Chart = base.mark_rect(color=NULL).encode(
-        **positions.extent, y=ndcg_axis("null_low", UNIT), y2="null_high:Q"
+        **positions.extent, y=build_ndcg_axis("null_low", UNIT), y2="null_high:Q"
     )
     return band
 
@@ -260,16 +260,16 @@ def curve(
         marks = base.mark_area(opacity=0.16)
         if interval == "rule":
             marks = base.mark_rule(opacity=0.55, strokeWidth=2.2)
-        low = ndcg_axis("ndcg_at_10_low", scale)
+        low = build_ndcg_axis("ndcg_at_10_low", scale)
         charts.append(marks.encode(y=low, y2="ndcg_at_10_high:Q", color=color))
-    base = base.encode(y=ndcg_axis("ndcg_at_10", scale), color=color)
+    base = base.encode(y=build_ndcg_axis("ndcg_at_10", scale), color=color)
     charts.append(base.mark_line(strokeWidth=1.8).encode(**(line or {})))
     marks = base.mark_point(size=34, opacity=1, strokeWidth=1.8)
     charts.append(marks.encode(**(point or {})))
     return charts
 
 
-def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
+def label_window_end(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[dict[str, Any]]:
     """Add `beyond_label` to the first row in each panel with most evidence beyond the window.
 
     Args:
@@ -289,8 +289,8 @@ def mark_beyond(rows: Iterable[Mapping[str, Any]], window: int | None) -> list[d
     return marked_rows
 
 
-def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
-    """Build a dashed line at the label of `mark_beyond`, and its text."""
+def build_window_line(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
+    """Build a dashed line at the label of `label_window_end`, and its text."""
     x = alt.X("start:Q") if positions.equal_bins else alt.X("position:O", bandPosition=0)
     border = base.transform_filter("isValid(datum.beyond_label)").encode(x=x)
     rule = border.mark_rule(**WINDOW_END, color=FAINT)
@@ -307,7 +307,7 @@ def mark_window(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Explain the line of `mark_window` in a sentence, or return an empty text without the line."""
+    """Explain the line of the window in a sentence, or return an empty text without the line."""
     if not any(row.get("beyond_label") for row in rows):
         return ""
     return (
@@ -322,7 +322,7 @@ def describe_scores(name: str, scores: Iterable[float | None]) -> str:
     return f"{name} from start to end: {numbers}."
 
 
-def heat_color(scale: alt.Scale) -> alt.Color:
+def encode_heat(scale: alt.Scale) -> alt.Color:
     """Encode nDCG@10 of a heat map by color, with a legend below."""
     legend = alt.Legend(
         # More labels would collide in the large text of a bare chart.
@@ -334,7 +334,7 @@ def heat_color(scale: alt.Scale) -> alt.Color:
     return alt.Color("ndcg_at_10:Q", title=SCORE, scale=scale, legend=legend)
 
 
-def interval_rule(
+def build_interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color
 ) -> alt.Chart:
     """Build thin lines along a channel for the 95% intervals of a score."""
@@ -343,7 +343,7 @@ def interval_rule(
     return rule
 
 
-def facet_panels(
+def build_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
     """Facet layers by the field `panel`, two panels per row, each with its own axes."""
@@ -355,7 +355,7 @@ def facet_panels(
     return panels
 
 
-def cell_tooltips() -> list[alt.Tooltip]:
+def build_cell_tooltips() -> list[alt.Tooltip]:
     """Build the tooltips of a cell: position, queries, and nDCG@10 with interval and null band."""
     titles = {
         "ndcg_at_10": "nDCG@10",

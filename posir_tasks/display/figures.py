@@ -23,7 +23,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.progress import progress
 from posir_tasks.base.secrets import redact_collected
-from posir_tasks.base.wording import COMMAND, PAPER, bind
+from posir_tasks.base.wording import COMMAND, PAPER, keep_together
 from posir_tasks.display.charts import NUMBER, render_svg
 from posir_tasks.display.labels import find_link, find_tone
 from posir_tasks.display.strip import (
@@ -31,9 +31,9 @@ from posir_tasks.display.strip import (
     SHORT_LABELS,
     STYLE,
     FigureStyle,
-    Strip,
+    PositionChart,
     draw_glyph,
-    draw_strips,
+    draw_position_charts,
     format_share,
     render_png,
 )
@@ -117,7 +117,7 @@ def export(files: Mapping[Path, Callable[[], bytes]]) -> list[Path]:
 
 
 def prepare_figures(
-    strips: Sequence[Strip], figures: Sequence[Figure], folder: Path, style: FigureStyle
+    strips: Sequence[PositionChart], figures: Sequence[Figure], folder: Path, style: FigureStyle
 ) -> dict[Path, Callable[[], bytes]]:
     """Map the file of each chart to the function that renders it, position charts first.
 
@@ -154,11 +154,11 @@ def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
     return svg.encode()
 
 
-def _draw_answer(strips: Sequence[Strip], style: FigureStyle) -> str:
+def _draw_answer(strips: Sequence[PositionChart], style: FigureStyle) -> str:
     if not style.bare:
-        return draw_strips(strips)
+        return draw_position_charts(strips)
     width, size = _measure_style(style)
-    svg = draw_strips(strips, width=round(width * CHART_TEXT_SIZE / size), explained=False)
+    svg = draw_position_charts(strips, width=round(width * CHART_TEXT_SIZE / size), explained=False)
     if style.font:
         svg = re.sub('font-family="[^"]*"', f'font-family="{escape(style.font)}"', svg)
     return _resize(svg, width)
@@ -273,7 +273,7 @@ def mark(text: object) -> Markup:
     """Convert text to HTML with commands as code, links to papers, and numbers kept together with
     unit and interval.
     """
-    html = PAPER.sub(_link_paper, escape(bind(str(text))))
+    html = PAPER.sub(_link_paper, escape(keep_together(str(text))))
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
 
 
@@ -283,7 +283,9 @@ def _link_paper(match: re.Match[str]) -> str:
 
 def keep_whole(text: object) -> Markup:
     """Convert text to HTML without line breaks inside of names with hyphens."""
-    return Markup(NAME.sub(r'<span class="whole">\1</span>', bind(str(Markup.escape(text)))))
+    return Markup(
+        NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
+    )
 
 
 def render_page(package: str, template: str, **values: Any) -> str:
@@ -298,7 +300,7 @@ def render_page(package: str, template: str, **values: Any) -> str:
     environment.globals |= {
         "bundle": bundle_chart_library,
         "render_image": render_image,
-        "draw_strips": draw_strips,
+        "draw_position_charts": draw_position_charts,
         "draw_glyph": draw_glyph,
         "STRIP_STYLE": STYLE,
         "format_share": format_share,

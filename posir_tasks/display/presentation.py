@@ -20,7 +20,13 @@ from rich.console import Console
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import escape_controls, pluralize
 from posir_tasks.display.latex import to_latex
-from posir_tasks.display.strip import FigureFormat, FigureStyle, Strip, draw_card, render_png
+from posir_tasks.display.strip import (
+    FigureFormat,
+    FigureStyle,
+    PositionChart,
+    draw_card,
+    render_png,
+)
 from posir_tasks.display.tables import (
     DisplaySection,
     Medium,
@@ -136,7 +142,7 @@ class Result:
             return self.values()
         return self.rows if self.values is None else self.values
 
-    def strips(self) -> list[Strip]:
+    def strips(self) -> list[PositionChart]:
         """Return the position charts of pages and cards."""
         return [strip for section in self.sections(Medium.PAGE) for strip in section.strips]
 

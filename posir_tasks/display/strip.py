@@ -107,7 +107,7 @@ NDCG = Scale(
 
 
 @dataclass(frozen=True)
-class Strip:
+class PositionChart:
     """The position chart of one system: scores from the start to the end of a document."""
 
     name: str
@@ -215,7 +215,7 @@ def format_share(share: float) -> str:
     return f"{format_percent(share, '.0f')}%" if share > 0.005 else "under 1%"
 
 
-def describe_marks(strips: Sequence[Strip]) -> str:
+def describe_marks(strips: Sequence[PositionChart]) -> str:
     """Explain the marks of position charts."""
     scale = strips[0].scale
     sentences = [f"From the start of {scale.caption}. Band: 95% interval."]
@@ -226,7 +226,7 @@ def describe_marks(strips: Sequence[Strip]) -> str:
     return " ".join(sentences)
 
 
-def sketch_strip(strip: Strip) -> str:
+def sketch_chart(strip: PositionChart) -> str:
     """Draw a position chart as text: `▆▅▄┊░░`, with `┊` at the end of the window and `·` for parts
     without evidence.
     """
@@ -249,11 +249,11 @@ def sketch_strip(strip: Strip) -> str:
     return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
-def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
+def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[str]:
     """Draw a line for each position chart: name, chart and the finding or, if the finding does not
     fit, the truncated share.
     """
-    sketches = [f"  {sketch_strip(strip):{CHARACTERS}}  " for strip in strips]
+    sketches = [f"  {sketch_chart(strip):{CHARACTERS}}  " for strip in strips]
     rows = list(zip(sketches, strips, strict=True))
     ends = [f"{sketch}{strip.share}".rstrip() for sketch, strip in rows]
     room = width - max(map(len, ends), default=0)
@@ -265,13 +265,13 @@ def sketch_strips(strips: Sequence[Strip], width: int = 1000) -> list[str]:
     return [f"{name:{longest}}{end}" for name, end in zip(names, ends, strict=True)]
 
 
-def explain_sketches(strips: Sequence[Strip]) -> str:
-    """Explain the lines of `sketch_strips`."""
+def explain_sketches(strips: Sequence[PositionChart]) -> str:
+    """Explain the lines of `sketch_charts`."""
     unread = f"; {UNREAD} truncated" if any(strip.truncated for strip in strips) else ""
     return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
 
 
-def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
+def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:
     """Draw only the marks as SVG, for a table row."""
     marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
     return (
@@ -281,8 +281,8 @@ def draw_glyph(strip: Strip, width: int = 120, height: int = 36) -> str:
     )
 
 
-def draw_strips(
-    strips: Sequence[Strip], *, width: int = WIDE, source: str = "", explained: bool = True
+def draw_position_charts(
+    strips: Sequence[PositionChart], *, width: int = WIDE, source: str = "", explained: bool = True
 ) -> str:
     """Draw position charts below each other on one axis as SVG.
 
@@ -296,7 +296,7 @@ def draw_strips(
     return _wrap_svg(content, strips, (width, height), (width, height))
 
 
-def draw_card(strips: Sequence[Strip], heading: str, source: str) -> str:
+def draw_card(strips: Sequence[PositionChart], heading: str, source: str) -> str:
     """Draw position charts on a card of 1,200 x 630 pixels, as large as they fit."""
     ratio = CARD_SIZE[1] / CARD_SIZE[0]
     for width in count(WIDE, 20):
@@ -336,7 +336,10 @@ def render_png(svg: str, scale: float = 1) -> bytes:
 
 
 def _wrap_svg(
-    content: str, strips: Sequence[Strip], view: tuple[float, float], size: tuple[float, float]
+    content: str,
+    strips: Sequence[PositionChart],
+    view: tuple[float, float],
+    size: tuple[float, float],
 ) -> str:
     label = html.escape(" ".join(strip.description for strip in strips))
     return (
@@ -348,7 +351,12 @@ def _wrap_svg(
 
 
 def _draw_rows(
-    strips: Sequence[Strip], width: int, heading: str, source: str, *, explained: bool = True
+    strips: Sequence[PositionChart],
+    width: int,
+    heading: str,
+    source: str,
+    *,
+    explained: bool = True,
 ) -> tuple[str, float]:
     """Draw heading, charts, explanation and source, and return the SVG and its height."""
     is_wide = width >= WIDE
@@ -381,7 +389,7 @@ def _draw_rows(
     return "".join(parts), top + 8
 
 
-def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
+def _draw_labeled(strip: PositionChart, top: float, width: int) -> Iterator[str]:
     """Yield a chart with axis labels, and the truncated share above it."""
     bottom = top + LABEL + HEIGHT
     rotation = f'transform="translate(11 {_number(bottom - HEIGHT / 2)}) rotate(-90)"'
@@ -406,7 +414,7 @@ def _draw_labeled(strip: Strip, top: float, width: int) -> Iterator[str]:
 
 
 def _draw_marks(
-    strip: Strip, left: float, top: float, width: float, height: float
+    strip: PositionChart, left: float, top: float, width: float, height: float
 ) -> Iterator[str]:
     """Yield the paths of grid, bars, intervals and hatching."""
     paths = dict.fromkeys(("bars", "hatch", "band", "grid", "mean"), "")

@@ -26,13 +26,13 @@ from posir_tasks.base.secrets import redact_collected
 from posir_tasks.base.wording import (
     COMMAND,
     NO_BREAK,
-    bind,
     escape_controls,
+    keep_together,
     shorten_names,
 )
 from posir_tasks.display.labels import Tone, change_text, find_tone
 from posir_tasks.display.numbers import MISSING
-from posir_tasks.display.strip import Strip, explain_sketches, sketch_strips
+from posir_tasks.display.strip import PositionChart, explain_sketches, sketch_charts
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, estimate_to_json, flatten
 
@@ -365,7 +365,7 @@ def wrap(text: str, width: int) -> list[str]:
     Names, paths and commands between backticks stay whole, and a number stays with its interval,
     unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
     """
-    bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), bind(text))
+    bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), keep_together(text))
     lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
@@ -504,7 +504,7 @@ class DisplaySection:
     """The unit of `drawn`."""
     scale: str = ""
     """Name of the axis of `drawn`, shared by sections with the same name."""
-    strips: Sequence[Strip] = ()
+    strips: Sequence[PositionChart] = ()
     """Position charts, below each other on one axis. Pages and notebooks begin with them."""
     only: Medium | None = None
     """The only medium that shows the section, or None for all."""
@@ -526,7 +526,7 @@ class DisplaySection:
         if self.sentences:
             print_paragraph(console, " ".join(self.sentences))
         if self.strips:
-            for line in sketch_strips(self.strips, min(find_width(console), PROSE)):
+            for line in sketch_charts(self.strips, min(find_width(console), PROSE)):
                 console.print(escape_controls(line), markup=False, highlight=False, soft_wrap=True)
             print_paragraph(console, explain_sketches(self.strips), "dim")
         if self.code and self.is_command:
@@ -544,7 +544,7 @@ class DisplaySection:
         title = " ".join(escape_prose(escape_controls(self.title)).split())
         sentences = escape_prose(escape_controls(" ".join(self.sentences)))
         code = quote_code(escape_controls(self.code.rstrip())) if self.code else ""
-        sketches = "\n".join(map(escape_controls, sketch_strips(self.strips)))
+        sketches = "\n".join(map(escape_controls, sketch_charts(self.strips)))
         picture = quote_code(sketches) if sketches else ""
         parts = [
             f"## {title}" if title else "",

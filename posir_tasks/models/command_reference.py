@@ -85,7 +85,7 @@ def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
     return CommandReference(model, data, _find_variables(meta))
 
 
-def refer_as_given(model: str) -> CommandReference:
+def refer_by_name(model: str) -> CommandReference:
     """Return a user's reference to a model, with the settings of this process."""
     settings = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
     return CommandReference(model, variables=settings)

@@ -24,7 +24,7 @@ from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.limits import MAX_BYTES, describe_bytes, max_line
+from posir_tasks.base.limits import MAX_BYTES, describe_bytes, read_line_limit
 from posir_tasks.base.secrets import add_address, add_secret, redact
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import sanitize
@@ -338,7 +338,7 @@ def _find_message(text: str) -> str:
 async def _read_text(response: aiohttp.ClientResponse) -> str:
     """Read an answer up to the size limit."""
     content = bytearray()
-    limit = max_line()
+    limit = read_line_limit()
     async for chunk in response.content.iter_any():
         content += chunk
         if len(content) > limit:

@@ -24,7 +24,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.files import find_files, read_decompressed
 from posir_tasks.base.private_names import RESOLVE_LOADER
 from posir_tasks.base.wording import sanitize
-from posir_tasks.models.references import LOCAL, ModelLoader, legible_name
+from posir_tasks.models.references import LOCAL, ModelLoader, to_file_name
 
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
@@ -383,9 +383,9 @@ def name_folder(folder: Path) -> str:
         card = ModelCard.load(folder / "README.md", ignore_metadata_errors=True)
         card_name = card.data.get("model_name")
     if isinstance(card_name, str) and not DEFAULT_CARD_NAME.fullmatch(card_name):
-        return legible_name(card_name)
+        return to_file_name(card_name)
     parts = folder.parts[-2:] if CHECKPOINT.fullmatch(folder.name) else folder.parts[-1:]
-    return legible_name("-".join(parts))
+    return to_file_name("-".join(parts))
 
 
 def digest_folder(folder: Path) -> str:

@@ -237,7 +237,7 @@ class ModelProbe:
             ratios = np.where(sizes < measurable_size, np.maximum(ratios, LOST), ratios)
         return dict(zip(blocks, ratios.tolist(), strict=True))
 
-    def find_cut_texts(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
+    def find_truncated(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
         """Return True for each text that the model rejects, or whose word at a relative position in
         [0, 1] it does not read.
         """
@@ -255,7 +255,7 @@ class ModelProbe:
         except Exception:
             if len(texts) == 1:
                 return [True]
-            return [cut for text in texts for cut in self.find_cut_texts([text], position)]
+            return [cut for text in texts for cut in self.find_truncated([text], position)]
         originals = vectors[[*range(len(texts)), 0]]
         *distances, noise = _measure_distances(vectors[len(texts) :], originals).tolist()
         return [distance <= max(MIN_DISTANCE, NOISE_FACTOR * noise) for distance in distances]

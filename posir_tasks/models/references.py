@@ -125,7 +125,7 @@ def bare_name(full_name: str) -> str:
     return full_name.rpartition("/")[2]
 
 
-def legible_name(text: str) -> str:
+def to_file_name(text: str) -> str:
     """Convert a text to letters, digits and `._-`, which need no quotes in a shell.
 
     If that changes or shortens the text, a digest is appended, so that names stay unique.

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.errors import PosirError, hide_tracebacks, summarize_error
-from posir_tasks.base.private_names import MODEL_REGISTRY, mteb_folder, step_aside
+from posir_tasks.base.private_names import MODEL_REGISTRY, fall_back, mteb_folder
 from posir_tasks.base.public import load_object
 from posir_tasks.models.folder import (
     check_folder,
@@ -50,7 +50,7 @@ from posir_tasks.models.references import (
     resolve_bare_name,
     unknown_model,
 )
-from posir_tasks.models.run_settings import own_settings, with_run_settings
+from posir_tasks.models.run_settings import with_run_settings, without_run_settings
 from posir_tasks.plugin_api import Resolver, collect_items
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class ModelRegistry(dict[str, Any]):
     def _resolve(self, name: str) -> ModelMeta | None:
         hide_tracebacks()
         for resolver in (*plugin_resolvers(), *RESOLVERS):
-            meta = step_aside("add_model_references", resolver, name, self, otherwise=None)
+            meta = fall_back("add_model_references", resolver, name, self, otherwise=None)
             if meta is not None:
                 return meta
         return None
@@ -298,7 +298,7 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
     if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid needs at least two models. {HYBRID_ADVICE}")
-    with own_settings():
+    with without_run_settings():
         parts = [find_model(ModelReference(part)) for part in references]
     names = [str(part.name) for part in parts]
     if len({*names}) < len(names):

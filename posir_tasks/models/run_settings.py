@@ -98,7 +98,7 @@ _is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
 
 
 @contextmanager
-def own_settings() -> Iterator[None]:
+def without_run_settings() -> Iterator[None]:
     """Load models without the run's settings, which are meant for another model."""
     token = _is_own.set(True)
     try:

@@ -26,9 +26,9 @@ from posir_tasks.base.private_names import (
     BENCHMARK_REGISTRY,
     MODEL_REGISTRY,
     TASKS_REGISTRY,
-    describe_untested,
+    fall_back,
     record_failure,
-    step_aside,
+    warn_untested_mteb,
 )
 from posir_tasks.base.progress import clear_bars
 from posir_tasks.base.wording import suggest_name
@@ -65,7 +65,7 @@ def add_tasks(module: ModuleType) -> None:
     from posir_tasks.tasks.catalog import builtin_tasks, plugin_tasks
 
     def create_builtin_tasks() -> dict[str, type[Any]]:
-        if sentence := describe_untested():
+        if sentence := warn_untested_mteb():
             print(f"posir: {sentence}", file=sys.stderr)
         return builtin_tasks()
 
@@ -113,7 +113,7 @@ def explain_missing_models(module: ModuleType) -> None:
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
 
     model_meta = module.ModelMeta
-    attempt = partial(step_aside, explain_missing_models.__name__)
+    attempt = partial(fall_back, explain_missing_models.__name__)
     load_model = model_meta.load_model
     from_hub = check_parameters(model_meta.from_hub, "model")
 
@@ -228,7 +228,7 @@ def answer_runs(module: ModuleType) -> None:
                 1,
             )
         if args.verbosity:
-            step_aside(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
+            fall_back(answer_runs.__name__, print_answers, args.output_folder, otherwise=None)
 
     module.run = run_and_answer  # type: ignore[attr-defined]
 
@@ -347,7 +347,7 @@ class LanguageTasks(LazyTasks):
 
     def _tasks(self) -> dict[str, type[Any]]:
         try:
-            return step_aside("language_tasks", self._create, otherwise={})
+            return fall_back("language_tasks", self._create, otherwise={})
         except PosirError as error:
             logger.warning("%s", error)
             return {}

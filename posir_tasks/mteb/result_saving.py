@@ -36,7 +36,7 @@ from posir_tasks.base.files import (
     remove_stale_parts,
     write_text,
 )
-from posir_tasks.base.private_names import TASKS_REGISTRY, step_aside
+from posir_tasks.base.private_names import TASKS_REGISTRY, fall_back
 from posir_tasks.base.untrusted import read_json
 from posir_tasks.data.repository import DATA_VARIABLE, LOCAL, DataState
 from posir_tasks.values.result_schema import (
@@ -187,7 +187,7 @@ class ResultSaver:
         """Count the tokens that a model reads in the corpora of a task without positions. They are
         saved next to its result.
         """
-        from posir_tasks.search.input_window import count_corpus, find_read_part_of
+        from posir_tasks.search.input_window import count_corpus, find_corpus_read_part
         from posir_tasks.tasks.retrieval_task import RetrievalTask
 
         if isinstance(task, RetrievalTask) or task.metadata.modalities != ["text"]:
@@ -195,7 +195,7 @@ class ResultSaver:
         entries = self._corpora.setdefault((task.metadata.name, model.mteb_model_meta.name), {})
         for subset in subsets:
             corpus = task.dataset[subset][split]["corpus"]
-            read = find_read_part_of(model, task.metadata, subset, corpus)
+            read = find_corpus_read_part(model, task.metadata, subset, corpus)
             tokens = count_corpus(model, task.metadata, subset, RelativePositions(), corpus, read)
             entries[f"{split}, {subset}"] = CorpusRead(read, tokens).to_json()
 
@@ -289,7 +289,7 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
 
 def is_position_task(name: str) -> bool:
     """Return True if a registered task with this name is position-aware."""
-    return step_aside("make_saving_safe", _find_position_task, name, otherwise=False)
+    return fall_back("make_saving_safe", _find_position_task, name, otherwise=False)
 
 
 def _find_position_task(name: str) -> bool:
@@ -368,11 +368,11 @@ def _merge_into_file(file: Path, result: TaskResult, keep: Collection[DataState]
         raise PosirError(f"{file}: {ORIGIN_ADVICE} The result is saved as {other_file.name}.")
     earlier = _select_subsets(earlier_result, states, keep, result.dataset_revision)
     if not earlier.is_mergeable(result):
-        set_aside(file, earlier_result.task_name, states)
+        back_up_result(file, earlier_result.task_name, states)
         return result
     changed_subsets = [name for name, state in states.items() if state is DataState.CHANGED]
     if changed_subsets:
-        set_aside(file, earlier_result.task_name, changed_subsets)
+        back_up_result(file, earlier_result.task_name, changed_subsets)
     return earlier.merge(result)
 
 
@@ -416,7 +416,7 @@ def _select_subsets(
     )
 
 
-def set_aside(file: Path, task_name: str, subsets: Iterable[str]) -> None:
+def back_up_result(file: Path, task_name: str, subsets: Iterable[str]) -> None:
     """Back up a file with a warning before results for some of its subsets are replaced."""
     backup = find_free_name(file, "replaced")
     with atomic_write(backup) as part:

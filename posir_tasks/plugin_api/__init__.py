@@ -209,7 +209,7 @@ class Plugins:
 
 
 @cache
-def loaded_plugins() -> Plugins:
+def get_plugins() -> Plugins:
     """Load the plugins of the entry-point group `posir` once per process; warn about failures."""
     plugins = load_plugins(entry_points(group=PROJECT))
     for plugin in plugins.plugins:
@@ -257,7 +257,7 @@ def collect_items(hook: str, items: str, **arguments: Any) -> Iterator[tuple[str
 
     `items` is the plural noun of the items for messages.
     """
-    for name, caller in loaded_plugins().callers(hook):
+    for name, caller in get_plugins().callers(hook):
         try:
             values = list(chain.from_iterable(caller(**arguments)))
         except Exception as error:

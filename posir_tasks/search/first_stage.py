@@ -32,7 +32,7 @@ from posir_tasks.models.references import (
 )
 from posir_tasks.models.registry import find_model, load_model
 from posir_tasks.models.request import SearchRequest
-from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, own_settings
+from posir_tasks.models.run_settings import FIRST_STAGE_VARIABLE, without_run_settings
 from posir_tasks.text.words import UNSPACED_ALPHABETS
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def load_first_stage(
     Raises:
         PosirError: The model does not exist, or is a reranker.
     """
-    with own_settings():
+    with without_run_settings():
         meta = (
             get_model_meta(reference)
             if reference == BM25_BASELINE
@@ -103,7 +103,7 @@ def load_first_stage(
 @lru_cache(maxsize=1)
 def _load_model(reference: str, protocol: str | None) -> MTEBModels:  # noqa: ARG001 (the key of the cache)
     """Load the first-stage model, which stays in memory for the next subset."""
-    with own_settings():
+    with without_run_settings():
         return load_model(ModelReference(reference))
 
 

@@ -22,9 +22,9 @@ from posir_tasks.models.request import SearchRequest
 from posir_tasks.models.window import find_read_part
 from posir_tasks.search.scoring import Rows, select_texts
 from posir_tasks.text.tokenizer import ModelTokenizer, find_tokenizer
-from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread, place_in_parts
+from posir_tasks.values.evidence import Evidence, ReadEvidence, Unread, locate_in_window
 from posir_tasks.values.read_part import CountedWith, Part, ReadKind, ReadPart
-from posir_tasks.values.tokens_read import TokensRead, count_tokens_read, settle_read_part
+from posir_tasks.values.tokens_read import TokensRead, count_tokens_read, resolve_window
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -62,7 +62,7 @@ def find_read_evidence(
         documents: Rows of the relevant documents by id.
     """
     context = request.context
-    read = find_read_part_of(model, context.task_metadata, context.hf_subset, request.corpus)
+    read = find_corpus_read_part(model, context.task_metadata, context.hf_subset, request.corpus)
     read_evidence = count_read_evidence(
         model, read, queries, context.task_metadata, evidence, documents
     )
@@ -72,15 +72,15 @@ def find_read_evidence(
     )
 
 
-def find_read_part_of(
+def find_corpus_read_part(
     model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset
 ) -> ReadPart:
     """Return the part of a corpus's texts that a model reads: all if the longest text fits."""
     read = find_read_part(model)
     if read.least_tokens is None:
         return read
-    tokenizer, _ = find_counter(model, task)
-    return settle_read_part(read, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
+    tokenizer, _ = find_token_counter(model, task)
+    return resolve_window(read, corpus, task.hf_subsets_to_langscripts[subset], tokenizer)
 
 
 def count_read_evidence(
@@ -120,7 +120,7 @@ def count_corpus(
     """
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
     try:
-        return count(*find_counter(model, task), corpus, read)
+        return count(*find_token_counter(model, task), corpus, read)
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
@@ -129,13 +129,13 @@ def count_corpus(
         return count(None, 0, corpus, read)
 
 
-def find_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
+def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
     """Return a model's tokenizer, or None without token offsets, and the number of tokens of prompt
     and special tokens.
     """
     model = _find_reader(model)
     tokenizer = find_tokenizer(model)
-    if tokenizer is None or not tokenizer.locates_tokens:
+    if tokenizer is None or not tokenizer.returns_offsets:
         return None, 0
     prompt = find_document_prompt(model, task)
     return tokenizer, tokenizer.special_tokens + (tokenizer.count(prompt) if prompt else 0)
@@ -214,7 +214,7 @@ def _find_twelfth(offsets: Offsets, text_start: int, start: int, end: int) -> in
     first_token = np.searchsorted(token_ends, [start], side="right").astype(np.float64)
     end_token = np.searchsorted(token_starts, [end]).astype(np.float64)
     size = len(token_starts)
-    return int(place_in_parts(first_token, end_token, size, size, size)[0])
+    return int(locate_in_window(first_token, end_token, size, size, size)[0])
 
 
 @dataclass(frozen=True)

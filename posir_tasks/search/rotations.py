@@ -22,7 +22,7 @@ from posir_tasks.base.digests import digest
 from posir_tasks.models.dispatch import HybridSearch, is_reranker
 from posir_tasks.models.embeddings.cached_encoder import CachedEncoder
 from posir_tasks.models.request import SearchRequest
-from posir_tasks.search.input_window import find_counter
+from posir_tasks.search.input_window import find_token_counter
 from posir_tasks.search.version_ranks import (
     Pair,
     VersionRanker,
@@ -44,7 +44,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, ModelTokenizer, Tokenizer
 from posir_tasks.values.document_ranks import DocumentRanks, DocumentSet, order_queries
 from posir_tasks.values.evidence import TWELFTHS, Evidence, read_third
-from posir_tasks.values.profile import rank_columns
+from posir_tasks.values.profile import map_ranks_to_columns
 from posir_tasks.values.ranks import Results
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 from posir_tasks.values.rotation_ranks import (
@@ -185,7 +185,7 @@ class ExcerptReader:
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
         """Build the reader of a model that truncates texts."""
         base = model.base if isinstance(model, CachedEncoder) else model
-        tokenizer, added_tokens = find_counter(base, request.context.task_metadata)
+        tokenizer, added_tokens = find_token_counter(base, request.context.task_metadata)
         tokens = read.tokens or 0
         queries: dict[str, str] = {}
         if is_reranker(model):
@@ -520,7 +520,7 @@ class SubsetRotation:
                 row_ranks.append(self.test.ordinary_ranks[name])
             else:
                 row_ranks.append(ranks[name, document.name_version(version)])
-        return rank_columns(np.array(row_ranks, np.int64))
+        return map_ranks_to_columns(np.array(row_ranks, np.int64))
 
     def _move_spans(self, rows: Sequence[VersionRow]) -> list[Span]:
         return [row.version.move(self.spans[row.question]) for row in rows]

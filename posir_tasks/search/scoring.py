@@ -29,9 +29,9 @@ from posir_tasks.values.place_ranks import rank_places
 from posir_tasks.values.ranks import (
     RankedQueries,
     Results,
-    query_scores,
+    compute_query_scores,
+    compute_retrieval_scores,
     rank_results,
-    retrieval_scores,
     score_rankings,
 )
 from posir_tasks.values.read_part import ReadPart
@@ -98,7 +98,7 @@ def _digest_split(
     return {"corpus": digest_texts(corpus), "queries": queries}
 
 
-def select_relevant(corpus: Dataset, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+def select_documents(corpus: Dataset, names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """Return the rows of documents by id."""
     rows = find_rows(corpus["id"][:], {*names})
     return {row["id"]: row for row in corpus.select(rows)}
@@ -122,7 +122,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
     """Additive values for posir's scores."""
 
     def __getitem__(self, query: str) -> Mapping[str, float]:
-        return query_scores(self.ranks[query], self.k_values)
+        return compute_query_scores(self.ranks[query], self.k_values)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.ranks)
@@ -180,13 +180,13 @@ class SubsetScorer:
         with timer("Scoring", **phase):
             # Queries with several relevant documents need grades.
             if is_single:
-                scores = retrieval_scores(ranked, self.k_values)
+                scores = compute_retrieval_scores(ranked, self.k_values)
             else:
                 grades = data["relevant_docs"]
                 scores = {**score_rankings(searched.results, grades, self.k_values)}
             scores |= searched.further
         with timer("Counting tokens", **phase):
-            documents = select_relevant(data["corpus"], evidence.document_ids)
+            documents = select_documents(data["corpus"], evidence.document_ids)
             read_evidence = searched.find_read(data["single"], evidence, documents)
             tokens_read = searched.count_tokens(data["corpus"], read_evidence.read)
         with timer("Scoring positions", **phase):
@@ -227,7 +227,7 @@ class SubsetScorer:
         queries = [places.places[name].query for name in evidence.query_ids]
         results = [searched.results.get(query, {}) for query in queries]
         by_span = dict(zip(evidence.query_ids, results, strict=True))
-        documents = select_relevant(searched.data["corpus"], evidence.document_ids)
+        documents = select_documents(searched.data["corpus"], evidence.document_ids)
         ranks = rank_results(by_span, evidence.positives()).ranks
         read_evidence = searched.find_read(places.queries, evidence, documents)
         texts = select_texts(documents)

@@ -22,7 +22,7 @@ from posir_tasks.models.run_settings import find_first_stage
 from posir_tasks.search.first_stage import load_first_stage
 from posir_tasks.search.input_window import count_corpus, find_read_evidence
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import SearchedSubset, SplitData, select_relevant
+from posir_tasks.search.scoring import SearchedSubset, SplitData, select_documents
 from posir_tasks.values.ranks import RankedQueries, Results, rank_results
 from posir_tasks.values.result_schema import INDEX_KEY, PROTOCOL_KEY, SEARCH_KEY
 from posir_tasks.values.rotation_ranks import read_sample_size
@@ -118,7 +118,7 @@ def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, A
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)
     if record is None:
         return None
-    documents = select_relevant(request.corpus, request.positives.values())
+    documents = select_documents(request.corpus, request.positives.values())
     query, name = min(request.positives.items(), key=lambda pair: len(documents[pair[1]]["text"]))
     queries = request.queries.select([request.queries["id"][:].index(query)])
     example = read_example(model, queries, Dataset.from_list([documents[name]]), request.context)

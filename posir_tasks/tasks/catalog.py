@@ -16,7 +16,7 @@ from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.private_names import TASKS_REGISTRY, mteb_folder
 from posir_tasks.base.wording import suggest_name
 from posir_tasks.data.repository import is_hub_name
-from posir_tasks.plugin_api import Plugins, loaded_plugins
+from posir_tasks.plugin_api import Plugins, get_plugins
 
 if TYPE_CHECKING:
     from mteb.benchmarks.benchmark import Benchmark
@@ -226,7 +226,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
     codes = []
     problems = []
-    for plugin, caller in loaded_plugins().callers("posir_languages"):
+    for plugin, caller in get_plugins().callers("posir_languages"):
         try:
             for answer in caller():
                 for code in answer:
@@ -250,7 +250,7 @@ def plugin_tasks() -> dict[str, type[PositionTask]]:
 @cache
 def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     """Return the valid tasks of the installed plugins, and the problems of invalid ones."""
-    if not list(loaded_plugins().callers("posir_task_classes")):
+    if not list(get_plugins().callers("posir_task_classes")):
         return {}, []
     from mteb import AbsTask
     from mteb import tasks as mteb_tasks
@@ -262,7 +262,7 @@ def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
     ]
     classes += builtin_task_classes()
     owners = {task.metadata.name: task.__module__ for task in classes}
-    return collect_tasks(loaded_plugins(), owners)
+    return collect_tasks(get_plugins(), owners)
 
 
 def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks, list[str]]:

@@ -215,7 +215,7 @@ def find_default_script(language: str) -> str | None:
 
 
 @cache
-def two_letter_code(code: str) -> str:
+def find_two_letter_code(code: str) -> str:
     """Return the ISO 639-1 code of a language such as `eng-Latn` or of its macrolanguage; without
     such a code, the tag of the language.
     """
@@ -227,7 +227,7 @@ def two_letter_code(code: str) -> str:
 
 
 @cache
-def english_name(code: str) -> str:
+def find_english_name(code: str) -> str:
     """Return the English name of a language such as `deu-Latn`, for prompts."""
     languages = read_codes("639_3_to_language")
     return str(languages.get(code.partition("-")[0], code))
@@ -357,7 +357,7 @@ def detect_code(texts: Iterable[str]) -> str:
     counts = Counter(detect_language(text)[0] for text in texts)
     for language, _ in counts.most_common(1):
         # The paper's languages do not need mteb's table.
-        published = [code for code in _PUBLISHED if two_letter_code(code) == language]
+        published = [code for code in _PUBLISHED if find_two_letter_code(code) == language]
         for code in published or suggest_codes(language):
             return code
     return UNKNOWN
@@ -368,7 +368,7 @@ def detect_other_language(text: str, code: str) -> str | None:
 
     Short texts are seldom certain.
     """
-    expected_language = two_letter_code(code)
+    expected_language = find_two_letter_code(code)
     alike = next((group for group in CONFUSED if expected_language in group), {expected_language})
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from itertools import pairwise
 
-from posir_tasks.text.languages import two_letter_code
+from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import CHARACTER
 
@@ -39,14 +39,16 @@ def find_sentences(text: str, language: str) -> list[Span]:
     else:
         # sentencex 1.0.32 aborts on a wide space after an initial (`B\u3000.`). A plain space has
         # the same length.
-        boundaries = get_sentence_boundaries(two_letter_code(language), WIDE_SPACE.sub(" ", text))
+        boundaries = get_sentence_boundaries(
+            find_two_letter_code(language), WIDE_SPACE.sub(" ", text)
+        )
         bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
     pieces = list[Span]()
     for bound in bounds:
         ends = [end.end() for end in FURTHER_ENDS.finditer(text, *bound)]
         for start, end in pairwise([bound.start, *ends, bound.end]):
             pieces += _cut(text, start, end)
-    return [span for span in (piece.stripped(text) for piece in pieces) if span.of(text)]
+    return [span for span in (piece.strip(text) for piece in pieces) if span.of(text)]
 
 
 def _divide_at_spaces(text: str) -> Iterator[Span]:

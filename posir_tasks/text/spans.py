@@ -28,7 +28,7 @@ class Span(NamedTuple):
         """Return the text of the span."""
         return text[self.start : self.end]
 
-    def stripped(self, text: str) -> Span:
+    def strip(self, text: str) -> Span:
         """Return the span without surrounding white space."""
         content = self.of(text)
         start = self.start + len(content) - len(content.lstrip())

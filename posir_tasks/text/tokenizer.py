@@ -106,7 +106,7 @@ class ModelTokenizer(Tokenizer):
         return int(self.tokenizer.num_special_tokens_to_add())
 
     @property
-    def locates_tokens(self) -> bool:
+    def returns_offsets(self) -> bool:
         """True if the tokenizer has the offsets of tokens."""
         return bool(self.tokenizer.is_fast)
 
@@ -120,7 +120,7 @@ class ModelTokenizer(Tokenizer):
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
         """Locate the tokens of each text; raise PosirError for a slow tokenizer."""
-        if not self.locates_tokens:
+        if not self.returns_offsets:
             name = self.tokenizer.name_or_path
             raise PosirError(
                 f"tokenizer '{name}' does not locate tokens. Choose one with a fast version."

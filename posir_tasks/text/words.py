@@ -25,7 +25,7 @@ CHARACTER = re.compile(r"\S")
 BYTES_PER_TOKEN = 4
 
 
-def lacks_spaces(language: str) -> bool:
+def is_unspaced_language(language: str) -> bool:
     """Return True if a language, such as `jpn-Jpan`, has no spaces between words."""
     return language.rpartition("-")[2] in UNSPACED_SCRIPTS
 

@@ -34,7 +34,7 @@ from posir_tasks.values.profile import (
     NDCG_AT_10,
     RANKS,
     PositionProfile,
-    rank_columns,
+    map_ranks_to_columns,
     reading_json,
 )
 from posir_tasks.values.read_part import CountedWith
@@ -214,7 +214,7 @@ class DocumentRanks:
             queries=_digest_hashes(keys[row][2] for row in order),
             document_sizes=np.array([len(rows) for rows in documents], np.int64),
             cells=cells[order],
-            ranks=rank_columns(ranks)[order],
+            ranks=map_ranks_to_columns(ranks)[order],
             twelfths=twelfths[order] if len(twelfths) else twelfths,
             thirds=thirds[order] if len(thirds) else thirds,
             document_keys=digest_documents(names, titles, texts or {}),

@@ -138,7 +138,7 @@ class Evidence:
         ends = self.ends / characters * lengths if len(self.ends) else starts
         head = limit - read.tokens_at_end
         tail = lengths - read.tokens_at_end
-        return np.where(is_whole, whole, place_in_parts(starts, ends, head, tail, limit))
+        return np.where(is_whole, whole, locate_in_window(starts, ends, head, tail, limit))
 
     def positives(self) -> dict[str, str]:
         """Map each query id to the id of its relevant document."""
@@ -168,7 +168,7 @@ class ReadEvidence:
         return cls(read, twelfths, CountedWith.from_languages(languages) if is_counted else None)
 
 
-def place_in_parts(
+def locate_in_window(
     starts: Floats, ends: Floats, head: int | Integers, tail: int | Integers, read: int | Integers
 ) -> Integers:
     """Return the twelfth of the window with the middle of each span, or an `Unread` code.

@@ -49,7 +49,7 @@ class MeanEstimate(Estimate):
     def interval_at(self, level: float) -> Interval:
         """Return the interval at a level in (0, 1); requires an interval at 95%."""
         quantile = float(stdtrit(self.degrees, (1 + level) / 2))
-        return wilson_interval(self.value, self.trials, quantile)
+        return compute_wilson_interval(self.value, self.trials, quantile)
 
 
 def estimate_mean(
@@ -222,7 +222,7 @@ def _expect_variance(
     return lines.bounds * lines.squares * share
 
 
-def wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
+def compute_wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
     """Compute Wilson's score interval of a mean in [0, 1], the means that a score test accepts.
 
     Wilson 1927, Journal of the American Statistical Association 22, 209-212. The interval stays

@@ -62,19 +62,19 @@ def format_counts(row: Integers) -> str:
     return " ".join(map(str, row.tolist()))
 
 
-def rank_columns(ranks: Integers) -> Integers:
+def map_ranks_to_columns(ranks: Integers) -> Integers:
     """Return the column of each rank, shape (n,); rank 0 is a miss."""
     is_miss = (ranks < 1) | (ranks > 100)
     return np.where(is_miss, len(RANKS) - 1, np.minimum(ranks, DEPTH + 1) - 1)
 
 
-def recall_gain(depth: int) -> Floats:
+def build_recall_gains(depth: int) -> Floats:
     """Return the gain of each column, shape (12,): 1 up to a depth of `RECALL_COLUMNS`, else 0."""
     gain: Floats = (np.arange(len(RANKS)) < RECALL_COLUMNS[depth]).astype(np.float64)
     return gain
 
 
-def mean_gain(counts: Integers | Floats, gains: Floats) -> Floats:
+def average_gains(counts: Integers | Floats, gains: Floats) -> Floats:
     """Average gains of shape (12,) over counts of shape (..., 12); NaN without queries."""
     queries = counts.sum(axis=-1)
     with np.errstate(invalid="ignore"):
@@ -126,7 +126,7 @@ class PositionProfile:
         cells = scheme.cells(evidence)
         if ranks is None:
             ranks = np.zeros(len(evidence), np.int64)
-        columns = rank_columns(ranks)
+        columns = map_ranks_to_columns(ranks)
         lengths = len(axes.lengths)
         counts = np.zeros((lengths, len(axes.positions), len(RANKS)), np.int64)
         np.add.at(counts, (cells.length, cells.position, columns[cells.query]), 1)
@@ -186,13 +186,13 @@ class PositionProfile:
 
     def score(self, gains: Floats = NDCG_AT_10) -> float:
         """Return the mean gain over all distinct queries, in [0, 1]; NaN without queries."""
-        return float(mean_gain(self.totals.sum(axis=0), gains))
+        return float(average_gains(self.totals.sum(axis=0), gains))
 
     def by_position(self, gains: Floats = NDCG_AT_10) -> Floats:
         """Return the mean gain of each position bin over all lengths, shape (P,); NaN for empty
         bins.
         """
-        return mean_gain(self.counts.sum(axis=0), gains)
+        return average_gains(self.counts.sum(axis=0), gains)
 
     def of_length(self, index: int) -> PositionProfile:
         """Return the profile of one length bucket."""

@@ -195,7 +195,7 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
     return measures
 
 
-def retrieval_scores(queries: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
+def compute_retrieval_scores(queries: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
     """Compute mteb's retrieval scores of at least one query, under mteb's names, not rounded.
 
     `k_values` are cut-offs and include 1. With one relevant document per query, MAP@k is MRR@k,
@@ -325,7 +325,7 @@ def _cumulate_gains(gains: Iterable[tuple[int, float]], k_values: Sequence[int])
     return totals
 
 
-def query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
+def compute_query_scores(rank: int, k_values: Sequence[int]) -> dict[str, float]:
     """Compute the scores of one query under the names of pytrec_eval; `rank` is 0 for a miss."""
     scores: dict[str, float] = {}
     for k in k_values:

@@ -112,7 +112,7 @@ class CorpusRead:
             return cls(read, tokens)
 
 
-def settle_read_part(
+def resolve_window(
     read: ReadPart, corpus: Dataset, languages: Iterable[str], tokenizer: Tokenizer | None = None
 ) -> ReadPart:
     """Replace a window with a known minimum by "all" if the longest document of a corpus fits.

@@ -58,7 +58,7 @@ from posir_tasks.values.document_ranks import DocumentRanks
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.means import estimate_mean
-from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, mean_gain
+from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, average_gains
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import Better, ScoreInfo, Unit
@@ -212,7 +212,7 @@ def test_a_models_page_has_every_position_and_domain(built):
     place = site["board"]["models"]["name"].index("org/first")
     detail = site[f"models/{site['board']['models']['id'][place]}"]["tasks"]["PosIR-English"]
     whole = profile(0) + profile(1) + profile(2)
-    expected = [whole.by_position(), *mean_gain(whole.counts, NDCG_AT_10)]
+    expected = [whole.by_position(), *average_gains(whole.counts, NDCG_AT_10)]
     for panel, scores in zip(detail["panels"], expected, strict=True):
         shown = [np.nan if score is None else score for score in panel["ndcg_at_10"]]
         assert shown == pytest.approx(scores, abs=5e-7, nan_ok=True)

@@ -36,7 +36,7 @@ from posir_tasks.text.languages import DOMAINS
 from posir_tasks.values.columns import pack_column, unpack_column
 from posir_tasks.values.evidence import Place
 from posir_tasks.values.profile import PositionProfile
-from posir_tasks.values.ranks import RankedQueries, retrieval_scores
+from posir_tasks.values.ranks import RankedQueries, compute_retrieval_scores
 from posir_tasks.values.schemes import Axes
 from posir_tasks.values.scores import ResultValues
 from tests.support.commands import run
@@ -271,7 +271,7 @@ def test_digits_beyond_those_that_mteb_writes_are_refused(file):
 @given(ranks=st.lists(st.integers(0, 101), min_size=1, max_size=60))
 def test_true_scores_lie_within_the_bounds_of_their_profile(ranks):
     ranks = np.array(ranks) % 101
-    true = retrieval_scores(RankedQueries(ranks, confidence={}), K_VALUES)
+    true = compute_retrieval_scores(RankedQueries(ranks, confidence={}), K_VALUES)
     totals = np.bincount(np.where(ranks == 0, 12, np.minimum(ranks, 11)), minlength=13)[None, 1:]
     profile = PositionProfile(Axes("any", ("all",), ("all",)), totals[:, None], totals)
     low, high = retrieval_bounds(profile, round(true["recall_at_20"], 6), K_VALUES)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from posir_tasks.plugin_api import HOOKS, hookimpl, load_plugins, loaded_plugins, score_result
+from posir_tasks.plugin_api import HOOKS, get_plugins, hookimpl, load_plugins, score_result
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import Evidence
 from posir_tasks.values.profile import PositionProfile
@@ -80,7 +80,7 @@ def scores_of(profile, monkeypatch, caplog):
 
     def scores(*points):
         plugins = load_plugins(points)
-        monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
+        monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
         caplog.clear()
         with caplog.at_level(logging.WARNING):
             return dict(score_result(ResultValues(separate_documents(profile)))["all"]), [
@@ -143,13 +143,13 @@ def test_plugins_that_are_not_used_are_reported_once(monkeypatch, caplog):
     monkeypatch.setattr(
         "posir_tasks.plugin_api.entry_points", lambda group: points if group == "posir" else []
     )
-    loaded_plugins.cache_clear()
+    get_plugins.cache_clear()
     try:
         with caplog.at_level(logging.WARNING):
-            assert loaded_plugins() is loaded_plugins()
+            assert get_plugins() is get_plugins()
     finally:
         monkeypatch.undo()
-        loaded_plugins.cache_clear()
+        get_plugins.cache_clear()
     assert [record.getMessage() for record in caplog.records] == [
         "posir plugin 'broken' (their_package.plugin) is not used: loading it raised ImportError: "
         "gone"

@@ -14,7 +14,7 @@ from posir_tasks.base.errors import UsageError
 from posir_tasks.base.public import DECLARATION, Declaration, Parameter
 from posir_tasks.command.app import INTERRUPTED
 from posir_tasks.command.commands import declared_commands, load_command, run_command
-from posir_tasks.command.options import list_own, list_shared
+from posir_tasks.command.options import list_function_options, list_shared_options
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def command_parameters() -> Iterator[tuple[str, list[Parameter]]]:
     """Yield every command with its arguments and options."""
     for name, function in function_commands().items():
         declaration: Declaration = getattr(function, DECLARATION)
-        yield name, [*list_own(function), *list_shared(declaration)]
+        yield name, [*list_function_options(function), *list_shared_options(declaration)]
 
 
 def name_option(parameter: Parameter) -> str:

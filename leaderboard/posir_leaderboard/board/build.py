@@ -42,7 +42,7 @@ from posir_tasks.base.digests import digest, digest_file
 from posir_tasks.base.files import atomic_write
 from posir_tasks.base.private_names import MODEL_REGISTRY
 from posir_tasks.base.progress import progress
-from posir_tasks.plugin_api import loaded_plugins
+from posir_tasks.plugin_api import get_plugins
 from posir_tasks.results import META_FILE
 
 #: Fewer results are scored in this process, since workers take seconds to start.
@@ -288,6 +288,6 @@ def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
 
 @cache
 def _describe_programs() -> str:
-    plugins = [(plugin.name, plugin.origin, plugin.problem) for plugin in loaded_plugins().plugins]
+    plugins = [(plugin.name, plugin.origin, plugin.problem) for plugin in get_plugins().plugins]
     versions = [version(name) for name in ("posir", "numpy", "scipy")]
     return repr((FORMAT_VERSION, versions, plugins))

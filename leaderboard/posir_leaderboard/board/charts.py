@@ -131,8 +131,8 @@ def _draw_scatter() -> charts.LayeredChart:
     return alt.layer(
         zero,
         leaders.encode(x2=name_position["x"], y2=name_position["y"]),
-        charts.interval_rule(marked, "score", "x", color),
-        charts.interval_rule(marked, "effect", "y", color),
+        charts.build_interval_rule(marked, "score", "x", color),
+        charts.build_interval_rule(marked, "effect", "y", color),
         points,
         names.encode(**name_position, text="name:N"),
     ).properties(height=440)
@@ -150,7 +150,9 @@ def draw_curves(*, equal_bins: bool) -> charts.LayeredChart:
     ends = (
         base.transform_filter("datum.name")
         .mark_text(align="left", dx=9)
-        .encode(x=positions.axis, y=charts.ndcg_axis("name_at", RANGE), text="name:N", color=COLOR)
+        .encode(
+            x=positions.axis, y=charts.build_ndcg_axis("name_at", RANGE), text="name:N", color=COLOR
+        )
     )
     return alt.layer(*lines, ends).properties(height=320)
 
@@ -180,7 +182,7 @@ def draw_heat_map() -> charts.LayeredChart:
         .mark_rect()
         .encode(
             **charts.Positions(None, None, equal_bins=True).extent,
-            color=charts.heat_color(RANGE),
+            color=charts.encode_heat(RANGE),
             tooltip=ROW,
         )
     )
@@ -201,6 +203,6 @@ def _draw_subsets() -> charts.LayeredChart:
     score = alt.X("ndcg_at_10:Q", title=charts.SCORE, scale=RANGE, axis=charts.PERCENT)
     points = base.mark_point(filled=True, size=36, opacity=1)
     return alt.layer(
-        charts.interval_rule(base, "ndcg_at_10", "x", COLOR),
+        charts.build_interval_rule(base, "ndcg_at_10", "x", COLOR),
         points.encode(x=score, color=COLOR, shape=SHAPE, tooltip=ROW),
     ).properties(height=alt.Step(20, **{"for": "position"}))

@@ -33,7 +33,7 @@ from posir_report.published import row_from_published
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
-from posir_tasks.values.means import Z, wilson_interval
+from posir_tasks.values.means import Z, compute_wilson_interval
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import (
     ALL_LENGTHS,
@@ -101,7 +101,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     """
     row = BoardRow.from_report(row_from_published(published))
     if published.queries:
-        interval = wilson_interval(published.ndcg_at_10, published.queries)
+        interval = compute_wilson_interval(published.ndcg_at_10, published.queries)
         row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))
     counts = [bin_.queries for bin_ in bins]
     if not bins or None in counts:
@@ -148,7 +148,7 @@ def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
     for bin_ in bins:
         interval: tuple[float | None, float | None] = (None, None)
         if bin_.queries:
-            interval = wilson_interval(bin_.ndcg_at_10, bin_.queries)
+            interval = compute_wilson_interval(bin_.ndcg_at_10, bin_.queries)
         rows.append((bin_.queries, bin_.ndcg_at_10, *interval))
     columns = zip(BIN_COLUMNS, zip(*rows, strict=True), strict=False)
     return {name: list(column) for name, column in columns} or None
@@ -225,7 +225,7 @@ def add_query_counts(
             score = row.estimate(key)
             if score and filled:
                 number = queries if row.length == ALL else len(filled) * min(filled)
-                interval = wilson_interval(score.value, number)
+                interval = compute_wilson_interval(score.value, number)
                 row = row.with_scores(queries=queries, **{key: Estimate(score.value, interval)})
             rows.append(row)
         records.append(replace(record, rows=tuple(rows)))

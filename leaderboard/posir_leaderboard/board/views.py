@@ -49,7 +49,7 @@ from posir_significance.messages.verdicts import (
 from posir_tasks.base.digests import digest
 from posir_tasks.data.repository import LOCAL
 from posir_tasks.display.numbers import format_count
-from posir_tasks.display.strip import Strip, draw_glyph
+from posir_tasks.display.strip import PositionChart, draw_glyph
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
@@ -390,7 +390,7 @@ def shorten_size(parameters: int) -> str:
     return ""
 
 
-def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip | None:
+def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> PositionChart | None:
     """Return nDCG@10 by position bin as a picture with words, or None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
@@ -399,7 +399,7 @@ def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Strip 
     for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True):
         interval = None if low is None else (low, high)
         estimates.append(None if mean is None else Estimate(mean, interval))
-    return Strip(record.model.short_name, tuple(words), tuple(estimates))
+    return PositionChart(record.model.short_name, tuple(words), tuple(estimates))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:

@@ -20,10 +20,10 @@ from posir_tasks.base.limits import (
     MAX_BYTES,
     MAX_ROWS,
     LimitError,
+    compute_unpacked_limit,
     describe_bytes,
     limit_seconds,
-    max_pages,
-    max_unpacked,
+    read_page_limit,
 )
 from posir_tasks.base.untrusted import decode, find_encoding
 from posir_tasks.base.wording import sanitize
@@ -103,18 +103,18 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
     """Return the text of each page of a file of `size` bytes; raise LimitError for too many pages
     or too much text.
     """
-    if len(pages) > max_pages():
+    if len(pages) > read_page_limit():
         raise MAX_ROWS.refuse(
-            PDF, f"has {len(pages):,} pages, and at most {max_pages():,} are read"
+            PDF, f"has {len(pages):,} pages, and at most {read_page_limit():,} are read"
         )
     texts = list[str]()
-    limit = max_unpacked(size)
+    limit = compute_unpacked_limit(size)
     for page in pages:
         texts.append(page.extract_text())
         limit -= len(texts[-1])
         if limit < 0:
             raise MAX_BYTES.refuse(
-                PDF, f"unpacks to more than {describe_bytes(max_unpacked(size))} of text"
+                PDF, f"unpacks to more than {describe_bytes(compute_unpacked_limit(size))} of text"
             )
     return texts
 

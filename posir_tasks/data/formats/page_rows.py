@@ -38,7 +38,7 @@ from posir_tasks.data.formats.records import (
     read_items,
     read_rows,
 )
-from posir_tasks.text.languages import two_letter_code
+from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.locating import locate_once
 from posir_tasks.text.spans import Span, UnlocatedError, to_characters
 from posir_tasks.values.document_keys import digest_documents
@@ -138,7 +138,7 @@ class PageForm:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
         answers = list[Answer]()
         try:
-            answers = place_spans(self.find_evidence(row, page, options), page.text, original.text)
+            answers = locate_spans(self.find_evidence(row, page, options), page.text, original.text)
         except FieldError:
             raise
         except ValueError as error:
@@ -173,7 +173,7 @@ class _Pages:
         return original, original is not page
 
 
-def place_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
+def locate_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
     """Move spans of a text to the original; raise UnusableError unless each occurs there once."""
     if original == text:
         return [Answer.from_span(span) for span in spans]
@@ -203,8 +203,8 @@ def _select_answers(row: Row, start: str) -> list[Row]:
 
 def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None:  # noqa: ARG001
     language = row.text("language")
-    code = two_letter_code(TYDI_LANGUAGES.get(language, language))
-    if options.language and two_letter_code(options.language) != code:
+    code = find_two_letter_code(TYDI_LANGUAGES.get(language, language))
+    if options.language and find_two_letter_code(options.language) != code:
         return None
     address = f"{language} {row.text('document_url')}"
     return Page(address, row.text("document_plaintext"), row.text("document_title", ""))

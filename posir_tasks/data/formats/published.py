@@ -40,7 +40,7 @@ from posir_tasks.data.formats.passages import (
 from posir_tasks.data.formats.qrels import read_qrels, split_lines
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_rows
 from posir_tasks.data.grades import CollectedGrades
-from posir_tasks.text.languages import two_letter_code
+from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.locating import locate_once
 from posir_tasks.text.spans import to_characters
 from posir_tasks.text.words import estimate_tokens
@@ -319,7 +319,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
         language, _, split = file.stem.removeprefix(TOPICS).partition("-")
         files.setdefault(language, {})[split] = file
-    language = two_letter_code(options.language) if options.language else "".join(files)
+    language = find_two_letter_code(options.language) if options.language else "".join(files)
     if language not in files:
         raise DataError(
             f"{folder}: MIRACL in {', '.join(sorted(files))}. Choose one by the language, such as "
@@ -339,7 +339,7 @@ def find_miracl_language(folder: Path) -> str:
     """Return the language code of a folder of MIRACL, or an empty string for several languages."""
     stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
     languages = {stem.partition("-")[0] for stem in stems}
-    codes = [code for code in MIRACL_LANGUAGES if two_letter_code(code) in languages]
+    codes = [code for code in MIRACL_LANGUAGES if find_two_letter_code(code) in languages]
     return codes[0] if len(codes) == len(languages) == 1 else ""
 
 

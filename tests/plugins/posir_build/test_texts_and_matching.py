@@ -10,7 +10,7 @@ from posir_build.locate import number_sentences, remove_span, split_thirds
 from posir_build.quotes import QuoteError, find_quote
 from posir_build.records import DiscardReason
 from posir_tasks.text.interventions import find_part
-from posir_tasks.text.languages import detect_other_language, two_letter_code
+from posir_tasks.text.languages import detect_other_language, find_two_letter_code
 from posir_tasks.text.sentences import MAX_SENTENCE, find_sentences
 from posir_tasks.text.spans import Span, find_third
 
@@ -202,7 +202,9 @@ def test_a_found_quote_is_within_its_window(text, quote):
 
 
 def test_languages():
-    assert [two_letter_code(code) for code in ("deu-Latn", "cmn-Hans", "arb-Arab", "pes-Arab")] == [
+    assert [
+        find_two_letter_code(code) for code in ("deu-Latn", "cmn-Hans", "arb-Arab", "pes-Arab")
+    ] == [
         "de",
         "zh",
         "ar",

@@ -15,7 +15,7 @@ from posir_tasks.values.place_ranks import (
     places_to_json,
     rank_places,
 )
-from posir_tasks.values.profile import NDCG_AT_10, rank_columns
+from posir_tasks.values.profile import NDCG_AT_10, map_ranks_to_columns
 from posir_tasks.values.schemes import RelativePositions
 from tests.support.comparison import (
     DOMAINS,
@@ -39,7 +39,7 @@ def test_queries_are_paired_without_per_query_ranks(tmp_path):
     np.testing.assert_array_equal(a.clusters, b.clusters)
     np.testing.assert_array_equal(a.position, b.position)
     plain = [
-        NDCG_AT_10[rank_columns(draw_ranks(len(evidence), seed + place))]
+        NDCG_AT_10[map_ranks_to_columns(draw_ranks(len(evidence), seed + place))]
         for seed in (1, 5)
         for place, evidence in enumerate(DOMAINS.values())
     ]
@@ -164,7 +164,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
     evidence, gains = draw_evidence(600, 3), []
     for model, seed in (("org/a", 1), ("org/b", 5)):
         ranks = draw_ranks(600, seed)
-        gains.append(NDCG_AT_10[rank_columns(ranks)])
+        gains.append(NDCG_AT_10[map_ranks_to_columns(ranks)])
         places = rank_places(
             SCHEME, evidence, [f"q{row // 2}" for row in range(600)], ranks, subset="game"
         )

@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset
 
 import posir
-from posir_score.excerpts import read_excerpts
+from posir_score.excerpts import read_evidence_data
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
@@ -127,7 +127,7 @@ def test_tydi_qa(tmp_path):
     }
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
-    excerpts = read_excerpts(open_data(file, language="tel-Telu"))
+    excerpts = read_evidence_data(open_data(file, language="tel-Telu"))
     texts = [*excerpts.documents.values()]
     located = [
         [row.span.of(texts[row.document]) for row in several] for _, several in excerpts.questions

@@ -9,7 +9,7 @@ from posir_mitigate.temperature import Temperature
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.loaded_model import find_transformer
 from posir_tasks.models.window import find_read_part
-from posir_tasks.search.input_window import find_counter
+from posir_tasks.search.input_window import find_token_counter
 from tests.support.encode import TASK, encode
 from tests.support.models import build_encoder
 
@@ -46,8 +46,8 @@ def test_tokens_are_counted_as_for_the_plain_model():
     """Otherwise they are estimated, and more or less evidence counts as truncated."""
     model = build_encoder(prompts={"document": "a passage: "})
     task = TASK["task_metadata"]
-    tokenizer, special = find_counter(model, task)
-    counted, counted_special = find_counter(Temperature().wrap(model), task)
+    tokenizer, special = find_token_counter(model, task)
+    counted, counted_special = find_token_counter(Temperature().wrap(model), task)
     assert counted.tokenizer is tokenizer.tokenizer
     assert counted_special == special > 2
 

@@ -24,7 +24,7 @@ from posir_probe.tables import build_measurements, build_probe_tables
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.mini import read_mini
 from posir_tasks.models.embeddings.encoding import ModelEncoder
-from posir_tasks.results import result_files
+from posir_tasks.results import find_result_files
 from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from tests.support.encoders import RecordingEncoder
@@ -79,7 +79,7 @@ def test_results_are_beside_those_of_mteb_and_measured_once(run, model, tmp_path
         f"results/test__encoder/1/probes/PosIR-Mini.{probe}.json"
         for probe in ("evidence_location", "segment_similarity_10", "segment_similarity_3")
     ]
-    assert list(result_files(tmp_path)) == []
+    assert list(find_result_files(tmp_path)) == []
     read = {result.probe: result for result in read_probe_results(tmp_path)}
     np.testing.assert_allclose(read["segment_similarity_3"].sums.totals, first.sums.totals)
     assert all(file.stat().st_size < 300_000 for file in files)
@@ -215,7 +215,7 @@ def test_a_third_party_adds_a_probe_and_mistakes_are_told(monkeypatch, caplog):
             yield "theirs", lambda: [[Length(), Length(), "no probe"]]
             yield "broken", partial(int, "x")
 
-    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", Plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", Plugins)
     with caplog.at_level(logging.WARNING):
         probes = all_probes()
     assert isinstance(probes["length"], Probe)

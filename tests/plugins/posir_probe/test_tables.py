@@ -27,7 +27,7 @@ from posir_probe.tables import (
     list_published,
     write_commands,
 )
-from posir_tasks.base.wording import ordinal
+from posir_tasks.base.wording import format_ordinal
 from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.tables import print_tables
 from posir_tasks.models.command_reference import CommandReference
@@ -333,7 +333,7 @@ def test_the_headline_is_the_first_summary_by_default():
 
 def test_ordinals():
     expected = ["first", "third", "tenth", "11th", "12th", "21st", "102nd", "111th"]
-    assert [ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == expected
+    assert [format_ordinal(number) for number in (1, 3, 10, 11, 12, 21, 102, 111)] == expected
 
 
 @pytest.mark.parametrize(("documents", "has_finding"), [(4, False), (10, True)])

@@ -34,7 +34,7 @@ def test_several_values_are_read_as_argparse_reads_them(options):
 def test_a_warning_is_shown_once_and_not_those_about_plugins(monkeypatch):
     refused, shown = Plugin("letters", "letters 1.0: letters", "no hook"), []
     monkeypatch.setattr(
-        warning_log, "loaded_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir")))
+        warning_log, "get_plugins", lambda: Plugins(None, (refused, Plugin("psi", "posir")))
     )
     with show_warnings(shown.append):
         for _ in range(2):

@@ -20,7 +20,7 @@ from posir_score.excerpts import (
     EvidenceSpan,
     compute_precision_omega,
     find_chunk_third,
-    read_excerpts,
+    read_evidence_data,
     score_retrieved,
 )
 from posir_significance.findings import ChangeState, Metric, Reason
@@ -91,7 +91,7 @@ def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
 
 
 def test_chunkers_are_scored_side_by_side(tmp_path: Path):
-    data = read_excerpts(open_data(write_chunking_folder(tmp_path)))
+    data = read_evidence_data(open_data(write_chunking_folder(tmp_path)))
     sentences = TextSplitter(
         "sentences", lambda text: [part + "." for part in text.split(".") if part.strip()]
     )
@@ -162,7 +162,7 @@ def test_passages_of_one_article_are_not_independent(tmp_path: Path):
         {"title": "Towers", "paragraphs": paragraphs[3:]},
     ]
     (tmp_path / "bells.json").write_text(json.dumps({"data": articles}))
-    data = read_excerpts(open_data(tmp_path / "bells.json", language="eng-Latn"))
+    data = read_evidence_data(open_data(tmp_path / "bells.json", language="eng-Latn"))
     assert (len(data.documents), data.owners.tolist(), len(set(data.clusters.tolist()))) == (
         4,
         [0, 1, 2, 3],
@@ -183,7 +183,7 @@ def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
     splitter = TextSplitter(
         "parts", lambda text: [text] if "tower" in text else [passage, " Two rang. ", passage]
     )
-    data = read_excerpts(open_data(folder))
+    data = read_evidence_data(open_data(folder))
     scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
     overall = scoring.rows[0]
     assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)

@@ -11,7 +11,7 @@ from mteb.types import PromptType
 
 from posir_score.alignment import AlignedRun
 from posir_score.chunk_scoring import score_splitters
-from posir_score.excerpts import EvidenceData, EvidenceSpan, find_evidence, read_excerpts
+from posir_score.excerpts import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
 from posir_tasks.datasets.opening import open_data
@@ -264,7 +264,7 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
     ours = score_chunks("run", chunks, ReadChunks.measure(chunks, UNKNOWN))
     for row in ours.depths:
         scored = score_splitters(
-            encoder, EstimatedTokenizer(), read_excerpts(opened), [splitter], row.k
+            encoder, EstimatedTokenizer(), read_evidence_data(opened), [splitter], row.k
         )
         theirs = scored.rows[0]
         assert (row.evidence_recall, row.iou, row.precision) == (
@@ -279,10 +279,10 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
 
 
 def test_a_span_is_divided_into_what_ranges_have_and_lack():
-    found = find_evidence(Span(3, 20), [(8, 10), (0, 5), (30, 40)])
+    found = divide_span(Span(3, 20), [(8, 10), (0, 5), (30, 40)])
     assert (found.inside, found.outside) == ([(3, 5), (8, 10)], [(5, 8), (10, 20)])
     assert (found.covered, found.missing) == (4, 13)
-    assert find_evidence(Span(3, 20), []) == ([], [(3, 20)])
-    assert find_evidence(Span(3, 20), [(0, 25)]) == ([(3, 20)], [])
-    assert not find_evidence(Span(0, 5), [(0, 2), (3, 5)]).lacks_words("ab cd")
-    assert find_evidence(Span(0, 5), [(0, 1), (3, 5)]).lacks_words("ab cd")
+    assert divide_span(Span(3, 20), []) == ([], [(3, 20)])
+    assert divide_span(Span(3, 20), [(0, 25)]) == ([(3, 20)], [])
+    assert not divide_span(Span(0, 5), [(0, 2), (3, 5)]).lacks_words("ab cd")
+    assert divide_span(Span(0, 5), [(0, 1), (3, 5)]).lacks_words("ab cd")

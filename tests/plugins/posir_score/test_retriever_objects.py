@@ -13,7 +13,7 @@ import pytest
 
 from posir_score.alignment import AlignmentRules
 from posir_score.api import describe_retriever
-from posir_score.collecting import AskedQuery, CollectionSettings, Journal, QueryAnswers
+from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.hits import RawHit, read_hits
 from posir_score.retriever_objects import (
     SYSTEMS,
@@ -313,7 +313,7 @@ def test_how_the_first_hit_was_read_is_kept(tmp_path: Path):
     journal = Journal(tmp_path / "answers.jsonl")
     opened = open_retriever(NamedObject(Chroma(), "app-it"), has_embedder=False)
     answers = QueryAnswers(journal, settings, AlignmentRules(), {"": DOCUMENTS})
-    answers.ask(opened, "app-it", [AskedQuery("", "q1", "q")])
+    answers.ask(opened, "app-it", [PendingQuery("", "q1", "q")])
     journal.close()
     assert answers.reading == (
         "app-it: a Chroma collection, asked by `query(..., n_results=k)`, k = 3; hits: rows, such "

@@ -7,12 +7,12 @@ import pytest
 from scipy import stats
 
 from posir_significance.intervals import estimate_difference, subtract_means
-from posir_tasks.values.means import Z, estimate_mean, wilson_interval
+from posir_tasks.values.means import Z, compute_wilson_interval, estimate_mean
 
 
 def test_ends_of_wilson_intervals_are_z_errors_from_the_mean():
     for mean, trials in [(0.2, 40.0), (0.9, 10.0), (0.0, 25.0), (1.0, 25.0)]:
-        for end in wilson_interval(mean, trials):
+        for end in compute_wilson_interval(mean, trials):
             assert abs(mean - end) == pytest.approx(Z * np.sqrt(end * (1 - end) / trials), abs=1e-7)
 
 

@@ -13,7 +13,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import linregress, spearmanr
 
 from posir_significance.scores import SCORES, fit_trend
-from posir_tasks.values.profile import NDCG_AT_10, RANKS, mean_gain
+from posir_tasks.values.profile import NDCG_AT_10, RANKS, average_gains
 from tests.support.results import score_groups
 from tests.support.simulation import build_profile, draw_counts
 
@@ -128,7 +128,7 @@ def test_every_profile_gets_json_scores_within_their_ranges(counts):
 
 def test_trends_are_those_of_the_scores_of_the_bins():
     counts = np.random.default_rng(1).integers(1, 30, (20, 12))
-    places, scores = (np.arange(20) + 0.5) / 20, mean_gain(counts, NDCG_AT_10)
+    places, scores = (np.arange(20) + 0.5) / 20, average_gains(counts, NDCG_AT_10)
     trend, ranks = fit_trend(counts), pd.Series(scores).rank()
     signs = np.sign(np.subtract.outer(places, places) * np.subtract.outer(scores, scores))
     assert trend["slope"] == pytest.approx(np.polyfit(places, scores, 1)[0])
@@ -153,7 +153,7 @@ def test_trends_with_empty_bins_and_ties_are_those_of_scipy(ranks):
             counts[place, rank] = 3
     filled = np.array([rank is not None for rank in ranks])
     places = ((np.arange(len(ranks)) + 0.5) / len(ranks))[filled]
-    scores = mean_gain(counts, NDCG_AT_10)[filled]
+    scores = average_gains(counts, NDCG_AT_10)[filled]
     assume(len(set(scores)) > 1)
     trend = fit_trend(counts)
     line = linregress(places, scores)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import posir
-from posir_significance.api import Design, compute_mean_sample, required_sample
+from posir_significance.api import Design, compute_mean_sample, compute_sample
 from posir_significance.decision import decide
 from posir_significance.findings import ChangeState, State
 from tests.support.rotations import build_group, build_test
@@ -17,14 +17,14 @@ from tests.support.rotations import build_group, build_test
     [(None, 1, 3.24, 0.05), (0.10, 1, 2.80, 0.10), (None, 4, 3.78, 0.05), (0.10, 4, 3.34, 0.10)],
 )
 def test_sizes_are_those_of_the_specification(effect, lengths, errors, size):
-    row = required_sample(Design(1.0, variance=0.056, lengths=lengths), effect)
+    row = compute_sample(Design(1.0, variance=0.056, lengths=lengths), effect)
     assert row.questions == pytest.approx(0.056 * (errors / size) ** 2, rel=0.02)
     assert row.state is (State.FAVORS_START if effect else State.NO_BIAS)
 
 
 def test_small_effects_have_no_size_and_ten_documents_are_needed():
-    assert required_sample(Design(), 0.04).questions is None
-    assert required_sample(Design(10.0), 0.9).documents == 10
+    assert compute_sample(Design(), 0.04).questions is None
+    assert compute_sample(Design(10.0), 0.9).documents == 10
 
 
 def test_a_mean_difference_needs_no_positions():
@@ -37,7 +37,7 @@ def test_the_planned_number_of_questions_leads_to_the_state():
     variance = np.mean(
         [build_test(spread=0.2, seed=seed).effect.standard_error ** 2 * 200 for seed in range(10)]
     )
-    documents = required_sample(Design(5.0, variance=float(variance)), None).documents
+    documents = compute_sample(Design(5.0, variance=float(variance)), None).documents
     states = [
         decide(build_group(build_test(documents, spread=0.2, seed=seed))).state
         for seed in range(60)

@@ -156,7 +156,7 @@ def test_a_plugin_that_cannot_add_its_commands_is_named(monkeypatch, caplog):
         "old": lambda: [["name"]],
     }
     plugins = SimpleNamespace(callers={"posir_commands": declared.items()}.get)
-    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
     assert [command.name for command in declared_commands()] == [
         "tasks",
         "doctor",
@@ -183,7 +183,7 @@ def test_a_command_that_cannot_be_imported_says_why(monkeypatch, target, problem
     plugins = SimpleNamespace(
         callers=lambda _: [("working", lambda: [[Command("extra", target, "Do more.")]])]
     )
-    monkeypatch.setattr("posir_tasks.plugin_api.loaded_plugins", lambda: plugins)
+    monkeypatch.setattr("posir_tasks.plugin_api.get_plugins", lambda: plugins)
     assert "extra" in call_posir(["--help"]).output
     called = call_posir(["extra"])
     assert isinstance(called.exception, PosirError)

@@ -15,7 +15,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, read_parameters
 from posir_tasks.command.commands import build_app, call_app, declared_commands, load_command
 from posir_tasks.command.help import find_example, render_command
-from posir_tasks.command.options import list_own
+from posir_tasks.command.options import list_function_options
 from posir_tasks.command.shell_lines import check_call
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
@@ -38,7 +38,7 @@ def test_a_command_is_its_function(name):
     assert getattr(posir, attribute) is function
     arguments = build_app(function, name).assemble_argument_collection()
     by_name = {argument.field_info.name: argument for argument in arguments}
-    for parameter in list_own(function):
+    for parameter in list_function_options(function):
         argument = by_name[parameter.name]
         assert parameter.help, f"{name}: {parameter.name} is not described"
         assert argument.parameter.help == parameter.help

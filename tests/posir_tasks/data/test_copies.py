@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import posir
-from posir_score.excerpts import read_excerpts
+from posir_score.excerpts import read_evidence_data
 from posir_tasks.data.copies import choose_originals, find_copies, merge_copies, move_span
 from posir_tasks.data.data import Judgments, PositionData, build_text_frame
 from posir_tasks.datasets.opening import open_data
@@ -155,7 +155,7 @@ def test_grades_of_copies_become_the_highest(tmp_path: Path):
 def test_excerpts_of_copies_are_in_one_document(tmp_path: Path):
     folder = write_folder(tmp_path / "beir")
     kept, merged = (
-        read_excerpts(open_data(folder), is_merged=is_merged) for is_merged in (False, True)
+        read_evidence_data(open_data(folder), is_merged=is_merged) for is_merged in (False, True)
     )
     assert ([*kept.documents], [*merged.documents]) == ([*TEXTS], ["m", "a1", "b"])
     texts = [*merged.documents.values()]

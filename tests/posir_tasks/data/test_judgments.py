@@ -20,7 +20,7 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments, PositionData, digest_queries
 from posir_tasks.data.formats.passages import Cause, skip_question
 from posir_tasks.data.grades import MAX_GRADE, collect_grades, read_grade
-from posir_tasks.data.judgment_audit import JudgmentAudit, Misfits
+from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository
 from posir_tasks.text.spans import Span
@@ -236,23 +236,23 @@ def test_misfits_are_counted_with_the_first_of_them():
     assert audit == JudgmentAudit(
         queries=4,
         relevant=4,
-        missing_documents=Misfits(2, "gone of query one"),
-        unanswerable=Misfits(1, "two"),
-        contradictions=Misfits(1, "d0 of query one"),
-        without_relevant=Misfits(1, "three"),
-        without_text=Misfits(1, "untold"),
-        left_out=Misfits(1, "empty"),
-        fractional=Misfits(1, "gone of query two"),
-        sentinels=Misfits(1, "d1 of query three"),
-        repeated_questions=Misfits(2, "two"),
+        missing_documents=SuspiciousItems(2, "gone of query one"),
+        unanswerable=SuspiciousItems(1, "two"),
+        contradictions=SuspiciousItems(1, "d0 of query one"),
+        without_relevant=SuspiciousItems(1, "three"),
+        without_text=SuspiciousItems(1, "untold"),
+        left_out=SuspiciousItems(1, "empty"),
+        fractional=SuspiciousItems(1, "gone of query two"),
+        sentinels=SuspiciousItems(1, "d1 of query three"),
+        repeated_questions=SuspiciousItems(2, "two"),
     )
     assert len([*audit.describe()]) == 9
     assert [*JudgmentAudit(queries=3, relevant=3).describe()] == []
     # Without texts, neither documents nor queries are known.
     alone = JudgmentAudit.from_judgments(JUDGED, None)
     assert (alone.missing_documents, alone.without_text, alone.contradictions.count) == (
-        Misfits(),
-        Misfits(),
+        SuspiciousItems(),
+        SuspiciousItems(),
         1,
     )
 
@@ -264,7 +264,7 @@ def test_texts_show_copies_and_questions_that_are_documents():
     data = replace(PositionData.from_questions(texts, questions), skipped=(*skipped,))
     judgments = Judgments.from_positions(data)
     audit = JudgmentAudit.from_judgments(judgments, {*texts}).add_data(data, judgments)
-    assert (audit.self_hits, audit.copies) == (Misfits(1, "q0"), Misfits(1, "d0"))
+    assert (audit.self_hits, audit.copies) == (SuspiciousItems(1, "q0"), SuspiciousItems(1, "d0"))
     both = audit + audit
     assert both.list_rows()[-2:] == [
         {
@@ -286,13 +286,13 @@ def test_texts_show_copies_and_questions_that_are_documents():
 
 def test_audits_of_subsets_add():
     audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
-    both = JudgmentAudit(queries=1, relevant=2, without_text=Misfits(3, "x")) + audit
-    assert (both.queries, both.relevant, both.without_text) == (5, 6, Misfits(4, "x"))
+    both = JudgmentAudit(queries=1, relevant=2, without_text=SuspiciousItems(3, "x")) + audit
+    assert (both.queries, both.relevant, both.without_text) == (5, 6, SuspiciousItems(4, "x"))
     assert both.missing_documents == audit.missing_documents
 
 
 def test_an_example_cannot_control_a_terminal():
-    audit = JudgmentAudit(queries=1, without_relevant=Misfits(1, "q\x1b[31m"))
+    audit = JudgmentAudit(queries=1, without_relevant=SuspiciousItems(1, "q\x1b[31m"))
     assert "\x1b" not in "".join(audit.describe())
 
 

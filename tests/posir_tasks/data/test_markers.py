@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import posir
-from posir_score.excerpts import read_excerpts
+from posir_score.excerpts import read_evidence_data
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import Answer, Cause, Use
 from posir_tasks.data.markers import marks_no_answer, states_no_answer
@@ -245,8 +245,8 @@ def test_chunks_of_repeated_texts_are_scored_in_their_document(
 ):
     path = write(tmp_path, ".jsonl", ask(["How long?", "What of {}?"]))
     assert (
-        read_excerpts(open_data(path)).within,
-        read_excerpts(open_data(path, scope="corpus")).within,
+        read_evidence_data(open_data(path)).within,
+        read_evidence_data(open_data(path, scope="corpus")).within,
     ) == (True, False)
     assert [record.getMessage()[:29] for record in caplog.records] == [
         "questions: 3 of 6 questions h"

@@ -414,11 +414,11 @@ def test_positions_beside_a_translation_are_those_of_columns(tmp_path, posir_fol
     )
     texts = dict(zip(data.corpus["id"], data.corpus["text"], strict=True))
     for span, start, name in zip(
-        data.place_spans(), data.evidence.starts, data.evidence.document_ids, strict=True
+        data.locate_spans(), data.evidence.starts, data.evidence.document_ids, strict=True
     ):
         assert span.start == 3 * start
         assert 0 <= span.start < span.end <= len(texts[name])
-    assert english.place_spans() == list(
+    assert english.locate_spans() == list(
         zip(english.evidence.starts, english.evidence.ends, strict=True)
     )
 

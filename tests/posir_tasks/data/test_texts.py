@@ -35,7 +35,7 @@ def test_spans_count_code_points_of_any_script(before, after):
     data = build_position_data(
         {"d": before + evidence + after}, [("q", "d", evidence)], revision="1"
     )
-    assert data.place_spans() == [(len(before), len(before) + 4)]
+    assert data.locate_spans() == [(len(before), len(before) + 4)]
 
 
 @pytest.mark.parametrize(

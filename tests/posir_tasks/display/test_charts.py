@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from posir_tasks.display.charts import describe_scores, explain_window, mark_beyond
+from posir_tasks.display.charts import describe_scores, explain_window, label_window_end
 from posir_tasks.display.figures import Figure
 
 
@@ -15,10 +15,10 @@ def test_the_end_of_the_window_is_named_once_in_each_panel():
         for panel, shared in shares.items()
         for share in shared
     ]
-    marked = mark_beyond(rows, 256)
+    marked = label_window_end(rows, 256)
     assert [row["beyond_label"] for row in marked] == [None] * 4 + ["beyond 256 tokens", None]
     assert "256 tokens" in explain_window(marked, 256)
-    unknown = mark_beyond([{"beyond_share": None}], None)
+    unknown = label_window_end([{"beyond_share": None}], None)
     assert not any(row["beyond_label"] for row in unknown)
     assert explain_window(unknown, None) == ""
 

@@ -17,19 +17,19 @@ from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import (
     CARD_SIZE,
     FigureStyle,
-    Strip,
+    PositionChart,
     draw_card,
     draw_glyph,
-    draw_strips,
+    draw_position_charts,
     render_png,
-    sketch_strip,
+    sketch_chart,
 )
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.evidence import TWELFTHS, Unread
 from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadPart
 
 FOUND = tuple(Estimate(value, (value - 0.1, value + 0.1)) for value in (0.8, 0.6, 0.4))
-STRIP = Strip(
+STRIP = PositionChart(
     "<b>a & b</b>",
     ("Reads the first 256 tokens", "Favors the start"),
     FOUND,
@@ -86,25 +86,25 @@ def test_parts_with_names_are_described_by_name():
 def test_what_is_truncated_is_outside_the_window(before, edges, sketch):
     strip = dataclasses.replace(STRIP, before=before)
     assert strip.edges == pytest.approx(edges)
-    assert sketch_strip(strip) == sketch
+    assert sketch_chart(strip) == sketch
     assert [is_read for _, is_read in strip.scores].index(False) == (
         3 if before is None else before
     )
 
 
 def test_a_gap_is_shown_and_nothing_read_is_hatched():
-    strip = Strip("a", (), (FOUND[0], None, FOUND[2]))
-    assert 'class="hatch"' not in draw_strips([strip])
+    strip = PositionChart("a", (), (FOUND[0], None, FOUND[2]))
+    assert 'class="hatch"' not in draw_position_charts([strip])
     assert not strip.share
-    assert "Hatched" not in draw_strips([strip])
-    assert sketch_strip(strip) == "▇▇▇▇····▄▄▄▄"
+    assert "Hatched" not in draw_position_charts([strip])
+    assert sketch_chart(strip) == "▇▇▇▇····▄▄▄▄"
     assert dataclasses.replace(STRIP, truncated=0.001).share == "under 1% of the evidence truncated"
 
 
 def test_a_picture_stands_alone_and_shows_names_as_they_are():
     for svg in (
-        draw_strips([STRIP, STRIP]),
-        draw_strips([STRIP], width=350),
+        draw_position_charts([STRIP, STRIP]),
+        draw_position_charts([STRIP], width=350),
         draw_card([STRIP] * 9, "<i>", "local"),
     ):
         tree = ElementTree.fromstring(svg)

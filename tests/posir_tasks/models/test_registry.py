@@ -18,7 +18,7 @@ from mteb.models.models_protocols import SearchProtocol
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.dispatch import HybridSearch, fuse_rankings
 from posir_tasks.models.hub import is_downloaded
-from posir_tasks.models.references import Endpoint, ModelReference, legible_name, portable_name
+from posir_tasks.models.references import Endpoint, ModelReference, portable_name, to_file_name
 from posir_tasks.models.registry import (
     LOADED_BY_NAME,
     MODEL_NAME,
@@ -82,7 +82,7 @@ def test_no_two_endpoints_have_one_name(endpoints):
 @example(texts=["q:06", "q-06", "q 06", "q/06", "q@06"])
 @example(texts=["a" * 150 + end for end in "bc"])
 def test_no_two_texts_have_one_legible_name(texts):
-    names = [legible_name(text) for text in texts]
+    names = [to_file_name(text) for text in texts]
     assert len(set(names)) == len(names)
     assert all(re.fullmatch(r"[A-Za-z0-9._-]{1,100}", name) for name in names)
     assert all(

@@ -17,7 +17,7 @@ from posir_probe.segments import SegmentSimilarity
 from posir_tasks import plugin_api
 from posir_tasks.base import private_names
 from posir_tasks.base.errors import PosirError
-from posir_tasks.base.private_names import NEWEST_TESTED, describe_untested, step_aside
+from posir_tasks.base.private_names import NEWEST_TESTED, fall_back, warn_untested_mteb
 from posir_tasks.models import hub, registry, run_settings
 from posir_tasks.models.embeddings.encoding import load_encoder
 from posir_tasks.mteb import mteb_patches, result_saving
@@ -132,7 +132,7 @@ def test_errors_of_mteb_and_for_the_user_are_no_misfit(problems, monkeypatch):
         raise PosirError("no such prompt")
 
     with pytest.raises(PosirError):
-        step_aside("patch", refuse, otherwise=None)
+        fall_back("patch", refuse, otherwise=None)
     assert not problems
 
 
@@ -159,7 +159,7 @@ def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, cap
     manager.add_hookspecs(plugin_api)
     manager.register(Fails(), name="fails")
     manager.register(Says(), name="says")
-    monkeypatch.setattr(plugin_api, "loaded_plugins", lambda: plugin_api.Plugins(manager, ()))
+    monkeypatch.setattr(plugin_api, "get_plugins", lambda: plugin_api.Plugins(manager, ()))
     monkeypatch.setattr(
         result_saving,
         "process_saver",
@@ -209,7 +209,7 @@ def test_a_newer_mteb_than_tested_is_reported_in_one_line(problems, monkeypatch,
     assert Version(version("mteb")) <= Version(NEWEST_TESTED), (
         "test with it, then raise NEWEST_TESTED"
     )
-    assert describe_untested() is None
+    assert warn_untested_mteb() is None
     monkeypatch.setattr(private_names, "version", lambda _: "99.1")
     module = ModuleType("mteb.get_tasks")
     module._TASKS_REGISTRY, module.TASK_LIST = {"Host": dict}, [dict]

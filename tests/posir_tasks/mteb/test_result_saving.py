@@ -22,7 +22,7 @@ from posir_tasks.data.data import digest_data
 from posir_tasks.data.posir import read_domain
 from posir_tasks.data.repository import LocalRepository, data_folder
 from posir_tasks.mteb.result_saving import UNREADABLE, ResultSaver, process_saver
-from posir_tasks.results import result_files
+from posir_tasks.results import find_result_files
 from posir_tasks.values.result_schema import ROTATIONS_KEY
 from posir_tasks.values.rotation_ranks import ROTATED_VARIABLE
 from tests.support.datasets import POSIR_FOLDER, TEXTS, posir_tables, write_domain
@@ -307,7 +307,7 @@ def test_a_replaced_result_is_kept_beside_and_never_overwritten(cache, data, cap
     assert subsets_in(kept(cache)["replaced-2"]) == {"sports": 0.1, "game": 0.0}
     assert len(kept(cache)) == 2
     assert f"the previous file is kept as {kept(cache)['replaced-2']}" in caplog.text
-    assert [file.name for file in result_files(cache.cache_path)] == [f"{TASK}.json"]
+    assert [file.name for file in find_result_files(cache.cache_path)] == [f"{TASK}.json"]
 
 
 def test_the_hubs_results_are_never_replaced_by_local_ones(cache, data):

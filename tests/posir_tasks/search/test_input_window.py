@@ -31,7 +31,7 @@ from posir_tasks.data.texts import build_position_data
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.request import SearchRequest
 from posir_tasks.search.input_window import find_read_evidence
-from posir_tasks.search.scoring import select_relevant
+from posir_tasks.search.scoring import select_documents
 from posir_tasks.values.read_part import CountedWith, KnownBy, Part, ReadKind, ReadPart
 from tests.support.datasets import imported
 from tests.support.encode import TASK
@@ -152,7 +152,7 @@ def received(model, request, monkeypatch) -> dict[str, list[int]]:
 
 
 def place_evidence(model, request, evidence):
-    documents = select_relevant(request.corpus, request.positives.values())
+    documents = select_documents(request.corpus, request.positives.values())
     return find_read_evidence(model, request, request.queries, evidence, documents)
 
 

@@ -18,7 +18,7 @@ from posir_tasks.models.dispatch import HybridSearch, SearchRequest, search_and_
 from posir_tasks.models.embeddings.context import EncodingContext
 from posir_tasks.models.references import BM25_BASELINE
 from posir_tasks.search.rotations import RotationTest
-from posir_tasks.search.scoring import select_relevant, select_texts
+from posir_tasks.search.scoring import select_documents, select_texts
 from posir_tasks.search.version_ranks import VersionRanker
 from posir_tasks.tasks.posir import PosIRMini
 from posir_tasks.values.document_ranks import DocumentRanks
@@ -84,7 +84,7 @@ def rotate(model, sample_size=400, subsets=1, data=None):
     data = data or read_mini()
     request = build_request(data)
     results, ranked = search_and_rank(model, request)
-    documents = select_relevant(data.corpus, data.evidence.document_ids)
+    documents = select_documents(data.corpus, data.evidence.document_ids)
     read = model.read_part if hasattr(model, "read_part") else ReadPart.all(KnownBy.CLASS)
 
     def find_read(queries, evidence, rows):  # noqa: ARG001
@@ -153,7 +153,7 @@ def test_a_version_is_ranked_as_in_a_corpus_that_has_it():
     ranker = VersionRanker(
         test.request, test.results, Dataset.from_list(list(unique.values())), pairs,
         {q: positives[q] for q in questions},
-        select_relevant(data.corpus, positives.values()),
+        select_documents(data.corpus, positives.values()),
     )  # fmt: skip
     ranks = ranker.rank(test.model)
     for question in questions:

@@ -157,7 +157,7 @@ def test_plugins_name_languages_and_a_wrong_one_is_refused(monkeypatch, tmp_path
     manager.add_hookspecs(plugin_api)
     for name, codes in (("good", ["ell-Grek"]), ("wrong", ["fa"])):
         manager.register(module(posir_languages=lambda codes=codes: codes), name)
-    monkeypatch.setattr(catalog, "loaded_plugins", lambda: Plugins(manager, ()))
+    monkeypatch.setattr(catalog, "get_plugins", lambda: Plugins(manager, ()))
     plugin_languages.cache_clear()
     try:
         assert list(language_tasks()) == ["PosIR-Greek", "PosIR-Greek-English", "PosIR-Greek-Nano"]

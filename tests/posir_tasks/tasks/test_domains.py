@@ -6,7 +6,7 @@ import posir
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.models.registry import ModelReference, find_model
-from posir_tasks.models.run_settings import own_settings, with_settings
+from posir_tasks.models.run_settings import with_settings, without_run_settings
 from posir_tasks.tasks.catalog import find_task
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 
@@ -66,5 +66,5 @@ def test_results_are_filed_apart_from_those_of_all_domains(data):
 def test_settings_of_a_model_but_no_first_stage_have_domains(monkeypatch):
     monkeypatch.setenv("POSIR_DOMAINS", "law")
     assert find_model(ModelReference(BM25)).experiment_kwargs == {"domains": "law"}
-    with own_settings():
+    with without_run_settings():
         assert not find_model(ModelReference(BM25)).experiment_kwargs

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from posir_tasks.values.evidence import Evidence, Unread, place_in_parts
+from posir_tasks.values.evidence import Evidence, Unread, locate_in_window
 from posir_tasks.values.read_part import KnownBy, Part, ReadKind, ReadPart
 
 TOKENS = 600
@@ -46,7 +46,7 @@ def test_evidence_is_read_cut_or_beyond_by_its_start_and_end(read: ReadPart):
     expected = [place_by_hand(read, start, end) for start, end in SPANS]
     assert {Unread.CUT, Unread.BEYOND} <= set(expected)
     head, tail = 100 * (read is not LAST), TOKENS - 100 * (read is not FIRST)
-    assert place_in_parts(starts, ends, head, tail, read.tokens or 0).tolist() == expected
+    assert locate_in_window(starts, ends, head, tail, read.tokens or 0).tolist() == expected
     names, lengths = [str(number) for number in range(len(SPANS))], np.full(len(SPANS), TOKENS)
     evidence = Evidence(
         names, ["d"] * len(SPANS), starts.astype(int), ends.astype(int), lengths, lengths

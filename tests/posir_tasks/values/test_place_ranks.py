@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from mteb.cache import ResultCache
 
 import posir
-from posir_report.tables import describe_places
+from posir_report.tables import describe_spans
 from posir_tasks.base.errors import PosirError, ProfileError
 from posir_tasks.results import read_results
 from posir_tasks.tasks.base import PositionTask
@@ -258,6 +258,6 @@ def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
     )
     assert "position_profile" in entries[0]
     assert (
-        describe_places(posir.read_results(tmp_path / "results0").content.summaries[0])["places"]
+        describe_spans(posir.read_results(tmp_path / "results0").content.summaries[0])["places"]
         == 6
     )

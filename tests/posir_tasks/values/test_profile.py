@@ -16,9 +16,9 @@ from posir_tasks.values.profile import (
     NDCG_AT_10,
     RANKS,
     PositionProfile,
-    mean_gain,
+    average_gains,
+    map_ranks_to_columns,
     pool,
-    rank_columns,
 )
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions, RelativePositions
 
@@ -93,7 +93,7 @@ def test_scores_by_bin_are_means_of_pytrec_eval_over_its_queries(queries):
         .reindex(pd.MultiIndex.from_product([range(4), range(20)]))
     )
     np.testing.assert_allclose(
-        mean_gain(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12
+        average_gains(profile.counts, NDCG_AT_10), cells.to_numpy().reshape(4, 20), atol=1e-12
     )
     for bucket, ndcg in frame.groupby("bucket").ndcg.mean().items():
         assert profile.of_length(bucket).score() == pytest.approx(ndcg, abs=1e-12)
@@ -142,7 +142,7 @@ def test_a_query_in_two_buckets_or_in_none_is_one_query(queries):
 
 
 def test_ranks_to_ten_are_counted_each_to_a_hundred_together():
-    columns = rank_columns(np.array([1, 10, 11, 100, 101, 0]))
+    columns = map_ranks_to_columns(np.array([1, 10, 11, 100, 101, 0]))
     assert [RANKS[column] for column in columns] == ["1", "10", "11-100", "11-100", "miss", "miss"]
 
 

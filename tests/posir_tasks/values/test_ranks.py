@@ -13,10 +13,10 @@ from posir_tasks.base.errors import ScoreError
 from posir_tasks.values.ranks import (
     Hits,
     HitsByQuery,
-    query_scores,
+    compute_query_scores,
+    compute_retrieval_scores,
     rank_hits,
     rank_results,
-    retrieval_scores,
 )
 
 K_VALUES = (1, 3, 5, 10, 20, 100)
@@ -80,7 +80,7 @@ def test_scores_of_a_query_are_those_of_mteb(result):
     expected = calculate_retrieval_scores(results, qrels, list(K_VALUES)).all_scores
     ranks = dict(zip(positives, rank_results(results, positives).ranks.tolist(), strict=True))
     for query, scores in expected.items():
-        assert query_scores(ranks[query], K_VALUES) == pytest.approx(scores)
+        assert compute_query_scores(ranks[query], K_VALUES) == pytest.approx(scores)
 
 
 def test_hits_read_as_results():
@@ -124,7 +124,7 @@ def continuous_run(queries=80, documents=160):
 def test_scores_are_mtebs_under_mtebs_names():
     results, positives = continuous_run()
     expected = mteb_scores(results, positives)
-    scores = retrieval_scores(rank_results(results, positives), K_VALUES)
+    scores = compute_retrieval_scores(rank_results(results, positives), K_VALUES)
     assert list(scores) == list(expected)
     naucs = [name for name in expected if name.startswith("nauc")]
     assert len(naucs) == 5 * len(K_VALUES) * 3
@@ -137,7 +137,7 @@ def test_scores_are_mtebs_under_mtebs_names():
     ranked = rank_results(same, dict.fromkeys(same, "right"))
     for computed in (
         mteb_scores(same, dict.fromkeys(same, "right")),
-        retrieval_scores(ranked, K_VALUES),
+        compute_retrieval_scores(ranked, K_VALUES),
     ):
         assert math.isnan(computed["nauc_recall_at_10_max"])
 
@@ -147,7 +147,7 @@ def test_scores_are_mtebs_under_mtebs_names():
 def test_scores_of_runs_full_of_ties_are_mtebs(result):
     results, positives = result
     expected = mteb_scores(results, positives)
-    scores = retrieval_scores(rank_results(results, positives), K_VALUES)
+    scores = compute_retrieval_scores(rank_results(results, positives), K_VALUES)
     for name in expected:
         if not name.startswith("nauc"):
             assert scores[name] == pytest.approx(expected[name], abs=1e-5), name
@@ -157,7 +157,7 @@ def test_missing_queries_and_irrelevant_lists_are_misses():
     results = {"short": {"a": 1.0}, "empty": {}, "found": {"a": 1.0, "right": 0.5}}
     ranked = rank_results(results, dict.fromkeys(["short", "empty", "absent", "found"], "right"))
     assert ranked.ranks.tolist() == [0, 0, 0, 2]
-    assert retrieval_scores(ranked, K_VALUES)["recall_at_100"] == 0.25
+    assert compute_retrieval_scores(ranked, K_VALUES)["recall_at_100"] == 0.25
     assert [values.tolist()[1:3] for values in ranked.confidence.values()] == [[0, 0]] * 3
     assert rank_results({}, {"q0": "right", "q1": "right"}).ranks.tolist() == [0, 0]
 

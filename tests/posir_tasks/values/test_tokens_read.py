@@ -18,7 +18,7 @@ from posir_tasks.search import input_window
 from posir_tasks.text.tokenizer import EstimatedTokenizer
 from posir_tasks.values.read_part import UNKNOWN, CountedWith, KnownBy, ReadPart
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.tokens_read import SAMPLE, count_tokens_read, settle_read_part
+from posir_tasks.values.tokens_read import SAMPLE, count_tokens_read, resolve_window
 from tests.support.models import write_tiny_model
 
 TEXTS = [f"{'the mill on the river ' * row} wheel" for row in range(40)]
@@ -70,11 +70,11 @@ def test_all_is_read_of_documents_shorter_than_the_lower_bound(text):
         (size, ["eng-Latn", "jpn-Jpan"], None),
         (tokens, ["jpn-Jpan"], EstimatedTokenizer()),
     ):
-        assert settle_read_part(ReadPart.at_least(longest), corpus, languages, tokenizer) == whole
+        assert resolve_window(ReadPart.at_least(longest), corpus, languages, tokenizer) == whole
         shorter = ReadPart.at_least(longest - 1)
-        assert settle_read_part(shorter, corpus, languages, tokenizer) == shorter
+        assert resolve_window(shorter, corpus, languages, tokenizer) == shorter
     for read in (UNKNOWN, whole, ReadPart.first(size, KnownBy.CLASS)):
-        assert settle_read_part(read, corpus, ENGLISH) is read
+        assert resolve_window(read, corpus, ENGLISH) is read
 
 
 def test_a_run_of_mteb_has_the_tokens_beside_its_result(tmp_path: Path, monkeypatch, caplog):

@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import posir
-from posir_score.excerpts import read_excerpts
+from posir_score.excerpts import read_evidence_data
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.collections import read_beir
@@ -333,7 +333,7 @@ def write_chunking_folder(
 @pytest.mark.parametrize("name", ["questions.csv", "questions_df.csv"])
 def test_all_excerpts_of_a_question_are_read(tmp_path: Path, name: str):
     opened = open_data(write_chunking_folder(tmp_path, name=name))
-    data = read_excerpts(opened)
+    data = read_evidence_data(opened)
     assert data.documents == TEXTS
     (_, first), (_, second) = data.questions
     assert [excerpt.span.of(TEXTS["bells"]) for excerpt in first] == ["1770", "1804"]
@@ -353,7 +353,7 @@ def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
         ("Where?", [wrong], "absent"),
         ("Why?", [], "bells"),
     ]
-    data = read_excerpts(open_data(write_chunking_folder(tmp_path, questions)))
+    data = read_evidence_data(open_data(write_chunking_folder(tmp_path, questions)))
     assert (len(data.questions), data.skipped) == (2, 3)
 
 
@@ -367,6 +367,8 @@ def test_questions_without_an_excerpt_in_a_corpus_are_skipped(tmp_path: Path):
 )
 def test_invalid_references_are_one_message(tmp_path: Path, references: str, message: str):
     with pytest.raises(DataError) as error:
-        read_excerpts(open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")])))
+        read_evidence_data(
+            open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")]))
+        )
     assert message in str(error.value)
     assert "as Chroma's chunking evaluation has it" in str(error.value)
