@@ -184,7 +184,7 @@
     const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
     for (const point of named) {
       const [x, y] = locate(point);
-      const name = shorten(board.short(point.label), width < 500 ? 22 : Infinity);
+      const name = shorten(board.shortName(point.label), width < 500 ? 22 : Infinity);
       const boxes = places.map(([side, dy]) => {
         const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
         return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
@@ -205,7 +205,7 @@
   board.describeEnds = (rows) => {
     const clear = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
     const largest = (sign) => clear.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
-    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.short(row.name)) }) : []);
+    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
     return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
   };
 

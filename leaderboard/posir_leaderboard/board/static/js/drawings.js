@@ -107,7 +107,7 @@
     let above = Infinity;
     for (const row of last) {
       above = Math.min(row.ndcg_at_10, above - 0.04);
-      Object.assign(row, { name: board.short(row.name_of_model), name_at: above });
+      Object.assign(row, { name: board.shortName(row.name_of_model), name_at: above });
     }
   }
 

@@ -3,7 +3,7 @@
 
 {
   const { el, byId, isKnown } = board;
-  const short = (row) => board.name(board.short(row.label));
+  const short = (row) => board.name(board.shortName(row.label));
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
   /** Split rows, by descending score, into those not worse than the best and all others. */
@@ -46,7 +46,7 @@
     const published = rows.length && rows.every((row) => row.published);
     byId("finding").replaceChildren(...found);
     byId("lead").replaceChildren(...ahead);
-    byId("search").placeholder = board.short(rows.at(-1)?.label ?? "");
+    byId("search").placeholder = board.shortName(rows.at(-1)?.label ?? "");
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isTested);
     const data = shown.length === "all" || !rows.length ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length) || shown.length}`;

@@ -133,7 +133,7 @@
   board.differences = (models, paired, choice) => {
     if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;
-    const first = paired?.models.indexOf(models[0].at) ?? -1;
+    const first = paired?.models.indexOf(models[0].index) ?? -1;
     const others = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.index));
     if (!others.length) {
       const why = "These models cannot be compared pairwise: a paired test needs ranks of both models on the same queries, which published results lack.";
