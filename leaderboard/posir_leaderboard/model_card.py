@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from posir_report.api import build_results
 from posir_report.columns import choose_columns
 from posir_report.content import BRIEF
+from posir_report.results import build_results
 from posir_report.tables import build_score_table, name_task
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
@@ -25,7 +25,7 @@ COLUMNS = ("ndcg_at_10", "position_effect", "unread_share", "position_effect_in_
 def render_section(results: Iterable[SubsetResult]) -> str:
     """Render the scores of a model on every task, with intervals, as Markdown."""
     model_results = build_results(results)
-    rows = model_results.content.overall
+    rows = model_results.overall
     names = {"Task": [name_task(row) for row in rows]}
     table = build_score_table(rows, choose_columns(COLUMNS), names)
     section = DisplaySection(tables=(table,)).to_markdown()
