@@ -24,7 +24,7 @@ def read_results(
     full: bool = False,
     margins: Collection[str] = (),
 ) -> Results:
-    """Read results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score`: those with
+    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have
     positions or judgments.
 
     Args:
@@ -51,7 +51,7 @@ def read_results(
         >>> results.to_polars().select("model", "length", "queries").row(0)
         ('mteb/baseline-bm25s', 'all', 120)
     """
-    # Fail early.
+    # Reject unknown keys before reading.
     choose_columns(tuple(columns))
     smallest = Margins.parse(margins)
     results = find_result_files.read_all_results(Path(path), StoredResult)

@@ -66,15 +66,15 @@ def build_answer_sections(
     summaries: Sequence[TaskSummary] = (),
     chosen: Sequence[ScoreInfo] = (),
 ) -> Iterator[DisplaySection]:
-    """Yield a table of the models of each task, or of the tasks of the only model, with answers.
+    """Yield a table of models for each task, or of tasks if there is only one model, with answers.
 
-    A page also gets the lengths and figures of each result; text gets the lengths of a task with
-    one model. With many results, counts of states replace answers and lengths.
+    Pages also show each result by length and its figures; text shows a task by length if it has a
+    single model. With many results, counts of states replace answers and tables by length.
 
     Args:
-        rows: Rows; only rows of all lengths are shown.
-        summaries: The summaries behind the rows, for lengths and figures.
-        chosen: Further columns of the tables.
+        rows: Rows; only rows over all lengths are shown.
+        summaries: The summaries behind the rows, for tables by length and figures.
+        chosen: Additional columns of the tables.
     """
     overall = [row for row in list_overall(rows) if row.queries != 0] or list_overall(rows)
     by_run = {_identify(summary): summary for summary in summaries}
@@ -126,14 +126,14 @@ def _identify(row: ReportRow | TaskSummary) -> Run:
 
 
 def _show_answer(title: str, row: ReportRow) -> DisplaySection:
-    """Show the answer of a model on a task and the next commands, in text only."""
+    """Show a model's answer on a task and the next commands, in text only."""
     commands = build_commands(row.findings, row.reference) if row.findings else ()
     answer = describe_answer(row.findings, row.task)
     return DisplaySection(title, (answer,), code="\n".join(commands), only=Medium.TEXT)
 
 
 def _describe_size(task: str, rows: Sequence[ReportRow]) -> str:
-    """Describe the size of a task's data and of the largest test on it."""
+    """Describe the size of a task's data and of the largest test on the data."""
     findings = [row.findings for row in rows if row.findings]
     if not findings:
         return task
@@ -170,7 +170,7 @@ def describe_findings(rows: Iterable[ReportRow]) -> Iterator[str]:
         findings = [row.findings for row in overall if row.findings]
         yield count_truncation(_list_shares(overall), len(overall))
         yield count_states(Counter(map(label_state, findings)))
-        # Only an interval can give a false alarm.
+        # Only a test with an interval can raise a false alarm.
         tests = sum(group.reason in (None, Reason.WIDE_INTERVAL) for group in findings)
         if tests:
             yield describe_false_alarms(tests)
@@ -204,7 +204,7 @@ def title_findings(overall: Sequence[ReportRow]) -> str:
 
 
 def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
-    """Draw the picture of each row with findings."""
+    """Build the position chart of each row with findings."""
     tested = [row for row in overall if row.findings]
     is_one_task = len({row.task for row in tested}) == 1
     strips = list[PositionChart]()

@@ -1,4 +1,4 @@
-"""Figures of the page, tables of LaTeX, and the answer that `mteb run` prints."""
+"""A page's figures, the LaTeX tables, and the answer that `mteb run` prints."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ LATEX_SCORES = (
 
 
 def build_figure_sections(summary: TaskSummary, name: str) -> Iterator[DisplaySection]:
-    """Yield a folded section for each figure of a model on a task."""
+    """Yield a folded section for each of a model's figures on a task."""
     if summary.profile.queries:
         for title, draw in (
             (f"Figures of {name}", _draw_curves),
@@ -71,7 +71,9 @@ def _draw_heat_map(summary: TaskSummary, label: str) -> Sequence[Figure]:
 
 
 def describe_saved(file: Path) -> Iterator[str]:
-    """Yield the answer of a saved result: model, picture, task and nDCG@10, then the finding."""
+    """Yield the answer for each model in a result file: model, chart, task and nDCG@10, then the
+    finding.
+    """
     results = [result for result in read_results(file.parent) if result.task == file.stem]
     for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
         if row.findings:

@@ -41,7 +41,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def row_from_published(published: data.PublishedRow) -> ReportRow:
-    """Convert a published row to a row of a report.
+    """Convert a published row to a report row.
 
     In a length bucket, the published nDCG@10 is the unweighted mean of the bins.
     """

@@ -138,7 +138,7 @@ class Results(Result, Sequence[SubsetResult]):
 
     @cached_property
     def overall(self) -> list[ReportRow]:
-        """The rows of all lengths, sorted by task and descending nDCG@10."""
+        """The rows over all lengths, sorted by task and descending nDCG@10."""
         return list_overall([*self.total_rows, *self.place_rows])
 
     @property
@@ -256,7 +256,7 @@ class Results(Result, Sequence[SubsetResult]):
             yield tables.build_legend([*self.columns, tables.SKETCH])
 
     def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
-        """Test limits on the scores of every model and task over all lengths, as `posir report
+        """Check limits on the scores of every model and task over all lengths, as `posir report
         --fail-if` does.
 
         Args:
@@ -318,7 +318,9 @@ class Results(Result, Sequence[SubsetResult]):
     def _tabulate(
         self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
     ) -> Result:
-        """Show rows in a table, by default of position bins, with findings and a legend."""
+        """Show rows in a table, by default with a row per position bin, with findings and a
+        legend.
+        """
         return Result(
             title=self.title,
             rows=[row.columns() for row in rows],

@@ -32,7 +32,7 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import ANSWER, FURTHER, known_columns
+from posir_report.columns import MAIN_KEYS, FULL_KEYS, known_columns
 from posir_report.summary import (
     UNDECLARED,
     VERDICT_COLUMNS,
@@ -77,7 +77,7 @@ MAX_DATE = 253_402_300_799
 TABLE_COLUMNS = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
 #: Scores with a field of their own on the page. All others are `scores.KEY`, so that a plugin's key
 #: cannot clash with a field.
-NAMED_SCORES = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
+NAMED_SCORES = (*MAIN_KEYS, *FULL_KEYS, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
 #: Whether the maintainers' own run confirms a submitted nDCG@10.
 REPRODUCED = "reproduced"
 AS_SUBMITTED = "as submitted"
