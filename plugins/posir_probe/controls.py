@@ -37,7 +37,7 @@ class WordMean:
         texts: Sequence[str],
         prompt_type: PromptType = PromptType.document,  # noqa: ARG002
     ) -> Vectors:
-        """Return the embeddings of n texts, shape (n, DIMENSIONS); zeros without words."""
+        """Embed n texts, shape (n, DIMENSIONS); a text without words has a zero vector."""
         vectors = np.zeros((len(texts), DIMENSIONS))
         for row, words in enumerate(map(WORD.findall, texts)):
             if words:

@@ -32,7 +32,7 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import MAIN_KEYS, FULL_KEYS, known_columns
+from posir_report.columns import FULL_KEYS, MAIN_KEYS, known_columns
 from posir_report.summary import (
     UNDECLARED,
     VERDICT_COLUMNS,
