@@ -1,4 +1,4 @@
-"""Write the scores of `posir submit --model-card` into a section of a model card."""
+"""Write the scores for `posir submit --model-card` into a section of a model card."""
 
 import re
 from collections.abc import Iterable
@@ -36,7 +36,7 @@ def write_section(card: Path, section: str) -> None:
     """Replace the section of a model card, or append it; all other bytes stay.
 
     Raises:
-        PosirError: The card cannot be read or written, or has one of the two markers only.
+        PosirError: The card cannot be read or written, or contains only one of the two markers.
     """
     try:
         content = card.read_bytes()

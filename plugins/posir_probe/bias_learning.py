@@ -81,7 +81,7 @@ IS_NEGATIVE = np.array([weight < 0 for _, _, weight in CELLS])
 
 
 class Perturbation(Probe):
-    """Cosine between a text and a version of it, a share of which is changed at a relative position.
+    """Cosine between a text and a version of it, with a share of the text changed at one position.
 
     Conditions are named `5% of the text · 0%`, by size and then by position.
     """
