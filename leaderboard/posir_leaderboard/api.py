@@ -311,7 +311,7 @@ def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
 
 
 def _write_card(card: Path, entries: Sequence[Entry]) -> None:
-    """Write the scores of the entries of one model into its card."""
+    """Write the scores of a single model into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})

@@ -13,7 +13,7 @@ from posir_tasks.base.files import atomic_write
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.results import SubsetResult
 
-#: Comments of Markdown around the section.
+#: Markdown comments around the section.
 BEGIN = b"<!-- posir: begin -->"
 END = b"<!-- posir: end -->"
 SECTION = re.compile(BEGIN + b".*?" + END, re.DOTALL)
@@ -33,7 +33,7 @@ def render_section(results: Iterable[SubsetResult]) -> str:
 
 
 def write_section(card: Path, section: str) -> None:
-    """Replace the section of a model card, or append it; all other bytes stay.
+    """Replace the section of a model card, or append it; keep all other bytes.
 
     Raises:
         PosirError: The card cannot be read or written, or contains only one of the two markers.

@@ -37,7 +37,7 @@ FIRST_WAIT = 2.0
 #: Seconds; if the Hub asks for a longer wait, the command fails.
 MAX_WAIT = 600.0
 MAIN = "main"
-#: To be formatted with number and address.
+#: Format string for number and address.
 PULL_REQUEST = "pull request #%d, %s"
 #: HTTP statuses of a repository that does not exist or is not visible to the token.
 UNKNOWN_STATUSES = frozenset({401, 404})
@@ -67,7 +67,7 @@ ADVICE = {
     "`hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
 }
-#: Command that creates a repository of results, to be formatted with its name.
+#: Format string for the command that creates a results repository.
 CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
 
 
@@ -380,7 +380,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
 
 
 def _read_public(file: Path) -> bytes:
-    """Read a file without names of local folders and servers."""
+    """Read a file, removing the names of local folders and servers."""
     content = file.read_bytes()
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content

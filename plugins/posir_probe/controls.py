@@ -21,7 +21,7 @@ WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=100_000)
 def word_vector(word: str) -> Floats:
-    """Return the random vector of a word, shape (DIMENSIONS,), with the word as seed."""
+    """Return the random vector of a word, shape (DIMENSIONS,), seeded with the word."""
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 

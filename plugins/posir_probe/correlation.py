@@ -237,7 +237,7 @@ def read_families(file: Path) -> dict[str, str]:
 def find_family(model: str, families: Mapping[str, str]) -> str:
     """Find the family of a model, with or without its mitigation and its organization.
 
-    A model without a family is in the family of its base model.
+    A model without an entry belongs to the family of its base model.
     """
     base = model.split("+")[0]
     names = (model, drop_organization(model), base, drop_organization(base))

@@ -315,8 +315,8 @@ def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | Non
 
 
 def sample_weights(document: str) -> Integers:
-    """Sample the weight of a document in each bootstrap replicate, shape (REPLICATES,), with its id
-    as seed.
+    """Sample a document's weight in each bootstrap replicate, shape (REPLICATES,), seeded with its
+    id.
     """
     seed = int.from_bytes(digest(document))
     return np.random.default_rng(seed).poisson(1.0, REPLICATES)

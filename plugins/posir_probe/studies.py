@@ -99,7 +99,7 @@ class ValidityRow:
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
-    """Find pairs of a sample, `<task>-Tiny`, and its task with results of the same model."""
+    """Pair each sample, `<task>-Tiny`, with its task if a model has results on both."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     pairs = []
     for (model, revision, task), full in by_task.items():
@@ -175,7 +175,7 @@ def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Intege
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
-    """Describe the largest difference for each model and sample, next to that by chance."""
+    """Describe the largest difference for each model and sample, and that expected by chance."""
     for row in rows:
         if row.chance is not None:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)

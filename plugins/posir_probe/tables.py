@@ -67,7 +67,7 @@ GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ProbeMeasurements(Result):
-    """The results of probes of a model."""
+    """A model's probe results."""
 
     results: Sequence[ProbeResult]
     """One result per probe."""

@@ -64,7 +64,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Draw nDCG@10 and number of queries of every cell: lengths as rows, positions as columns."""
+    """Draw nDCG@10 and the query count of every cell: lengths as rows, positions as columns."""
     titles = length_titles(summary.profile)
     axes = summary.profile.axes
     positions = charts.build_positions(axes)

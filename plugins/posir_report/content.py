@@ -217,7 +217,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
 
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
-    """Collect the scores of a model on a task for JSON, not rounded."""
+    """Collect a model's scores on a task for JSON, unrounded."""
     declared = summary.scores.declared
     groups = {}
     for row in rows:

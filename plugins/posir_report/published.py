@@ -11,7 +11,7 @@ from posir_tasks.values.scores import ALL, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Add the published rows of the same tasks and lengths; sort by task and descending nDCG@10.
+    """Add the published rows for the same tasks and lengths; sort by task and descending nDCG@10.
 
     Published rows have no intervals. Their PSI by chance is an upper bound, if there is one.
 

@@ -336,7 +336,7 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
 
 
 def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
-    """Add the data to the name of a task if its results are on different data.
+    """Add the data to a task's name if its results are on different data.
 
     Tables, charts and rankings go by task, so they never mix data. If only one version of the data
     is on the Hub, it keeps the task's name.

@@ -96,7 +96,7 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     Args:
         rows: One model at one length on each task. Scores missing for a task are not averaged.
         name: Name of the average.
-        power: How the distances to the ends of intervals add: 2 for tasks on different data, in
+        power: How the half-widths of intervals combine: 2 for tasks on different data, in
             quadrature; 1 for full correlation, such as translations of the same queries.
     """
     first = rows[0]

@@ -94,7 +94,7 @@ def compute_pin(task_name: str) -> Pin:
 def separate_data(
     records: Sequence[BoardRecord], pins: Pins, *, submitted: bool
 ) -> list[BoardRecord]:
-    """Rename the task of results on other data, so that each version of the data has a table.
+    """Rename the task of results on other data, so that each version of the data gets a table.
 
     Pinned data keep the task's name, and so do the only data of a task without a pin. Otherwise
     each version is named by its revision, and by its content if revisions are equal. Published

@@ -27,7 +27,7 @@ METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
 
 @dataclass(frozen=True)
 class MeanByCluster:
-    """nDCG@10 of a model, with the deviation from it by cluster (article or document)."""
+    """A model's nDCG@10, with its deviation in each cluster (article or document)."""
 
     queries: str
     """Digest of the queries and their documents in this order."""

@@ -373,7 +373,7 @@ def describe_result(record: BoardRecord) -> list[str]:
         tokens and f"{tokens} tokens",
         "own license" if (model.license or "").startswith("http") else model.license,
         f"{vectors:.3g} vectors per document" if vectors != 1 else "",
-        f"{format_count(several_places)} queries with several evidence spans apart"
+        f"{format_count(several_places)} queries with several evidence spans scored separately"
         if several_places
         else "",
         record.detail.get("date"),
