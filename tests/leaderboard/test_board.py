@@ -848,7 +848,7 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
     assert site.keys() - later.keys()
     write_site(later, tmp_path)
     assert site_files(tmp_path) == later
-    assert write_site(later, tmp_path).number == 0
+    assert write_site(later, tmp_path).changed_files == 0
 
 
 def test_a_folder_without_a_site_is_left_alone(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 import pytest
 
 from posir_leaderboard.board import records as recording
@@ -21,11 +22,13 @@ from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
+from posir_leaderboard.entries import read_entries
 from posir_report.columns import known_columns
 from posir_significance.findings import State
 from posir_significance.messages.verdicts import name_state
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreInfo, Unit
+from tests.leaderboard.test_board import rank_values
 from tests.support.board import (
     GROUPS,
     contents,
@@ -37,6 +40,7 @@ from tests.support.board import (
 )
 from tests.support.board import published as published_results
 from tests.support.browser import CHROMIUM
+from tests.support.results import write_result
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -575,6 +579,24 @@ def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     page.fill("#panel-models .adder input", fake_model(5).name)
     charts(page, 1 + 1 + 4)
     assert len(page.state()["models"].split(",")) == 4
+
+
+def test_models_on_the_same_queries_are_compared_by_their_short_names(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    gains = (rng.random((2, 400)) < [[0.5], [0.6]]).astype(int)
+    for name, ranks in zip("ab", rank_values(gains, np.arange(400)), strict=True):
+        write_result(tmp_path / "results", {"sports": ranks}, model=f"org/{name}")
+    entries, problems = read_entries(tmp_path / "results")
+    assert problems == []
+    records = [recording.score_entry(entry) for entry in entries]
+    first, other = (record.model for record in records)
+    with served(board_of(tmp_path / "site", records)) as address:
+        page = visit().go(f"{address}#tab=models&models={first.id},{other.id}")
+        section = page.locator("#panel-models section", has_text="Differences to org/a")
+        expect(section.locator("tbody tr").first).to_contain_text("+")
+        assert "cannot be compared" not in section.inner_text()
+        page.go(f"{address}#search=org")
+        expect(page.locator("#finding bdi").first).to_have_text("b")
 
 
 def test_the_scatter_has_a_point_a_model_and_opens_it(visit, address):

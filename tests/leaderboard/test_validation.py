@@ -491,7 +491,7 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
             ("document_ranks", "sets", 0),
             {"queries": "0" * 16},
             "document_ranks",
-            "other queries or documents",
+            "queries and documents",
         ),
         (
             ("read_ranks", "sets", 0),

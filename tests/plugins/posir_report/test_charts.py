@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
-from posir_report.charts import DRAW, MERGED, draw_curves, draw_figure, draw_heat_map
+from posir_report.charts import MERGED, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
@@ -269,7 +269,7 @@ def figures_of(summaries):
 
 
 def test_without_any_plugin_the_curves_remain(summary):
-    figures = [draw_figure(kind, without_scores(summary), "label") for kind in DRAW]
+    figures = figures_of([without_scores(summary)])
     assert [figure.kind for figure in figures] == ["curves", "heat-map"]
 
 
