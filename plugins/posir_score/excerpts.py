@@ -38,7 +38,7 @@ from posir_tasks.values.estimates import Estimate
 logger = logging.getLogger(__name__)
 
 THIRDS = ("first third", "second third", "last third")
-DIVIDED = "divided between chunks"
+DIVIDED = "split across chunks"
 NOT_RETURNED = "in no returned chunk"
 #: Document number of a chunk that is not located.
 NOWHERE = -1

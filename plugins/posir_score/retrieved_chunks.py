@@ -413,7 +413,7 @@ class EvidenceScores:
         for row in self.depths:
             scores = map(format_evidence_estimate, (row.evidence_recall, row.iou, row.precision))
             depths.append((str(row.k), *scores))
-        yield build_table(0, ("First chunks", "Evidence recall", "IoU", "Precision"), depths)
+        yield build_table(0, ("Top chunks", "Evidence recall", "IoU", "Precision"), depths)
         positions = [
             (row.title, format_count(row.excerpts), format_evidence_estimate(row.recall))
             for row in self.by_position
@@ -424,7 +424,7 @@ class EvidenceScores:
             for loss, share in self.lost.items()
             if share.value or loss not in (Loss.NOT_LOCATED, Loss.NOT_RETURNED)
         ]
-        headings = (f"Evidence that the first {self.k} lack", "Share of all evidence")
+        headings = (f"Evidence missing from the top {self.k}", "Share of all evidence")
         yield build_table(1, headings, losses)
 
     def describe_chunks(self) -> Iterator[str]:

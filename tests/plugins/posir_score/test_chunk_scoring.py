@@ -87,7 +87,7 @@ def test_the_part_is_of_the_chunk_with_the_most_central_excerpt():
     parts = [
         find_chunk_third(Span(*span), chunks) for span in ((0, 4), (24, 28), (40, 50), (45, 65))
     ]
-    assert parts == ["first third", "first third", "last third", "divided between chunks"]
+    assert parts == ["first third", "first third", "last third", "split across chunks"]
 
 
 def test_chunkers_are_scored_side_by_side(tmp_path: Path):

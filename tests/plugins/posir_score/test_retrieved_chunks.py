@@ -92,7 +92,7 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
         ("document", "last third"): (3, pytest.approx(1 / 3)),
         ("chunk", "second third"): (1, 0),
         ("chunk", "last third"): (1, 1),
-        ("chunk", "divided between chunks"): (1, 0.5),
+        ("chunk", "split across chunks"): (1, 0.5),
         ("chunk", "in no returned chunk"): (1, 0),
     }
     assert scores.to_json()["lost_cut_at_3"].value == 0.5 / 4
