@@ -122,8 +122,8 @@ def test_tydi_qa(tmp_path):
         Cause.DISAGREEMENT: 1,
         Cause.UNANSWERABLE: 1,
         Cause.REVISED: 1,
-        "its span of bytes divides a character": 1,
-        "its span of bytes is not within its document": 1,
+        "its byte span splits a character": 1,
+        "its byte span is not within its document": 1,
     }
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}

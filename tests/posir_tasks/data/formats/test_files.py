@@ -232,7 +232,7 @@ UNUSABLE = {
     "several places": (
         ".jsonl",
         record(answer="in"),
-        "its answer 'in' occurs 2 times in its document; state its start",
+        "its answer 'in' occurs 2 times in its document; add its start",
     ),
     "no question": (
         ".jsonl",
