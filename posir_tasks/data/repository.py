@@ -32,7 +32,7 @@ COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
-    """Whether a subset's current data matches the data of a saved result."""
+    """State of a subset's current data compared with the data of a saved result."""
 
     SAME = "same"
     CHANGED = "changed"

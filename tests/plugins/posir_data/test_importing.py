@@ -184,7 +184,7 @@ def test_an_unknown_language_or_a_malformed_domain_is_refused(tmp_path, kind, na
     message = (
         f"language {name}: "
         if kind == "language"
-        else "not allowed. A domain is a folder name of at most 100 characters"
+        else "invalid domain. Give a folder name of at most 100 characters"
     )
     with pytest.raises(PosirError, match=re.escape(message)):
         imported([passage(TEXT, asked())], tmp_path / "out", **{kind: name})
