@@ -154,8 +154,8 @@ class Dataset(Result):
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
-                f"{shlex.quote(self.location)}`. If each question stands alone, add --scope corpus "
-                "to posir import, score or stats to search the whole corpus."
+                f"{shlex.quote(self.location)}`. If each question is self-contained, add "
+                "--scope corpus to posir import, score or stats to search the whole corpus."
             )
 
     def __post_init__(self) -> None:

@@ -316,7 +316,7 @@ def _open_hub(reference: str, options: ReadOptions) -> Dataset:
             commit = HubRepository(name, commit).revision()
         except DataError as error:
             raise DataError(
-                f"{reference}: no such file or folder, and no readable dataset on the Hub "
+                f"{reference}: no such file or folder, and no dataset on the Hub that can be read "
                 f"({summarize_error(error.__cause__ or error)}). Check the name and the revision, "
                 "or give a file or folder."
             ) from error

@@ -1,4 +1,4 @@
-"""Readers of JSON Lines, Parquet and CSV with a text per row."""
+"""Readers for JSON Lines, Parquet and CSV files with a text per row."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ ID_COLUMNS = ("_id", "id")
 
 
 def read_csv_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row of a CSV or TSV file."""
+    """Yield the text of every row in a CSV or TSV file."""
     frame = read_delimited(file)
-    # Columns of numbers are not texts.
+    # Numeric columns are not texts.
     numbers = frame.cast(pl.Float64, strict=False)
     textual = [
         name for name in frame.columns if numbers[name].null_count() > frame[name].null_count()
@@ -41,7 +41,7 @@ def read_csv_texts(file: Path, options: ReadOptions) -> Items:
 
 
 def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row of a Parquet file."""
+    """Yield the text of every row in a Parquet file."""
     name = options.name(file)
     try:
         types = read_column_types(file)
@@ -74,7 +74,7 @@ def _read_frame(
 
 
 def read_line_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every line of JSON Lines."""
+    """Yield the text of every line in a JSON Lines file."""
     name = options.name(file)
     for number, line in read_lines(file, f"{name}:"):
         if isinstance(line, SkippedText):
@@ -90,13 +90,13 @@ def read_line_texts(file: Path, options: ReadOptions) -> Items:
 
 
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
-    """Return the text of a row, or a skipped item without one.
+    """Return the text of a row, or a skipped item if it has none.
 
     Args:
-        row: An object; any other value is skipped.
+        row: The row. Values other than objects are skipped.
         file: Name of the file.
         where: Location of the row in the file.
-        name: Name of the row in messages.
+        name: Name of the row for messages.
         options: The text and id columns.
     """
     if not isinstance(row, Mapping):
@@ -118,7 +118,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
 
 def _miss_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
     names = sanitize(", ".join(map(str, columns)), 300)
-    detail = f"it has {names}; name one with --column, or text_field in `posir build`"
+    detail = f"it has {names}; choose one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -127,9 +127,7 @@ def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
 
 
 def find_text_column(textual: Iterable[str], options: ReadOptions) -> str | None:
-    """Return the text column among the columns of strings, or None if it is missing or
-    ambiguous.
-    """
+    """Choose the text column among string columns; return None if it is missing or ambiguous."""
     ids = _list_id_columns(options)
     columns = [name for name in textual if name not in ids]
     if options.column is None and len(columns) == 1:

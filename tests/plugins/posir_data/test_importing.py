@@ -121,7 +121,7 @@ def test_a_blank_document_stays_and_its_questions_are_left_out(tmp_path):
     [
         (
             [passage(TEXT, asked(), id="d"), passage("Other.", id="d")],
-            "file: line 1: another document has the id 'd' too",
+            "file: line 1: another document has the same id, 'd'",
         ),
         ([passage(" \n", asked())], "file: question 1: its relevant document has no text"),
         (

@@ -158,7 +158,7 @@ def test_files_in_every_format(tmp_path: Path):
 
 def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
     pl.DataFrame({"left": [GOOD], "right": [OTHER]}).write_parquet(tmp_path / "two.parquet")
-    with pytest.raises(PosirError, match="it has left, right; name one with --column"):
+    with pytest.raises(PosirError, match="it has left, right; choose one with --column"):
         read_texts(str(tmp_path))
     assert read_texts(str(tmp_path), column="right").texts[0].text == OTHER
 

@@ -152,9 +152,7 @@ def test_the_environment_chooses_between_folder_and_hub(posir_folder, monkeypatc
 )
 def test_a_missing_folder_and_a_malformed_revision_are_refused(variable, entry, monkeypatch):
     monkeypatch.setenv(variable, entry)
-    with pytest.raises(
-        PosirError, match=f"{variable}.*{entry}.* (no such folder|is not of the form)"
-    ):
+    with pytest.raises(PosirError, match=f"{variable}.*{entry}.* (no such folder|is malformed)"):
         open_repository(REPO_ID, COMMIT)
 
 

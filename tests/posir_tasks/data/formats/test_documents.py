@@ -102,5 +102,5 @@ def test_pages_that_are_pictures_are_counted(tmp_path: Path):
     text, skipped = read(tmp_path / "a.pdf")
     assert isinstance(text, Passage)
     assert isinstance(skipped, SkippedText)
-    assert (skipped.reason, skipped.number) == ("pages of PDF that are pictures", 2)
+    assert (skipped.reason, skipped.number) == ("scanned PDF pages", 2)
     assert skipped.detail.startswith("pages 2, 4;")

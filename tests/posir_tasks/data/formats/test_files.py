@@ -355,7 +355,7 @@ REFUSED = {
     "null character in an id": (
         ".jsonl",
         record(id="a\0b", answer="1999"),
-        "line 2: 'id' is not valid: has a null character",
+        "line 2: 'id' is not valid: contains a null character",
     ),
 }
 

@@ -1,4 +1,4 @@
-"""Data in no form that is read: what it has, the nearest form and the line that is wrong are
+"""Data in no form that is read: what it has, the nearest format and the line that is wrong are
 named.
 """
 
@@ -81,8 +81,8 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
     pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
     assert find_layout(tmp_path) is None
     said = describe_form(tmp_path)
-    assert "corpus.parquet (nearest form: AutoRAG's corpus)" in said
-    assert "qa.parquet (nearest form: AutoRAG's questions)" in said
+    assert "corpus.parquet (nearest format: AutoRAG's corpus)" in said
+    assert "qa.parquet (nearest format: AutoRAG's questions)" in said
     assert open_data(tmp_path).kind == "a folder of AutoRAG"
     # A domain that has only its corpus is told what it lacks.
     pl.DataFrame({"_id": ["a"], "text": ["A text."]}).write_parquet(tmp_path / "corpus.parquet")
@@ -95,7 +95,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
         (
             "a.json",
             json.dumps([{"question": "Who?", "contexts": ["a"]}]),
-            "form is a golden set of LlamaIndex or ragas, of which it lacks ground_truth",
+            "form is a golden set of LlamaIndex or ragas; missing: ground_truth",
         ),
         ("a.json", '{"foo": 1}', "the fields foo"),
         ("a.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n", "the qrels of a BEIR folder"),
