@@ -115,7 +115,7 @@ def import_data(
         'Import: data/PosIR-Benchmark-v1/eng-Latn/harbour'
     """
     if formats:
-        return list_forms()
+        return list_formats()
     paths = [Path(source) for source in to_list(sources)]
     if not paths or domain is None or output is None:
         raise PosirError(
@@ -145,7 +145,7 @@ def import_data(
     )
 
 
-def list_forms() -> Result:
+def list_formats() -> Result:
     """List the known formats."""
     rows = list[dict[str, str]]()
     for form in FORMATS:
@@ -248,11 +248,11 @@ def import_passages(
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = ADVICE if imported.unsuited else "Correct them (docs/data.md)."
-    imported.skipped += dict.fromkeys(imported.unsuited.values())
-    for name in imported.unsuited:
+    advice = ADVICE if imported.unpositioned else "Correct them (docs/data.md)."
+    imported.skipped += dict.fromkeys(imported.unpositioned.values())
+    for name in imported.unpositioned:
         del imported.questions[name]
-    imported.unsuited.clear()
+    imported.unpositioned.clear()
     questions, texts = imported.divide_skipped()
     lost, total = _find_lost(imported)
     if not imported.questions:
@@ -430,7 +430,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
 def audit_dataset(dataset: Dataset) -> JudgmentAudit:
     """Audit the judgments of all subsets; raise PosirError for data without judgments."""
     audit = JudgmentAudit()
-    if not any(subset.read_stated_judgments for subset in dataset.subsets):
+    if not any(subset.read_judgments for subset in dataset.subsets):
         dataset = dataset.with_questions("posir validate", several_places=True)
     for subset in dataset.subsets:
         data = subset.read()

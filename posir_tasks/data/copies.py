@@ -70,7 +70,7 @@ def find_copies(corpus: pl.DataFrame, relevant: Iterable[str]) -> Copies:
     return Copies(tuple(groups), names)
 
 
-def find_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
+def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
     """Return the ids of the texts that equal a document up to white space."""
     by_digest: dict[bytes, list[str]] = defaultdict(list)
     for name, text in texts.items():
@@ -152,7 +152,7 @@ def count_repeated(data: PositionData) -> RepeatedTexts:
     pairs = [
         (text, document)
         for name, text, document in questions
-        if name not in data.places and name not in data.unsuited
+        if name not in data.places and name not in data.unpositioned
     ]
     counts = count_repeated_texts(pairs, data.documents)
     several = len({place.query for place in data.places.values()})

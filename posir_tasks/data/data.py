@@ -162,7 +162,7 @@ class PositionData:
     """Names of questions with a repaired span."""
     unverified: Sequence[str] = ()
     """Names of questions whose span cannot be verified because there is no answer text."""
-    unsuited: Mapping[str, str] = field(default_factory=dict)
+    unpositioned: Mapping[str, str] = field(default_factory=dict)
     """Id of each question without a position to the reason: an evidence span is unknown."""
     places: Mapping[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
@@ -230,13 +230,13 @@ class PositionData:
         """True if the evidence has character spans."""
         return bool(len(self.evidence.starts) and len(self.evidence.ends))
 
-    def drop_unsuited(self) -> PositionData:
+    def drop_unpositioned(self) -> PositionData:
         """Move the questions without a position to the skipped items."""
         skipped = [
             SkippedText(name, "questions without a known position", reason)
-            for name, reason in self.unsuited.items()
+            for name, reason in self.unpositioned.items()
         ]
-        return replace(self._drop(self.unsuited, skipped), unsuited={})
+        return replace(self._drop(self.unpositioned, skipped), unpositioned={})
 
     def drop_places(self) -> PositionData:
         """Move the queries with several evidence spans to the skipped items."""

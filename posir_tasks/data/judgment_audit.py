@@ -207,7 +207,7 @@ class JudgmentAudit:
 
         The corpus is scanned twice.
         """
-        from posir_tasks.data.copies import find_copies, find_texts, list_relevant
+        from posir_tasks.data.copies import find_copied_texts, find_copies, list_relevant
 
         relevant = list_relevant(judgments)
         copies = find_copies(data.documents, relevant)
@@ -223,7 +223,9 @@ class JudgmentAudit:
         ]
         unjudged = {key for names in by_cause.values() for key in names}
         return self + JudgmentAudit(
-            self_hits=SuspiciousItems.from_names(find_texts(data.documents, judgments.queries)),
+            self_hits=SuspiciousItems.from_names(
+                find_copied_texts(data.documents, judgments.queries)
+            ),
             moved=SuspiciousItems.from_names(data.moved),
             unverified=SuspiciousItems.from_names(data.unverified),
             copies=SuspiciousItems.from_names(relevant_copies),

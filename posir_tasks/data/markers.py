@@ -53,25 +53,25 @@ NO_ANSWER_FLAGS = {
 }
 
 
-def states_no_answer(fields: Mapping[str, object]) -> bool:
+def is_flagged_unanswerable(fields: Mapping[str, object]) -> bool:
     """Return True if a flag of a question marks it as unanswerable."""
     flags = NO_ANSWER_FLAGS.keys() & fields.keys()
     return any(str(fields[name]).strip().lower() in NO_ANSWER_FLAGS[name] for name in flags)
 
 
 @lru_cache
-def is_token(text: str | None) -> bool:
+def is_clear_marker(text: str | None) -> bool:
     """Return True for a blank answer or an unambiguous marker of a missing answer."""
     return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
 
 
-def marks_no_answer(answer: Answer, document: str) -> bool:
+def is_no_answer_marker(answer: Answer, document: str) -> bool:
     """Return True if an answer is the marker of a missing answer.
 
     An ambiguous word is a marker if it is not in the document, or if it ends the document as a
     separate sentence.
     """
-    if answer.text is None or is_token(answer.text):
+    if answer.text is None or is_clear_marker(answer.text):
         return answer.text is not None
     bare = answer.text.strip()
     is_prefix = bare in PREFIXES
@@ -100,8 +100,8 @@ def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
     selection = list[Answer]()
     votes = 0
     for answer in answers:
-        if not marks_no_answer(answer, document):
+        if not is_no_answer_marker(answer, document):
             selection.append(answer)
-        elif (answer.text or "").strip() and is_token(answer.text):
+        elif (answer.text or "").strip() and is_clear_marker(answer.text):
             votes += 1
     return selection if votes < len(selection) else []

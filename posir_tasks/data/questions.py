@@ -67,7 +67,7 @@ def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, boo
 
 
 @dataclass(frozen=True)
-class FoundAnswer:
+class LocatedAnswer:
     """The answer of a question, located in its document."""
 
     answer: Answer
@@ -78,7 +78,7 @@ class FoundAnswer:
     """If true, the document does not contain the answers listed before this one."""
 
 
-def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> FoundAnswer:
+def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> LocatedAnswer:
     """Find the first answer of a question that occurs in the document.
 
     Raises:
@@ -92,7 +92,7 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Fo
     for answer in answers:
         try:
             span, is_moved = find_span(answer, document, repair=repair)
-            return FoundAnswer(answer, span, is_moved, is_alternative=bool(problems))
+            return LocatedAnswer(answer, span, is_moved, is_alternative=bool(problems))
         except ValueError as error:
             problems.append(error)
     raise problems[0]
@@ -236,7 +236,7 @@ class ImportedData:
     """Question id to text, id of the relevant document, and span (`NO_SPAN` if unknown)."""
     places: dict[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
-    unsuited: dict[str, SkippedText] = field(default_factory=dict)
+    unpositioned: dict[str, SkippedText] = field(default_factory=dict)
     """Questions without a position, since an evidence span is unknown."""
     skipped: list[SkippedText] = field(default_factory=list)
     """Skipped texts and questions in the order of the files."""
@@ -287,7 +287,7 @@ class ImportedData:
         data = replace(
             data,
             skipped=tuple(self.skipped),
-            unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
+            unpositioned={name: skipped.detail for name, skipped in self.unpositioned.items()},
             places=self.places,
             moved=[question.name for question, _ in self.repaired],
             unverified=self.unverified,
@@ -380,10 +380,10 @@ def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
                 "unique."
             )
         is_lost = any((question.file, question.name) in lost for question in questions)
-        if is_lost or (len(names) > 1 and not imported.unsuited.keys().isdisjoint(names)):
+        if is_lost or (len(names) > 1 and not imported.unpositioned.keys().isdisjoint(names)):
             for name in names:
                 item = skip_question(by_id[name].file, by_id[name].name, Cause.PLACE_UNKNOWN)
-                imported.unsuited[name] = item
+                imported.unpositioned[name] = item
         else:
             _merge_query(imported, query, {name: by_id[name].grade for name in names})
 
@@ -452,7 +452,7 @@ def _add_question(
             "must be unique."
         )
     if match is None:
-        imported.unsuited[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
+        imported.unpositioned[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
     elif match.is_moved:
         imported.repaired.append((replace(question, answer=match.answer), span))
     answer = match.answer if match else None

@@ -152,14 +152,14 @@ class HubRepository:
         except DataError:
             raise
         except LocalEntryNotFoundError as error:
-            raise self.access_error(error) from error
+            raise self.build_access_error(error) from error
         except EntryNotFoundError as error:
             raise DataError(f"{self.location}: no such file: {path}.") from error
         # The HTTP library's own errors differ between versions of huggingface_hub.
         except Exception as error:
-            raise self.access_error(error) from error
+            raise self.build_access_error(error) from error
 
-    def access_error(self, error: Exception) -> DataError:
+    def build_access_error(self, error: Exception) -> DataError:
         """Build the error for an unreadable repository, with advice."""
         folder = folder_name(self.repo_id)
         return DataError(
@@ -190,7 +190,7 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
     try:
         info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
-        raise repository.access_error(error) from error
+        raise repository.build_access_error(error) from error
     # The HTTP library's own errors differ between versions of huggingface_hub.
     except Exception as offline:
         try:
@@ -202,7 +202,7 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
             # folder.
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
-            raise repository.access_error(offline) from offline
+            raise repository.build_access_error(offline) from offline
         paths = LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES)
         return Path(cached).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]

@@ -14,7 +14,7 @@ from typing import Any
 
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
-from posir_tasks.data.formats.catalog import describe_form
+from posir_tasks.data.formats.catalog import describe_format
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -56,7 +56,7 @@ class Subset:
     """Yields the documents without questions, and the skipped texts."""
     read_passages: Callable[[], Iterator[Item]]
     """Yields the documents with their questions, unchecked unless the data has the PosIR layout."""
-    read_stated_judgments: Callable[[], Judgments] | None = None
+    read_judgments: Callable[[], Judgments] | None = None
     """Returns the qrels, for data with grades or several relevant documents per query."""
 
     @cached_property
@@ -64,8 +64,8 @@ class Subset:
         """All judged queries with the grades of their documents; raises DataError if the data is
         missing or invalid.
         """
-        if self.read_stated_judgments:
-            return self.read_stated_judgments()
+        if self.read_judgments:
+            return self.read_judgments()
         return Judgments.from_positions(self.read())
 
     @property
@@ -218,15 +218,15 @@ class Dataset(Result):
                 f"{self.location}: its language is not recognized. Import it with `posir import "
                 "--language CODE`."
             )
-        sentences = ("has no text.", describe_skipped(skipped), self._describe_form())
+        sentences = ("has no text.", describe_skipped(skipped), self._describe_format())
         return f"{self.location} ({self.kind}): {' '.join(filter(None, sentences))}"
 
-    def _describe_form(self) -> str:
+    def _describe_format(self) -> str:
         """Describe the content of a file or folder and the known formats, or return an empty
         string.
         """
         path = Path(self.location).expanduser()
-        return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
+        return describe_format(path) if path.exists() and self.kind != IN_MEMORY else ""
 
     def with_questions(self, command: str, *, several_places: bool = False) -> Dataset:
         """Select the questions that a command can use. Reading them warns about skipped questions.
@@ -240,9 +240,9 @@ class Dataset(Result):
             DataError: There are no questions.
         """
         self.require_corpus()
-        is_judged = any(subset.read_stated_judgments for subset in self.subsets)
+        is_judged = any(subset.read_judgments for subset in self.subsets)
         if not self.has_questions and not is_judged:
-            raise DataError(self._describe_missing_questions(command, self._describe_form()))
+            raise DataError(self._describe_missing_questions(command, self._describe_format()))
         subsets = (
             replace(subset, read=partial(self._read_questions, subset, command, several_places))
             for subset in self.subsets
@@ -258,8 +258,8 @@ class Dataset(Result):
 
     def _read_questions(self, subset: Subset, command: str, several_places: bool) -> PositionData:
         if not self.has_questions:
-            raise DataError(self._describe_missing_questions(command, self._describe_form()))
-        data = subset.read().drop_unsuited()
+            raise DataError(self._describe_missing_questions(command, self._describe_format()))
+        data = subset.read().drop_unpositioned()
         if not several_places:
             data = data.drop_places()
         for warning in data.warnings:

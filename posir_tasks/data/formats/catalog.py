@@ -351,9 +351,9 @@ FORMATS = (
         advice="Give the folder that contains qa.parquet and corpus.parquet.",
     ),
 )
-READ = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
-TITLES = ", ".join(form.title for form in READ)
-READ_FORMS = (
+READABLE = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
+TITLES = ", ".join(form.title for form in READABLE)
+SUPPORTED_FORMATS = (
     f"Supported formats: TREC qrels, {TITLES}. `posir import --formats` lists their fields."
 )
 
@@ -425,7 +425,7 @@ def read_as(path: Path, options: ReadOptions, format_: Format) -> Items:
         with error_context(path, "", format_.title):
             yield from format_.read(path, options)
     except UnrecognizedError as error:
-        raise DataError(f"{error} {describe_form(path)}") from error
+        raise DataError(f"{error} {describe_format(path)}") from error
 
 
 def _load_hub(reference: str, commit: str) -> datasets.Dataset:
@@ -516,24 +516,24 @@ def find_declared_language(form: Format, path: Path) -> str:
     return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 
-def describe_form(path: Path) -> str:
+def describe_format(path: Path) -> str:
     """Describe data in an unknown format: its files or fields, its first record, the nearest format
     and the fields that are missing for it, and the supported formats.
     """
     if path.is_dir():
-        return f"{_describe_folder(path)} {READ_FORMS}"
+        return f"{_describe_folder(path)} {SUPPORTED_FORMATS}"
     record = read_first_record(path)
     names = [*list_fields(path)]
     if not names:
-        return f"Its first line is {record!r}. {_describe_fields(path)} {READ_FORMS}"
+        return f"Its first line is {record!r}. {_describe_fields(path)} {SUPPORTED_FORMATS}"
     more = ", ..." if len(names) > MAX_FIELDS else ""
     head = ", ".join(map(sanitize, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
     sentences = [f"It contains the {noun} {head}{more}.", f"Its first record is {record}."]
-    nearest = find_nearest_form(names)
+    nearest = find_nearest_format(names)
     if nearest:
         sentences += [_describe_nearest(nearest, names), nearest.advice]
-    return " ".join(filter(None, [*sentences, READ_FORMS]))
+    return " ".join(filter(None, [*sentences, SUPPORTED_FORMATS]))
 
 
 def _describe_fields(path: Path) -> str:
@@ -541,7 +541,7 @@ def _describe_fields(path: Path) -> str:
     suffix = split_suffix(path)[1]
     fields = ", of ".join(
         f"{form.title} ({', '.join(sorted(form.layouts[0]))})"
-        for form in READ
+        for form in READABLE
         if form.fields and suffix in form.kinds
     )
     return f"Formats with this suffix have the fields of {fields}." if fields else ""
@@ -561,14 +561,14 @@ def _describe_folder(folder: Path) -> str:
     names = list[str]()
     for file in files[:MAX_FILES]:
         name = sanitize(file.name)
-        nearest = find_nearest_form([*list_fields(file)])
+        nearest = find_nearest_format([*list_fields(file)])
         if nearest:
             name += f" (nearest format: {nearest.title})"
             advice[nearest.advice] = None
         names.append(name)
     more = ", ..." if len(files) > MAX_FILES else ""
     listing = f"It contains {', '.join(names) or 'no files'}{more}."
-    missing = [_describe_missing(form, folder) for form in READ if form.files]
+    missing = [_describe_missing(form, folder) for form in READABLE if form.files]
     return " ".join(filter(None, [listing, *missing, *advice]))
 
 
@@ -581,7 +581,7 @@ def _describe_missing(form: Format, folder: Path) -> str:
     return f"To be {form.title}, it needs {files}."
 
 
-def find_nearest_form(fields: Collection[str]) -> Format | None:
+def find_nearest_format(fields: Collection[str]) -> Format | None:
     """Return the format with the largest share of similar field names, or None if none is
     similar.
     """

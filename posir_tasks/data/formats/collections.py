@@ -48,7 +48,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
 from posir_tasks.data.grades import GRADE_RULE, collect_grades, read_grade
-from posir_tasks.data.markers import states_no_answer
+from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.sentences import find_sentences
 
 CORPUS = "corpus.jsonl"
@@ -222,7 +222,7 @@ def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequenc
     distinct = dict.fromkeys(spans)
     texts = dict[str, None]()
     for fields in sources:
-        if states_no_answer(fields):
+        if is_flagged_unanswerable(fields):
             raise UnusableError(Cause.UNANSWERABLE)
         row = Row(fields)
         if row.has("pos_char_span"):

@@ -28,7 +28,7 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.records import Row, error_context, has_fields, read_items
-from posir_tasks.data.markers import states_no_answer
+from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.locating import drop_space, locate_once
 from posir_tasks.text.spans import UnlocatedError
 
@@ -79,7 +79,7 @@ def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
 def _list_mrqa_answers(question: Row, context: str) -> Iterator[Answer]:
     """Yield every occurrence of every answer, up to case and white space."""
     answers = question.rows("detected_answers")
-    if not answers or states_no_answer(question.fields):
+    if not answers or is_flagged_unanswerable(question.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     for answer in answers:
         text = answer.text("text")

@@ -73,19 +73,19 @@ class Format:
         return [frozenset(group.replace(NESTED, "").split()) for group in groups]
 
 
-def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
+def _declare_unsupported(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
     return Format(title, kinds, marks=fields, fields=fields, advice=advice, contents="")
 
 
 REFUSED = (
-    _refuse_form(
+    _declare_unsupported(
         "ReCoRD",
         "passage/ entities qas query|passage query entities/ entity_spans",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
         f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "ContractNLI",
         "documents/ annotation_sets/ annotations spans",
         "Each hypothesis is about one contract, and its evidence is a list of span numbers. Write "
@@ -93,14 +93,14 @@ REFUSED = (
         "and end from documents > spans, for each number in annotations > spans.",
         (".json",),
     ),
-    _refuse_form(
+    _declare_unsupported(
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
         "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
         f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "evidence-inference",
         "PromptID PMCID",
         "Its questions, spans and articles are in separate files. Write JSON Lines with context "
@@ -109,7 +109,7 @@ REFUSED = (
         "annotations_merged.csv).",
         (*JSON_ROWS, *TABLES),
     ),
-    _refuse_form(
+    _declare_unsupported(
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
         "Its answers are numbers, dates and spans without offsets, often computed. Write "
@@ -117,21 +117,21 @@ REFUSED = (
         "without spans.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
         "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
         f"{AS_BEIR}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
         "Its queries are relations, and it does not mark the support with the evidence. Write "
         f"{AS_BEIR}, with each of the supports as a text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "CRUD-RAG",
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
@@ -139,13 +139,13 @@ REFUSED = (
         f"{AS_BEIR}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "training data of DPR",
         "question positive_ctxs/",
         f"Its judgments have no spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
         "Its evidence is spread over sentences in several texts. Write "

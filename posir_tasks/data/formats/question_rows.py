@@ -36,7 +36,7 @@ from posir_tasks.data.formats.records import (
     load_values,
     read_items,
 )
-from posir_tasks.data.markers import is_token, states_no_answer
+from posir_tasks.data.markers import is_clear_marker, is_flagged_unanswerable
 
 #: Prefix of CUAD's questions (arXiv 2103.06268). All answers to a question are evidence.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
@@ -63,7 +63,7 @@ def list_answers(row: Row) -> list[Answer]:
         UnusableError: The question has no answer.
         FieldError: Every answer is malformed. The message is about the first.
     """
-    if states_no_answer(row.fields):
+    if is_flagged_unanswerable(row.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     objects = _list_objects(row.fields.get("answers"))
     if not objects:
@@ -80,7 +80,7 @@ def list_answers(row: Row) -> list[Answer]:
             answer_row = Row.parse(value, "answers")
             text = answer_row.text("text|answer_text")
             # A marker of a missing answer needs no start.
-            start = None if is_token(text) else answer_row.integer("answer_start")
+            start = None if is_clear_marker(text) else answer_row.integer("answer_start")
             answers.append(Answer(text, start))
         except ValueError as error:
             problems.append(error)

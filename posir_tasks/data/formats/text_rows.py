@@ -65,7 +65,7 @@ def _read_frame(
 ) -> Items:
     column = find_text_column(textual, options)
     if column is None:
-        yield _miss_text(name, name, columns)
+        yield _skip_without_text(name, name, columns)
         return
     row_options = replace(options, column=column)
     rows = frame.with_columns(pl.col(column).fill_null("")).iter_rows(named=True)
@@ -104,7 +104,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     textual = [key for key, value in row.items() if isinstance(value, str)]
     column = find_text_column(textual, options)
     if column is None:
-        return _miss_text(name, file, row)
+        return _skip_without_text(name, file, row)
     ids = (row.get(key) for key in _list_id_columns(options))
     identifier = next((value for value in ids if value not in (None, "")), None)
     if not isinstance(identifier, str | int | None):
@@ -116,7 +116,7 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     return item
 
 
-def _miss_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
+def _skip_without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
     names = sanitize(", ".join(map(str, columns)), 300)
     detail = f"it has {names}; choose one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)

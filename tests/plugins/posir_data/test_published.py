@@ -45,11 +45,11 @@ def read(source, **options):
     data = collect_questions(subset.read_passages(), "published", repair=False)
     places = {}
     for name, (_, document, span) in data.questions.items():
-        if name not in data.unsuited:
+        if name not in data.unpositioned:
             query = data.places[name].query if name in data.places else name
             places.setdefault(query, []).append(span.of(data.documents[document]))
     reasons = {}
-    for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unsuited.values())):
+    for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unpositioned.values())):
         reasons[skipped.detail or skipped.reason] = (
             reasons.get(skipped.detail or skipped.reason, 0) + skipped.number
         )

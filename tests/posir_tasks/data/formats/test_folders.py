@@ -285,7 +285,7 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
         "5": "",
     }
     assert questions.places == {"3": Place("3"), "3#2": Place("3")}
-    details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
+    details = {name: skipped.detail for name, skipped in questions.unpositioned.items()}
     assert details == {"5": Cause.NO_POSITION}
     assert [(skip.name, skip.detail) for skip in questions.skipped] == [
         ("4", "refers to sentence 9 of its document, which has 4")

@@ -17,7 +17,7 @@ from datasets import Dataset
 import posir
 from posir_data.api import import_data, read_sources
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.catalog import FORMATS, describe_form
+from posir_tasks.data.formats.catalog import FORMATS, describe_format
 from posir_tasks.data.formats.form import REFUSED
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
@@ -726,7 +726,7 @@ def test_the_message_names_the_only_field_that_is_missing(tmp_path, case, field)
         import_data(file, language="eng-Latn", domain="d", output=tmp_path / "out", scope="corpus")
     # What is said of any data names no field that is missing.
     said, _, _ = str(caught.value).replace(str(tmp_path), "").partition("Supported formats")
-    said = re.sub(r"Expected: .*?\.(?= It has|$|\n)", "", said)
+    said = re.sub(r"Expected: .*?\.(?= It contains|$|\n)", "", said)
     for form in FORMATS:
         said = said.replace(form.advice or "-", "")
     assert field in said, said
@@ -746,7 +746,7 @@ def test_autorag_without_a_file_or_a_column_names_it(tmp_path, missing):
 
 def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"question": "Who?", "answer": "Zoë", "body": TEXT}] * 2)
-    said = describe_form(file)
+    said = describe_format(file)
     assert 'first record is {"question": "Who?", "answer": "Zo\\u00eb"' in said
     assert "missing: context" in said
     assert "posir import --formats" in said

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.catalog import FORMATS, describe_form, find_nearest_form
+from posir_tasks.data.formats.catalog import FORMATS, describe_format, find_nearest_format
 from posir_tasks.data.formats.question_rows import is_squad_json
 from posir_tasks.data.posir import find_layout
 from posir_tasks.datasets.opening import QRELS, open_data
@@ -62,11 +62,11 @@ def test_qrels_are_recognized_among_texts(tmp_path: Path):
 )
 def test_each_form_is_nearest_to_its_own_fields(form):
     for layout in form.layouts:
-        assert find_nearest_form(sorted(layout)) == form
+        assert find_nearest_format(sorted(layout)) == form
 
 
 def test_no_form_is_nearest_to_other_fields():
-    assert find_nearest_form(["foo", "bar"]) is None
+    assert find_nearest_format(["foo", "bar"]) is None
 
 
 def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
@@ -80,7 +80,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
     pl.DataFrame(corpus).write_parquet(tmp_path / "corpus.parquet")
     pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
     assert find_layout(tmp_path) is None
-    said = describe_form(tmp_path)
+    said = describe_format(tmp_path)
     assert "corpus.parquet (nearest format: AutoRAG's corpus)" in said
     assert "qa.parquet (nearest format: AutoRAG's questions)" in said
     assert open_data(tmp_path).kind == "a folder of AutoRAG"
@@ -105,7 +105,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
 )
 def test_what_a_file_has_and_the_nearest_form_are_said(tmp_path: Path, name, content, seen):
     (tmp_path / name).write_text(content)
-    assert seen in describe_form(tmp_path / name)
+    assert seen in describe_format(tmp_path / name)
     with pytest.raises(PosirError, match=seen):
         open_data(tmp_path / name).with_questions("posir score").subsets[0].read()
 
