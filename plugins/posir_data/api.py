@@ -314,7 +314,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if unanswered:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
     if expected:
-        yield f"left out by the rules of the data: {pluralize(len(expected), 'question')}:"
+        yield f"left out by the data's own rules: {pluralize(len(expected), 'question')}:"
         yield from _list_causes(expected, len(expected) + total)
     if lost:
         yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"

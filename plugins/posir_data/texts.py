@@ -129,7 +129,7 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
     if not text.strip():
         return skip("empty")
     if len(find_terms(text)) < MIN_WORDS:
-        return skip("of fewer than ten words")
+        return skip("with fewer than ten words")
     middle = len(text) // 2
     first, first_score = detect_language(text[:middle])
     second, second_score = detect_language(text[middle:])
@@ -137,7 +137,7 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
         return skip("in mixed languages", f"{first}, then {second}")
     language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
-        return skip("of one sentence")
+        return skip("with only one sentence")
     content = digest_words(text)
     if content in digests:
         return skip("duplicate")

@@ -45,7 +45,7 @@ DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 
 @dataclass(frozen=True)
 class DataProblem:
-    """An error in a file."""
+    """A problem in a file."""
 
     file: str
     field: str | None

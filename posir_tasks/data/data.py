@@ -163,7 +163,7 @@ class PositionData:
     unverified: Sequence[str] = ()
     """Names of questions whose span cannot be verified because there is no answer text."""
     unpositioned: Mapping[str, str] = field(default_factory=dict)
-    """Id of each question without a position to the reason: an evidence span is unknown."""
+    """Question id to the reason why the question has no position."""
     places: Mapping[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
     repeated: RepeatedTexts = field(default_factory=RepeatedTexts)

@@ -1,4 +1,4 @@
-"""Merging of overlapping evidence spans."""
+"""Merge overlapping evidence spans."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class PlacedEvidence:
     """One of a query's evidence spans."""
 
     name: str
-    """Id of the span's row."""
+    """Row id of the span."""
     query: str
     document: str
     span: Span

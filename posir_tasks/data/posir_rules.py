@@ -1,4 +1,4 @@
-"""Rules for data in the PosIR layout, and the treatment of rows that violate them in a task.
+"""Rules for data in the PosIR layout, and how tasks treat rows that violate them.
 
 `posir validate` reports every violation. A task is as tolerant as the authors' evaluation scripts
 (Zeng et al. 2026, arXiv 2601.08363), which read positions from the query columns and never compare

@@ -296,8 +296,8 @@ class ImportedData:
         if self.repaired:
             questions = pluralize(len(self.questions), "question")
             warnings.append(
-                f"The answers to {len(self.repaired):,} of {questions} were not where the file "
-                f"says: moved to the only match within {REPAIR_DISTANCE} characters."
+                f"Answers to {len(self.repaired):,} of {questions} are not where the file says: "
+                f"moved to the only match within {REPAIR_DISTANCE} characters."
             )
         blank = [name for name, text in self.documents.items() if not text.strip()]
         if blank:

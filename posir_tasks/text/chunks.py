@@ -93,7 +93,7 @@ class TextSplitter:
             items = [*output] if is_list else [output]
         except (Exception, SystemExit) as error:  # the user's code
             raise PosirError(
-                f"{self.name}: raised {sanitize(summarize_error(error), 200)} on {_quote(text)}."
+                f"{self.name}: raised {sanitize(summarize_error(error), 200)}, for {_quote(text)}."
             ) from error
         chunks = [getattr(item, "text", item) for item in items]
         invalid = [chunk for chunk in chunks if not isinstance(chunk, str)]

@@ -25,7 +25,7 @@ CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
 @dataclass(frozen=True)
 class Language:
-    """A language of the data."""
+    """A language in the data."""
 
     name: str
     """Name in `PosIR-<name>`: an English name in letters A to Z, with the script if ambiguous."""

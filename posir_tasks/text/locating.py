@@ -17,7 +17,7 @@ from rapidfuzz.distance import ScoreAlignment
 
 from posir_tasks.text.spans import Span, UnlocatedError
 
-#: Predecessor of the first piece of a text.
+#: Stands for the predecessor of a text's first piece.
 START = Span(-1, 0)
 #: Minimum similarity of letters and digits, in [0, 100].
 MIN_SIMILARITY = 90

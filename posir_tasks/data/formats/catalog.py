@@ -83,7 +83,7 @@ def _judgment_format(
     read: Callable[[Path], judgment_sets.JudgmentSet],
     **fields: Any,
 ) -> Format:
-    """Return the format of a judgment set."""
+    """Build the format of a judgment set."""
     return Format(
         title,
         kinds,
@@ -116,7 +116,7 @@ def _has_golden_set(folder: Path) -> bool:
 
 
 def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a folder with the questions of its golden sets."""
+    """Yield the documents in a folder with the questions from its golden sets."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     sources = [file for file in files if file not in golden]
@@ -159,7 +159,7 @@ def list_data_files(folder: Path) -> list[Path]:
 
 
 def _find_common_language(folder: Path) -> str:
-    """Return the language code that all files of a folder declare, or an empty string."""
+    """Return the language code that all files in a folder declare, or an empty string."""
     languages = set[str]()
     for file in list_data_files(folder):
         with suppress(DataError):
@@ -173,7 +173,7 @@ def _skip_unknown(file: Path, options: ReadOptions) -> Items:
     with open_decompressed(file) as content:
         is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
     name = options.name(file)
-    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+    yield SkippedText(name, "binary" if is_binary else "of an unsupported type", file=name)
 
 
 UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, contents="")

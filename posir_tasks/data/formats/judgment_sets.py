@@ -130,7 +130,7 @@ def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
 
 
 def _flatten(value: object) -> Iterator[str]:
-    """Yield the nonempty ids of a string, a list or a list of lists."""
+    """Yield the nonempty ids in a string, a list or a list of lists."""
     if isinstance(value, list):
         for item in value:
             yield from _flatten(item)

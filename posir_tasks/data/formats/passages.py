@@ -172,7 +172,7 @@ class SkippedText:
 
     name: str
     reason: str
-    """A phrase that follows a number in messages, such as `of one sentence`."""
+    """A phrase that follows a number in messages, such as `with only one sentence`."""
     detail: str = ""
     file: str = ""
     number: int = 1

@@ -51,7 +51,7 @@ LINES = (
     "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' with "
     "'start', or only 'answer'; 'id' and 'document' are optional ids of question and document"
 )
-MALFORMED = "that are malformed"
+MALFORMED = "malformed"
 #: Number of bytes at the start of a line that suffice to recognize its format.
 START = 4096
 

@@ -160,7 +160,7 @@ def test_queries_of_another_split_are_no_loss(tmp_path, unknown):
         return
     printed = posir("import", folder, output=tmp_path / "out").splitlines()
     assert printed[0].endswith(": 1 document, 3 questions")
-    assert printed[1] == "left out by the rules of the data: 7 questions:"
+    assert printed[1] == "left out by the data's own rules: 7 questions:"
     assert printed[2].startswith(f"  7 of 10: {Cause.NOT_RELEVANT}; first: ")
 
 

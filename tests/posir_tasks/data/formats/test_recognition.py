@@ -95,7 +95,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
         (
             "a.json",
             json.dumps([{"question": "Who?", "contexts": ["a"]}]),
-            "form is a golden set of LlamaIndex or ragas; missing: ground_truth",
+            "format is a golden set of LlamaIndex or ragas; missing: ground_truth",
         ),
         ("a.json", '{"foo": 1}', "the fields foo"),
         ("a.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n", "the qrels of a BEIR folder"),
