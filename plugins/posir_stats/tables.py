@@ -13,7 +13,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.datasets.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
-    KEYWORDS,
+    MAX_KEYWORDS,
     SUMMARY,
     QueryType,
     Statistics,
@@ -27,7 +27,7 @@ from posir_tasks.values.schemes import assign_thirds
 #: Headings of the length statistics.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
 #: The spread of the evidence is uneven if the share in any third deviates by more than this.
-UNEVEN = 0.05
+MAX_DEVIATION = 0.05
 #: Length of the longest bar in characters.
 BAR = 8
 POSITIONS = "Queries by position of the evidence"
@@ -127,7 +127,7 @@ def describe_spread(total: Statistics) -> str:
         return f"The most frequent position is {axes.positions[largest]}, {share}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
-    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > UNEVEN
+    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > MAX_DEVIATION
     first, middle, last = map(format_percent, shares)
     return (
         f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
@@ -238,8 +238,8 @@ def describe_tables(statistics: DatasetStatistics) -> str:
         "Lengths are of the distinct relevant documents, in "
         f"{unit}{', as declared in the data' if unit == 'tokens' else ''}. Query types follow "
         "posir's own rule: a question ends in a question mark; other queries are keywords if they "
-        f"have at most {KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script "
-        "without spaces), else statements."
+        f"have at most {MAX_KEYWORDS} words ({MAX_KEYWORDS * CHARACTERS_PER_WORD} characters in a "
+        "script without spaces), else statements."
     )
 
 

@@ -81,14 +81,14 @@ def format_size(size: int | str | None) -> str:
 
 def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
     """Declare the PosIR task of one language, possibly with the corpus of another language."""
-    spoken = dict.fromkeys((language, corpus_language))
-    codes = tuple(part.code for part in spoken)
-    name = "-".join(["PosIR", *(part.name for part in spoken)])
+    languages = dict.fromkeys((language, corpus_language))
+    codes = tuple(part.code for part in languages)
+    name = "-".join(["PosIR", *(part.name for part in languages)])
     declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
     if language not in LANGUAGES:
         return declared
     benchmark = "PosIR"
-    if len(spoken) > 1:
+    if len(languages) > 1:
         benchmark = "PosIR(cross-lingual)" if language.cross_lingual_in_paper else ""
     return replace(
         declared,

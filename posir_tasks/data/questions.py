@@ -329,7 +329,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
         document = passage.id or derived[passage.text]
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(
-                f"{passage.where}: another document has the same id, {document!r}; ids must be "
+                f"{passage.source}: another document has the same id, {document!r}; ids must be "
                 "unique."
             )
         if passage.title.strip():

@@ -29,7 +29,7 @@ QUESTION_MARKS = (
 #: closes with initial quotation marks.
 QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 #: Maximum number of words of a keyword query.
-KEYWORDS = 5
+MAX_KEYWORDS = 5
 #: Characters that count as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
 #: Names of length statistics.
@@ -115,10 +115,10 @@ def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Count the queries of each `QueryType`, shape (3,)."""
     unit = r"\S+"
-    max_units = KEYWORDS
+    max_units = MAX_KEYWORDS
     if is_unspaced_language(language):
         unit = r"\S"
-        max_units = KEYWORDS * CHARACTERS_PER_WORD
+        max_units = MAX_KEYWORDS * CHARACTERS_PER_WORD
     is_question = queries.str.contains(QUESTION)
     is_short = queries.str.count_matches(unit) <= max_units
     types = (is_question, ~is_question & is_short, ~is_question & ~is_short)

@@ -301,8 +301,8 @@ def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Languag
         if published.name == name:
             return published
     word, _, script = name.partition("-")
-    for language, word_of_code in list_language_names().items():
-        if word_of_code != word:
+    for language, language_name in list_language_names().items():
+        if language_name != word:
             continue
         codes = [f"{language}-{script or find_default_script(language)}"]
         if not script and find_default_script(language) is None:
@@ -324,8 +324,8 @@ CONFUSED = (
 )
 #: Minimum probability of an unexpected language, and maximum probability of the expected one, to
 #: report another language.
-CERTAIN = 0.5
-RULED_OUT = 0.2
+MIN_OTHER_PROBABILITY = 0.5
+MAX_EXPECTED_PROBABILITY = 0.2
 #: Code of a language that cannot be detected.
 UNKNOWN = "und"
 #: Maximum number of characters for language detection.
@@ -376,7 +376,8 @@ def detect_other_language(text: str, code: str) -> str | None:
     if best is None or best in similar or similar.isdisjoint(_list_detectable()):
         return None
     probability = sum(scores.get(language, 0.0) for language in similar)
-    return best if scores[best] >= CERTAIN and probability <= RULED_OUT else None
+    is_other = scores[best] >= MIN_OTHER_PROBABILITY and probability <= MAX_EXPECTED_PROBABILITY
+    return best if is_other else None
 
 
 @cache

@@ -23,7 +23,7 @@ START = Span(-1, 0)
 MIN_SIMILARITY = 90
 #: Maximum cost of an alignment: the longer length times the square of the shorter length.
 #: Corresponds to about a second.
-MAX_ALIGNED = 2 * 10**12
+MAX_ALIGNMENT_COST = 2 * 10**12
 #: Quotation mark variants.
 QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
@@ -162,6 +162,6 @@ def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
     cutoff, in [0, 100], or the search would take too long.
     """
     shorter, longer = sorted((len(piece), len(text)))
-    if shorter == 0 or shorter * shorter * longer > MAX_ALIGNED:
+    if shorter == 0 or shorter * shorter * longer > MAX_ALIGNMENT_COST:
         return None
     return fuzz.partial_ratio_alignment(piece, text, score_cutoff=cutoff)

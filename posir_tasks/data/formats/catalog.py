@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 #: The split to read from a Hub dataset.
 HUB_SPLIT = "train"
 #: Lower-case names of files that describe a dataset.
-ABOUT_DATA = frozenset(
+DESCRIPTION_FILES = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
 #: Maximum numbers of files and fields that a message lists.
@@ -152,7 +152,7 @@ def list_data_files(folder: Path) -> list[Path]:
             with file.open("rb") as content:
                 is_about = has_rows or content.readline().strip() == b"---"
         else:
-            is_about = has_rows and name in ABOUT_DATA
+            is_about = has_rows and name in DESCRIPTION_FILES
         if not is_about:
             data_files.append(file)
     return data_files

@@ -39,7 +39,7 @@ from posir_tasks.data.formats.passages import (
 #: Number of bytes to search for a zero byte, which marks a binary file.
 BINARY_BYTES = 8192
 #: pypdf loggers that warn about lost content.
-LOSSY = ("pypdf.filters", "pypdf._page")
+LOSS_LOGGERS = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
 PDF = "PDF"
 
@@ -88,7 +88,7 @@ def _collect_losses() -> Iterator[list[str]]:
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
     # This level silences pypdf's other loggers.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    loggers = [logging.getLogger(name) for name in LOSSY]
+    loggers = [logging.getLogger(name) for name in LOSS_LOGGERS]
     for logger in loggers:
         logger.setLevel(logging.WARNING)
         logger.propagate = False

@@ -67,7 +67,7 @@ CONTEXT_IDS = "reference_context_ids|reference_node_id"
 #: Token types that occur in the `repr` of a list of strings.
 LIST_TOKENS = {tokenize.STRING, tokenize.OP, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
 #: Prefix that ragas adds to the contexts of multi-hop questions.
-HOP = re.compile(r"^<\d+-hop>\s*")
+HOP_PREFIX = re.compile(r"^<\d+-hop>\s*")
 
 
 @dataclass
@@ -184,7 +184,7 @@ def read_golden(file: Path) -> Iterator[GoldenQuestion]:
     for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
         with error_context(file, location, GOLDEN):
             name = row.identifier("id|qid", "") or f"q{number}"
-            contexts = [HOP.sub("", text) for text in _read_texts(row, CONTEXTS)]
+            contexts = [HOP_PREFIX.sub("", text) for text in _read_texts(row, CONTEXTS)]
             ids = [digest(text).hex() for text in contexts]
             if row.has(CONTEXT_IDS):
                 context_ids = _read_texts(row, CONTEXT_IDS)

@@ -34,9 +34,9 @@ class Use(Enum):
 #: If at least this share of the questions recurs for several documents, each question counts as
 #: being about its own document. The share is 0.97 in PolicyQA ('the website') and below 0.01 in
 #: datasets with self-contained questions.
-WITHIN_SHARE = 0.5
+MIN_REPEATED_SHARE = 0.5
 #: Minimum share of recurring questions for a warning.
-MENTIONED_SHARE = 0.01
+MIN_WARNING_SHARE = 0.01
 #: The user's choice of texts to search: the corpus, or the question's own document.
 Scope: TypeAlias = Literal["corpus", "document"]
 #: The reason for a skipped question; follows a number in messages.
@@ -156,7 +156,7 @@ class Passage:
     """Ids of all questions about the document in the file, including skipped questions."""
 
     @property
-    def where(self) -> str:
+    def source(self) -> str:
         """File and location, for messages."""
         return f"{self.file}: {self.location}" if self.location else self.file
 
@@ -188,16 +188,16 @@ Item: TypeAlias = Passage | SkippedText
 Items: TypeAlias = Iterator[Item]
 
 
-def skip_question(file: str, name: str, why: Cause | ValueError) -> SkippedText:
+def skip_question(file: str, name: str, reason: Cause | ValueError) -> SkippedText:
     """Build the item for a skipped question, from a cause or an error."""
     cause = Cause.MALFORMED
-    if isinstance(why, Cause):
-        cause = why
-    elif isinstance(why, UnusableError):
-        cause = why.cause
-    elif isinstance(why, UnlocatedError):
+    if isinstance(reason, Cause):
+        cause = reason
+    elif isinstance(reason, UnusableError):
+        cause = reason.cause
+    elif isinstance(reason, UnlocatedError):
         cause = Cause.UNLOCATED
-    return SkippedText(name, UNUSABLE, str(why), file, cause=cause)
+    return SkippedText(name, UNUSABLE, str(reason), file, cause=cause)
 
 
 def list_places(
@@ -307,13 +307,13 @@ class RepeatedTexts:
     @property
     def use(self) -> Use:
         """The texts to search for an answer, inferred from the share of recurring questions."""
-        share = WITHIN_SHARE * self.questions
+        share = MIN_REPEATED_SHARE * self.questions
         return Use.WITHIN if self.repeated >= max(1, share) else Use.CORPUS
 
     @property
     def warning(self) -> str:
         """A warning, or an empty string if few questions recur."""
-        if self.repeated < max(1, MENTIONED_SHARE * self.questions):
+        if self.repeated < max(1, MIN_WARNING_SHARE * self.questions):
             return ""
         return f"{self.describe()}, but only one document counts as relevant to each."
 

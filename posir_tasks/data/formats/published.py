@@ -53,7 +53,7 @@ def is_sampled(name: str, share: int) -> bool:
 
 
 #: Prefix of LegalBench-RAG's queries, which names the document to search.
-NAMING = re.compile(r"^Consider .*?; *", re.DOTALL)
+NAMING_PREFIX = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
@@ -78,7 +78,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
                 tests.append((test.text("query"), pairs))
         for number, (query, pairs) in enumerate(tests):
             name = f"{file.stem}:{number}"
-            yield from add_claims(claims, str(file), name, NAMING.sub("", query), pairs)
+            yield from add_claims(claims, str(file), name, NAMING_PREFIX.sub("", query), pairs)
     yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
@@ -94,7 +94,7 @@ def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
 #: Minimum rating for a relevant passage in TREC Deep Learning.
 RELEVANT = 2
 #: One in this many unjudged MS MARCO documents is added to the corpus.
-MARCO_SAMPLED = 64
+MARCO_SHARE = 64
 #: Id fields for documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
@@ -208,13 +208,13 @@ def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str]
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
     skipped_count = 0
     for location, name, line in _read_marco(folder, "doc"):
-        if name not in judged and not is_sampled(name, MARCO_SAMPLED):
+        if name not in judged and not is_sampled(name, MARCO_SHARE):
             skipped_count += 1
             continue
         with error_context(location, "", "a document of MS MARCO v2: docid and body"):
             body = Row.parse(parse_json(line, location)).text("body")
         yield read_text(str(folder), name, body, name)
-    yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLED)
+    yield from _skip_unjudged("documents", skipped_count, MARCO_SHARE)
 
 
 def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
@@ -295,7 +295,7 @@ MIN_TOKENS = 512
 #: Languages whose corpus is read completely.
 COMPLETE_LANGUAGES = ("sw", "bn", "te", "hi", "th")
 #: In other languages, one in this many unjudged articles is added to the corpus.
-SAMPLED = 16
+MIRACL_SHARE = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
 TOPICS = "topics.miracl-v1.0-"
@@ -355,7 +355,7 @@ def _read_articles(
         expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
         raise DataError(f"{folder}: no MIRACL corpus; expected {expected}.")
     in_folder = [file for file in files if file.parent.name.endswith(f"-{language}")]
-    share = 1 if language in COMPLETE_LANGUAGES else SAMPLED
+    share = 1 if language in COMPLETE_LANGUAGES else MIRACL_SHARE
     skipped_count = 0
     for file in in_folder or files:
         for location, row in read_rows(file, MIRACL):

@@ -24,9 +24,9 @@ from posir_tasks.data.formats.records import PARQUET
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (".csv", ".tsv")
 #: Maximum number of bytes to scan for fields.
-MAX_HEAD = 2**18
+MAX_HEAD_BYTES = 2**18
 #: Maximum number of characters of a record in a message.
-MAX_RECORD = 300
+MAX_RECORD_CHARACTERS = 300
 #: Suffix of a field name whose value must be an object or a list.
 NESTED = "/"
 #: A string, possibly cut off, with any colon and opening bracket that follow; or a bracket.
@@ -77,7 +77,7 @@ def _add_fields(shape: dict[str, bool], kind: Any) -> None:
 
 def _read_head(file: Path) -> str:
     with open_decompressed(file) as content:
-        head = content.read(MAX_HEAD)
+        head = content.read(MAX_HEAD_BYTES)
     return head.decode(find_encoding(head[:4]), "replace")
 
 
@@ -109,14 +109,14 @@ def read_first_record(file: Path) -> str:
     suffix = split_suffix(file)[1]
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
-            return sanitize(next(iterate_rows(file), {}), MAX_RECORD)
+            return sanitize(next(iterate_rows(file), {}), MAX_RECORD_CHARACTERS)
         if suffix in TABLES:
             row = next(islice(read_delimited(file).iter_rows(named=True), 1), {})
-            return sanitize(row, MAX_RECORD)
+            return sanitize(row, MAX_RECORD_CHARACTERS)
         lines = _read_head(file).removeprefix("\ufeff").split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
         if suffix in JSON_LINES and len(first) < 2:
             # The record spans several lines.
             first = " ".join(map(str.strip, lines))
-        return sanitize(first, MAX_RECORD)
+        return sanitize(first, MAX_RECORD_CHARACTERS)
     return ""

@@ -34,10 +34,10 @@ def read_csv_texts(file: Path, options: ReadOptions) -> Items:
     frame = read_delimited(file)
     # Numeric columns are not texts.
     numbers = frame.cast(pl.Float64, strict=False)
-    textual = [
+    text_columns = [
         name for name in frame.columns if numbers[name].null_count() > frame[name].null_count()
     ]
-    yield from _read_frame(frame, frame.columns, textual, options.name(file), options)
+    yield from _read_frame(frame, frame.columns, text_columns, options.name(file), options)
 
 
 def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
@@ -45,25 +45,25 @@ def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
     name = options.name(file)
     try:
         types = read_column_types(file)
-        textual = [column for column, kind in types.items() if kind == pl.String]
-        names = {find_text_column(textual, options), *_list_id_columns(options)}
+        text_columns = [column for column, kind in types.items() if kind == pl.String]
+        names = {find_text_column(text_columns, options), *_list_id_columns(options)}
         frame = read_table(file, [column for column in types if column in names])
     except LimitError:
         raise
     except DataError as error:
         yield SkippedText(name, "not Parquet", str(error), name)
         return
-    yield from _read_frame(frame, types, textual, name, options)
+    yield from _read_frame(frame, types, text_columns, name, options)
 
 
 def _read_frame(
     frame: pl.DataFrame,
     columns: Iterable[str],
-    textual: list[str],
+    text_columns: list[str],
     name: str,
     options: ReadOptions,
 ) -> Items:
-    column = find_text_column(textual, options)
+    column = find_text_column(text_columns, options)
     if column is None:
         yield _skip_without_text(name, name, columns)
         return
@@ -101,8 +101,8 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     """
     if not isinstance(row, Mapping):
         return SkippedText(name, "not a JSON object", file=file)
-    textual = [key for key, value in row.items() if isinstance(value, str)]
-    column = find_text_column(textual, options)
+    text_columns = [key for key, value in row.items() if isinstance(value, str)]
+    column = find_text_column(text_columns, options)
     if column is None:
         return _skip_without_text(name, file, row)
     ids = (row.get(key) for key in _list_id_columns(options))
@@ -126,10 +126,10 @@ def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
     return (options.id_column,) if options.id_column else ID_COLUMNS
 
 
-def find_text_column(textual: Iterable[str], options: ReadOptions) -> str | None:
+def find_text_column(text_columns: Iterable[str], options: ReadOptions) -> str | None:
     """Choose the text column among string columns; return None if it is missing or ambiguous."""
     ids = _list_id_columns(options)
-    columns = [name for name in textual if name not in ids]
+    columns = [name for name in text_columns if name not in ids]
     if options.column is None and len(columns) == 1:
         return columns[0]
     names = TEXT_COLUMNS if options.column is None else [options.column]
