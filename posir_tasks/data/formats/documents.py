@@ -168,7 +168,7 @@ def read_html_file(file: Path, options: ReadOptions) -> Items:
     except LimitError:
         raise
     except DataError as error:
-        item = SkippedText(name, "unreadable HTML", str(error), name)
+        item = SkippedText(name, "unreadable as HTML", str(error), name)
     yield item
 
 
@@ -178,7 +178,7 @@ def read_pdf_file(file: Path, options: ReadOptions) -> Items:
     try:
         text, scanned_pages = extract_pdf(read_decompressed(file))
     except DataError as error:
-        yield SkippedText(name, "unreadable PDF", str(error), name)
+        yield SkippedText(name, "unreadable as PDF", str(error), name)
         return
     yield _name_text(text, name)
     if scanned_pages and text.strip():

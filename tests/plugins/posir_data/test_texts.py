@@ -77,11 +77,11 @@ def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
     collection = read_texts(str(tmp_path))
     assert [" ".join(text.text.split()) for text in collection.texts] == [GOOD]
     assert [(skip.name, skip.reason) for skip in collection.skipped] == [
-        ("b.pdf", "unreadable PDF")
+        ("b.pdf", "unreadable as PDF")
     ]
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(
-        PosirError, match=r"2 of PDF \(a.pdf: `pip install 'posir\[pdf\]'`, or convert"
+        PosirError, match=r"2 unreadable as PDF \(a.pdf: `pip install 'posir\[pdf\]'`, or convert"
     ):
         read_texts(str(tmp_path))
 

@@ -337,7 +337,7 @@ def test_counts_of_a_folder_with_every_fault_are_those_of_pandas(tmp_path, seed)
     shown = posir.score(run, data=folder, missing="zero", output=tmp_path / "results")
     said = " ".join(str(shown).split())
     for name in ("Grades below 0", "Pairs with different grades"):
-        assert re.search(rf"\b{expected[name]} of the (grades|pairs)", said)
+        assert re.search(rf"\b{expected[name]} of the (grades|query-document pairs)", said)
 
 
 def test_spans_that_are_moved_or_unverified_are_counted(tmp_path):
