@@ -192,7 +192,7 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(monkeypatch):
     assert first.source == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
     (second,) = open_source(settings(documents="some/texts", revision=commit)).read_texts()
-    assert second.where == f"some/texts@{commit}: row 0"
+    assert second.source == f"some/texts@{commit}: row 0"
     assert [*dict.fromkeys(asked)] == [
         ("some/texts", "part", "train", "commit-of-v1"),
         ("some/texts", None, "train", commit),
