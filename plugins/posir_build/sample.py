@@ -184,14 +184,14 @@ def _group_by_length(
             new_names.append(name)
         if name in files:
             raise DataError(
-                f"{item.where}: another text in this file has the same id, {name!r}. Give each "
+                f"{item.source}: another text in this file has the same id, {name!r}. Give each "
                 "text its own id."
             )
         files[name] = item.file
         length = measure(item.text)
         for bucket, group in zip(buckets, groups, strict=True):
             if bucket.minimum <= length <= bucket.maximum:
-                group.append(Document(name, item.text, count_tokens(item.text), item.where))
+                group.append(Document(name, item.text, count_tokens(item.text), item.source))
                 break
         else:
             detail = f"{length:,} {settings.bucket_unit}"

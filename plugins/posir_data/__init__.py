@@ -1,1 +1,1 @@
-"""Data from files: `posir import` and `posir validate`."""
+"""Import and validation of data: `posir import` and `posir validate`."""

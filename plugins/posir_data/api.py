@@ -48,7 +48,7 @@ from posir_tasks.text.tokenizer import load_tokenizer
 
 HEADINGS = ("Finding", "Count", "Of", "First")
 NO_FINDINGS = "The audit of the judgments found nothing."
-#: Maximum share of answerable questions that an import may skip.
+#: Maximum share of the answerable questions that an import may skip.
 MAX_LOSS = 0.2
 #: Advice for data without evidence spans.
 ADVICE = (
@@ -74,38 +74,38 @@ def import_data(
     allow_loss: bool = False,
     formats: bool = False,
 ) -> Result:
-    """Import questions with their evidence, in any format, as a domain in the PosIR layout.
+    """Import questions and their evidence from any format into a domain in the PosIR layout.
 
         posir import questions.json --domain letters --output data
 
-    Spans count Unicode code points of the document's text from 0; the end is exclusive. A misplaced
-    answer is moved to its only match nearby; without one its question is skipped. The output lists
-    both. Documents without questions stay in the corpus.
+    Spans are in Unicode code points of the document's text, from 0 and with an exclusive end. A
+    misplaced answer is moved to its only match nearby; if there is none, the question is skipped.
+    The output lists both. Documents without questions stay in the corpus.
 
     Args:
-        sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets,
-            the PosIR layout; also .gz.
-        language: Code of the language, such as jpn-Jpan; by default the data's declared language.
+        sources: Files or folders: SQuAD-format JSON, JSON Lines, Parquet, BEIR, published datasets
+            or the PosIR layout. Files may be compressed (.gz).
+        language: Language code, such as jpn-Jpan; by default the language that the data declares.
         domain: Name of the domain: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
-        column: Column or field with the text of a file.
+        column: Column or field that contains the text.
         split: Split of a BEIR folder or a published dataset; by default test, or else the first.
         repair: Move a misplaced answer to its only match within 5 characters.
-        merge_copies: Merge documents with the same text up to white space.
-        scope: Texts to search for an answer; by default recognized by the format and by repeated
+        merge_copies: Merge documents whose texts are the same up to white space.
+        scope: Texts to search for an answer; by default inferred from the format and from repeated
             questions.
-        tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default one
-            token for every 4 bytes.
+        tokenizer: Tokenizer for the length buckets, a name on the Hub or a folder; by default,
+            tokens are estimated at one per 4 bytes.
         allow_loss: Import even if more than a fifth of the answerable questions are skipped.
-        formats: Import nothing; list the known formats with their fields and contents, and how to
-            convert formats that are not read.
+        formats: Only list the known formats with their fields and contents, and how to convert
+            formats that posir cannot read.
 
     Returns:
-        Counts of imported, repaired and skipped questions; a row for each skipped question.
+        Counts of imported, repaired and skipped questions, and a row for each skipped question.
 
     Raises:
-        PosirError: A source cannot be read, has no usable question, or loses more than a fifth of
-            its questions. Nothing is written.
+        PosirError: A source cannot be read, contains no usable question, or would lose more than a
+            fifth of its questions. Nothing is written.
 
     Examples:
         >>> import posir
@@ -115,12 +115,12 @@ def import_data(
         'Import: data/PosIR-Benchmark-v1/eng-Latn/harbour'
     """
     if formats:
-        return list_forms()
+        return list_formats()
     paths = [Path(source) for source in to_list(sources)]
     if not paths or domain is None or output is None:
         raise PosirError(
             "posir import needs files or folders, --domain NAME and --output FOLDER. Give them, or "
-            "--formats to list the forms of data."
+            "--formats to list the supported formats."
         )
     language = language or require_language(paths)
     target = Target(language, domain, Path(output))
@@ -145,7 +145,7 @@ def import_data(
     )
 
 
-def list_forms() -> Result:
+def list_formats() -> Result:
     """List the known formats."""
     rows = list[dict[str, str]]()
     for form in FORMATS:
@@ -157,20 +157,20 @@ def list_forms() -> Result:
         fields = form.fields.replace(NESTED, "").replace("|", " or ")
         advice = form.advice if form.is_refused else ""
         rows.append({"form": form.title, "files": files, "fields": fields})
-        rows[-1] |= {"read": form.holds, "advice": advice}
+        rows[-1] |= {"read": form.contents, "advice": advice}
     columns = ("form", "files", "read", "fields")
     readable = [tuple(row[name] for name in columns) for row in rows if row["read"]]
     unreadable = [(row["form"], row["advice"]) for row in rows if row["advice"]]
     tables = (
-        Table(build_columns(("Form", "Files", "Content", "Fields")), tuple(readable)),
-        Table(build_columns(("Not read", "How to convert it")), tuple(unreadable)),
+        Table(build_columns(("Format", "Files", "Contents", "Fields")), tuple(readable)),
+        Table(build_columns(("Unsupported format", "How to convert it")), tuple(unreadable)),
     )
-    return Result(title="Forms of data", tables=tables, rows=rows)
+    return Result(title="Data formats", tables=tables, rows=rows)
 
 
 def require_language(sources: Iterable[Path]) -> str:
-    """Return the language that all sources declare; otherwise raise PosirError with the detected
-    language.
+    """Return the language that all sources declare; raise PosirError with the detected language
+    otherwise.
     """
     datasets = [open_data(source) for source in sources]
     declared = {dataset.find_declared_language() for dataset in datasets}
@@ -190,8 +190,8 @@ def read_sources(
     scope: Scope | None = None,
     column: str | None = None,
 ) -> Items:
-    """Yield the unchecked passages of all sources with their questions; raise PosirError if there
-    are no evidence spans.
+    """Yield unchecked passages with questions from all sources; raise PosirError if there are no
+    evidence spans.
     """
     datasets = [
         open_data(source, column=column, split=split, language=language, scope=scope)
@@ -199,10 +199,10 @@ def read_sources(
     ]
     if datasets and not any(dataset.has_questions for dataset in datasets):
         datasets[0].with_questions("posir import")
-    judgment_kinds = {form.title for form in FORMATS if form.holds == JUDGMENTS}
+    judgment_kinds = {form.title for form in FORMATS if form.contents == JUDGMENTS}
     if datasets and all(dataset.kind in judgment_kinds for dataset in datasets):
         for subset in datasets[0].subsets:
-            # Reading raises the error of a malformed file first.
+            # If the file is malformed, reading it raises a more specific error first.
             subset.read()
         where = datasets[0].location
         raise PosirError(
@@ -215,7 +215,7 @@ def read_sources(
         replace(dataset, count_repeated=None).require_corpus()
         if not dataset.has_texts:
             raise PosirError(
-                f"{dataset.location} ({dataset.kind}): has judgments and no texts. Give a BEIR "
+                f"{dataset.location} ({dataset.kind}): has judgments but no texts. Give a BEIR "
                 "folder with its corpus."
             )
         for subset in dataset.subsets:
@@ -235,24 +235,24 @@ def import_passages(
     """Import passages as one domain, all or nothing.
 
     Args:
-        passages: Items of the readers.
+        passages: Items from the readers.
         target: The domain to write.
         count_tokens: Counts the tokens of a text.
         repair: Repair spans and offsets.
         max_loss: Maximum share of answerable questions that may be skipped.
         is_merged: Merge copies.
-        needs_corpus: Reject questions that recur for several documents.
+        needs_corpus: Reject the data if its questions recur for several documents.
 
     Raises:
         PosirError: The data is invalid or cannot be written, or loses too many questions.
     """
     target.check()
     imported = collect_questions(passages, target.domain, repair=repair)
-    advice = ADVICE if imported.unsuited else "Correct them (docs/data.md)."
-    imported.skipped += dict.fromkeys(imported.unsuited.values())
-    for name in imported.unsuited:
+    advice = ADVICE if imported.unpositioned else "Correct them (docs/data.md)."
+    imported.skipped += dict.fromkeys(imported.unpositioned.values())
+    for name in imported.unpositioned:
         del imported.questions[name]
-    imported.unsuited.clear()
+    imported.unpositioned.clear()
     questions, texts = imported.divide_skipped()
     lost, total = _find_lost(imported)
     if not imported.questions:
@@ -272,9 +272,9 @@ def import_passages(
         raise PosirError(
             f"{repeated.describe()}: {repeated.use.value}; nothing was written. Score chunks "
             "within each document (`posir score --model MODEL --chunker MODULE:FUNCTION --data "
-            "DATA`), or give --scope corpus if each question stands alone."
+            "DATA`), or give --scope corpus if each question is self-contained."
         )
-    # The first warning is about repairs, which have their own lines.
+    # The first warning is about repairs, which are reported in separate lines.
     notes = [*data.warnings[bool(imported.repaired) :]]
     if is_merged:
         data, _, originals = merge_data_copies(data, Judgments.from_positions(data))
@@ -297,13 +297,13 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if queries:
         yield (
             f"several places of evidence: {pluralize(len(queries), 'question')} with "
-            f"{len(imported.places):,} places, in {PLACES_FILE}; reported apart from questions "
-            "with one place"
+            f"{len(imported.places):,} places, in {PLACES_FILE}; reported separately from "
+            "questions with one place"
         )
     if imported.titles:
         articles = pluralize(len({*imported.titles.values()}), "article")
         titled = pluralize(len(imported.titles), "document")
-        yield f"titles: {titled} in {articles}; spans count in the texts alone"
+        yield f"titles: {titled} in {articles}; spans refer to the texts only"
     yield from imported.notes
     yield from _format_repairs(imported)
     skipped, texts = imported.divide_skipped()
@@ -314,7 +314,7 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
     if unanswered:
         yield f"without an answer: {pluralize(len(unanswered), 'question')}, not imported"
     if expected:
-        yield f"left out by the rules of the data: {pluralize(len(expected), 'question')}:"
+        yield f"left out by the data's own rules: {pluralize(len(expected), 'question')}:"
         yield from _list_causes(expected, len(expected) + total)
     if lost:
         yield f"skipped: {len(lost):,} of {pluralize(total, 'question')}:"
@@ -340,7 +340,9 @@ def _format_repairs(imported: ImportedData) -> Iterator[str]:
 
 
 def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
-    """Return the skipped questions with an answer, and their number plus the imported questions."""
+    """Return the skipped questions that have an answer, and the number of all questions with an
+    answer.
+    """
     lost = {
         (item.file, item.name): item
         for item in imported.skipped
@@ -350,7 +352,7 @@ def _find_lost(imported: ImportedData) -> tuple[list[SkippedText], int]:
 
 
 def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
-    """Yield a line per cause with the number of skipped questions and the first of them."""
+    """Yield a line per cause with the number of skipped questions and an example."""
     by_cause: dict[Cause | None, list[SkippedText]] = defaultdict(list)
     for question in skipped:
         by_cause[question.cause].append(question)
@@ -363,22 +365,22 @@ def _list_causes(skipped: Iterable[SkippedText], total: int) -> Iterator[str]:
 
 @public()
 def validate(data: str | Path, *, strict: bool = False) -> Result:
-    """Check data in the PosIR layout, and audit the judgments of any data; exit 1 if there is a
+    """Check data in the PosIR layout, and audit the judgments in any data; exit 1 if there is a
     problem.
 
         posir validate questions.json
 
-    Each domain is checked with its own corpus and, if present, with the English corpus of the same
+    Each domain is checked against its own corpus and, if present, the English corpus of the same
     domain. The audit counts valid but suspicious items, such as copies, relevant documents missing
     from the corpus, contradictory grades, and questions without a relevant document.
 
     Args:
         data: Data in the PosIR layout: the folder of all languages, of one language, or of one
-            domain. Any other data with questions is audited only.
-        strict: Exit 1 also for warnings and findings of the audit.
+            domain. Other data with questions is only audited.
+        strict: Also exit 1 for warnings and audit findings.
 
     Returns:
-        A row for each problem of a language and domain, and the audit.
+        A row for each problem in a language and domain, and the audit.
 
     Raises:
         PosirError: The data does not exist.
@@ -403,7 +405,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
     for subset in progress(subsets, "Checking"):
         subset_problems, doubts = inspect_domain(LocalRepository(root), subset)
         warnings += doubts
-        # Report a problem of several subsets once, with the first subset.
+        # Report a problem that several subsets share only once, with the first subset.
         problems[subset] = [problem for problem in subset_problems if problem not in reported]
         reported.update(subset_problems)
         rows += [asdict(subset) | asdict(problem) for problem in problems[subset]]
@@ -428,7 +430,7 @@ def validate(data: str | Path, *, strict: bool = False) -> Result:
 def audit_dataset(dataset: Dataset) -> JudgmentAudit:
     """Audit the judgments of all subsets; raise PosirError for data without judgments."""
     audit = JudgmentAudit()
-    if not any(subset.read_stated_judgments for subset in dataset.subsets):
+    if not any(subset.read_judgments for subset in dataset.subsets):
         dataset = dataset.with_questions("posir validate", several_places=True)
     for subset in dataset.subsets:
         data = subset.read()
@@ -458,7 +460,7 @@ def _show_audit(audit: JudgmentAudit, title: str, *, strict: bool) -> Result:
 
 
 def find_warnings(subsets: Sequence[SubsetKey]) -> Iterator[str]:
-    """Yield a warning for each language and domain that PosIR does not have."""
+    """Yield a warning for each invalid language and each domain that PosIR does not contain."""
     for language in sorted({subset.language for subset in subsets}):
         try:
             check_code(language)

@@ -1,4 +1,4 @@
-"""Samples of a user's texts from files, folders and tasks, without unusable texts."""
+"""Sample usable texts from files, folders and tasks."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ Item = TypeVar("Item")
 
 Sampler = Callable[[Iterable[Passage | SkippedText]], tuple[int, list[Passage | SkippedText]]]
 
-#: Minimum number of words of a text.
+#: Minimum number of words in a text.
 MIN_WORDS = 10
-#: Minimum confidence in the language of half a text.
+#: Minimum confidence in the detected language of each half of a text.
 MIN_CONFIDENCE = 0.8
 SEED = 14
 
@@ -35,12 +35,12 @@ class CollectedText:
     """A usable text."""
 
     name: str
-    """Origin of the text: a file with its line or row, or the id of a document."""
+    """Origin of the text: a file with line or row, or a document id."""
     text: str
     language: str
-    """ISO 639-1 code of the language, or ISO 639-3 without one."""
+    """ISO 639-1 code of the language, or its ISO 639-3 code if it has none."""
     id: str = ""
-    """Id of the document; by default its name."""
+    """Document id; an empty string stands for `name`."""
 
 
 @dataclass(frozen=True)
@@ -50,38 +50,38 @@ class TextCollection:
     name: str
     texts: tuple[CollectedText, ...]
     skipped: tuple[SkippedText, ...]
-    """Unusable texts among the examined ones."""
+    """Unusable texts among the examined texts."""
     language: str
-    """ISO 639-1 code of the most frequent language, or ISO 639-3 without one."""
+    """ISO 639-1 code of the most frequent language, or its ISO 639-3 code if it has none."""
     languages: Mapping[str, int]
-    """Number of texts by language, the most frequent first."""
+    """Number of texts by language, most frequent first."""
     total: int
-    """Number of candidates, including those outside of the sample."""
+    """Number of candidates, including candidates outside the sample."""
 
 
 def read_texts(
     source: DataReference, *, column: str | None = None, limit: int = 1000
 ) -> TextCollection:
-    """Sample at most `limit` usable texts of any data; raise PosirError if there are none."""
+    """Sample at most `limit` usable texts from any data; raise PosirError if there are none."""
     return sample_texts(open_data(source, column=column), limit)
 
 
 def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> TextCollection:
-    """Sample usable texts of a dataset.
+    """Sample usable texts from a dataset.
 
     Args:
         opened: The dataset.
-        limit: Maximum number of texts; larger datasets are sampled with a fixed seed.
-        draw: Returns the number of candidates, and the candidates to examine in order until there
-            are enough texts.
+        limit: Maximum number of texts. Larger datasets are sampled with a fixed seed.
+        draw: Returns the number of candidates, and the candidates in the order in which they are
+            examined until there are enough texts.
 
     Raises:
         PosirError: There is no usable text.
     """
     if draw is None:
-        number, candidates = sample_candidates(opened.read_texts(), 2 * limit)
+        total, candidates = sample_candidates(opened.read_texts(), 2 * limit)
     else:
-        number, candidates = draw(opened.read_texts())
+        total, candidates = draw(opened.read_texts())
     texts = list[CollectedText]()
     skipped = list[SkippedText]()
     digests = set[bytes]()
@@ -94,11 +94,11 @@ def sample_texts(opened: Dataset, limit: int, draw: Sampler | None = None) -> Te
         else:
             texts.append(item)
     if not texts:
-        skips = describe_skipped(skipped) or "It is empty, or has only a card (README.md)."
-        raise PosirError(f"{opened.location}: no text that can be used. {skips}")
+        reasons = describe_skipped(skipped) or "It is empty, or has only a card (README.md)."
+        raise PosirError(f"{opened.location}: no usable text. {reasons}")
     languages = dict(Counter(text.language for text in texts).most_common())
     main = next(iter(languages))
-    return TextCollection(opened.name, tuple(texts), tuple(skipped), main, languages, number)
+    return TextCollection(opened.name, tuple(texts), tuple(skipped), main, languages, total)
 
 
 def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[Item]]:
@@ -121,15 +121,15 @@ def sample_candidates(candidates: Iterable[Item], size: int) -> tuple[int, list[
 
 
 def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | SkippedText:
-    """Return a text with its language, or a skipped item. `digests` collects the texts for the
-    detection of duplicates.
+    """Return a text with its language, or a skipped item. The text's digest is added to `digests`,
+    which reveals duplicates.
     """
     text = passage.text
     skip = partial(SkippedText, passage.name, file=passage.file)
     if not text.strip():
         return skip("empty")
     if len(find_terms(text)) < MIN_WORDS:
-        return skip("of fewer than ten words")
+        return skip("with fewer than ten words")
     middle = len(text) // 2
     first, first_score = detect_language(text[:middle])
     second, second_score = detect_language(text[middle:])
@@ -137,7 +137,7 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
         return skip("in mixed languages", f"{first}, then {second}")
     language = detect_language(text)[0]
     if len(find_sentences(text, language)) < 2:
-        return skip("of one sentence")
+        return skip("with only one sentence")
     content = digest_words(text)
     if content in digests:
         return skip("duplicate")
@@ -146,5 +146,5 @@ def _check_text(passage: Passage, digests: set[bytes]) -> CollectedText | Skippe
 
 
 def are_distinct(left: str, right: str) -> bool:
-    """Return True for different languages that the detector does not confuse."""
+    """Return True for two different languages that the detector does not confuse."""
     return left != right and not any({left, right} <= group for group in CONFUSED)

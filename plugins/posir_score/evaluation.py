@@ -338,7 +338,7 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
 
 def _score_subset(model: RunSearch, data: ScoredData, subset: SubsetQueries) -> dict[str, Any]:
     """Score all judged queries, by position if their evidence has a position."""
-    split = divide_split(data.positions[subset.name].drop_unsuited())
+    split = divide_split(data.positions[subset.name].drop_unpositioned())
     rankings = model.run.rankings[subset.name]
     evidence = split["evidence"]
     judgments = subset.judgments

@@ -246,7 +246,7 @@ class EvidenceData:
             titles |= {f"{subset}/{document}": title for document, title in pairs}
             numbers = {document: number for number, document in enumerate(documents)}
             for row_id, text, document, span in data.list_questions():
-                if span is None or span.start == span.end or row_id in data.unsuited:
+                if span is None or span.start == span.end or row_id in data.unpositioned:
                     continue
                 query = data.places[row_id].query if row_id in data.places else row_id
                 texts.setdefault((subset, query), text)

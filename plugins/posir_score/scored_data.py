@@ -104,7 +104,7 @@ def open_scored_data(
 def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     with_places = opened.with_questions("posir score", several_places=True)
     revision = opened.find_revision()
-    has_qrels = any(subset.read_stated_judgments for subset in opened.subsets)
+    has_qrels = any(subset.read_judgments for subset in opened.subsets)
     opened = opened if has_qrels else with_places
     languages: dict[str, Sequence[str]] = {}
     for name, codes in opened.find_languages().items():
@@ -120,7 +120,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     subsets: list[SubsetQueries] = []
     for name, subset in zip(languages, opened.subsets, strict=True):
         data = positions[name] = replace(subset.read(), revision=revision)
-        subset_queries = _build_subset(name, data.drop_unsuited(), subset.judgments)
+        subset_queries = _build_subset(name, data.drop_unpositioned(), subset.judgments)
         if not opened.has_texts:
             grades = subset.judgments.grades.values()
             documents = frozenset(document for row in grades for document in row)
@@ -203,7 +203,7 @@ def _merge_copies(data: ScoredData) -> ScoredData:
         if copies:
             logger.warning("%s, %s: %s", data.name, subset.name, describe_merged(copies))
             positions[subset.name] = merged_data
-            subset = _build_subset(subset.name, merged_data.drop_unsuited(), judgments)
+            subset = _build_subset(subset.name, merged_data.drop_unpositioned(), judgments)
             subset = replace(subset, copies=copies)
         subsets.append(subset)
     if not any(subset.copies for subset in subsets):

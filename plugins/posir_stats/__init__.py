@@ -1,1 +1,1 @@
-"""Statistics of a dataset: sizes, lengths, types of queries, and positions of the evidence."""
+"""Dataset statistics: size, text lengths, query types, and evidence positions."""

@@ -34,26 +34,25 @@ def stats(
     repair: bool = True,
     scope: Scope | None = None,
 ) -> Result:
-    """Describe a dataset: its size, lengths of documents and queries, types of queries and
-    positions of the evidence.
+    """Describe a dataset: its size, document and query lengths, query types and evidence positions.
 
         posir stats PosIR-Mini
 
     Args:
         data: A task, such as PosIR-English; a dataset on the Hub; or a file or folder of questions
             with their evidence.
-        tokenizer: Also count the tokens of all texts with this tokenizer: a name on the Hub or a
+        tokenizer: Also count tokens in all texts with this tokenizer: a name on the Hub or a
             folder.
         repair: Move a misplaced answer to its only match nearby.
-        scope: Texts to search for an answer; by default recognized by the format and by repeated
+        scope: Texts to search for an answer; by default inferred from the format and from repeated
             questions.
 
     Returns:
-        A row for each language and domain and for their totals; lengths in words, characters and
-        tokens, shares in [0, 1].
+        A row per language and domain, and rows with totals. Lengths are in words, characters and
+        tokens; shares are in [0, 1].
 
     Raises:
-        PosirError: The data or the tokenizer does not exist, or the data has no evidence.
+        PosirError: The data or the tokenizer does not exist, or the data contains no evidence.
 
     Examples:
         >>> import posir
@@ -65,7 +64,7 @@ def stats(
     )
 
     def draw() -> Sequence[Figure]:
-        # Altair takes a second to import.
+        # Importing altair takes a second.
         from posir_stats.charts import build_figures
 
         return build_figures(statistics)

@@ -87,7 +87,7 @@ def _draw_panels(axes: Axes, counts: Mapping[str, Sequence[int]], width: int) ->
         tickCount=4,
         labelExpr="datum.value % 1 ? '' : datum.label",
         format=",d",
-        # A fixed width of the labels aligns the panels.
+        # A fixed label width aligns the panels.
         minExtent=40,
         labelFlush=True,
     )

@@ -1,4 +1,4 @@
-"""Tables and records of a dataset's statistics."""
+"""Tables and records of dataset statistics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.datasets.statistics import (
     ALL,
     CHARACTERS_PER_WORD,
-    KEYWORDS,
+    MAX_KEYWORDS,
     SUMMARY,
     QueryType,
     Statistics,
@@ -24,11 +24,11 @@ from posir_tasks.display.numbers import format_count, format_number, format_perc
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.schemes import assign_thirds
 
-#: Headings of length statistics.
+#: Headings of the length statistics.
 LENGTH_HEADINGS = ("Mean", "SD", "Min", "25%", "50%", "75%", "Max")
-#: Evidence is unevenly spread if the share of a third of the documents deviates by more than this.
-UNEVEN = 0.05
-#: Characters of the longest bar.
+#: The spread of the evidence is uneven if the share in any third deviates by more than this.
+MAX_DEVIATION = 0.05
+#: Length of the longest bar in characters.
 BAR = 8
 POSITIONS = "Queries by position of the evidence"
 #: Heading, record key and number format of each column.
@@ -43,11 +43,11 @@ class DatasetStatistics:
     source: str
     """Location and revision of the data."""
     subsets: Sequence[Statistics]
-    """Subsets ordered by language."""
+    """Subsets, ordered by language."""
 
     @cached_property
     def groups(self) -> list[list[Statistics]]:
-        """Subsets and totals by language; the last item of the last group is the grand total."""
+        """Subsets and totals by language. The last item in the last group is the grand total."""
         return group_by_language(self.subsets)
 
     def title_group(self, group: Sequence[Statistics]) -> str:
@@ -73,12 +73,12 @@ def build_document(statistics: DatasetStatistics) -> dict[str, Any]:
 
 
 def build_records(statistics: DatasetStatistics) -> list[dict[str, Any]]:
-    """Build a record per language, domain and total."""
+    """Build a record per language and domain, and records of totals."""
     return [build_record(subset) for group in statistics.groups for subset in group]
 
 
 def build_record(subset: Statistics) -> dict[str, Any]:
-    """Return the unrounded statistics by name; shares are in [0, 1], undefined values None."""
+    """Return the unrounded statistics by name. Shares are in [0, 1]; undefined values are None."""
     lengths = summarize_lengths(subset.lengths)
     queries = subset.queries.texts
     record: dict[str, Any] = {
@@ -103,7 +103,7 @@ def build_record(subset: Statistics) -> dict[str, Any]:
 
 
 def describe_data(statistics: DatasetStatistics) -> str:
-    """Describe the size of a dataset in a sentence."""
+    """Describe the size of a dataset and the spread of its evidence."""
     total = statistics.groups[-1][-1]
     median = format_number(summarize_lengths(total.lengths)["50"], ",.0f")
     return (
@@ -114,8 +114,8 @@ def describe_data(statistics: DatasetStatistics) -> str:
 
 
 def describe_spread(total: Statistics) -> str:
-    """Describe the spread of the evidence, without a final stop: the shares of the thirds of the
-    documents, or the largest bucket.
+    """Describe the spread of the evidence, without a final period: the share of each document
+    third, or the largest bucket.
     """
     axes = total.positions.axes
     counts = np.array(total.histogram()[ALL])
@@ -127,7 +127,7 @@ def describe_spread(total: Statistics) -> str:
         return f"The most frequent position is {axes.positions[largest]}, {share}%"
     thirds = assign_thirds(len(counts))
     shares = np.bincount(thirds, counts, 3) / counts.sum()
-    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > UNEVEN
+    uneven = np.abs(shares - np.bincount(thirds, minlength=3) / len(counts)).max() > MAX_DEVIATION
     first, middle, last = map(format_percent, shares)
     return (
         f"Evidence is {'not ' if uneven else ''}spread evenly: {first}% in the first third of "
@@ -136,7 +136,7 @@ def describe_spread(total: Statistics) -> str:
 
 
 def build_tables(statistics: DatasetStatistics) -> list[Table]:
-    """Build the tables of each language, and of all languages pooled if there are several."""
+    """Build the tables for each language, and for all languages pooled if there are several."""
     tables = []
     for group in statistics.groups:
         title = statistics.title_group(group)
@@ -175,7 +175,7 @@ def build_tables(statistics: DatasetStatistics) -> list[Table]:
 
 
 def build_position_tables(statistics: DatasetStatistics) -> list[Table]:
-    """Build the histogram of evidence positions of each language, and of all languages if there are
+    """Build the evidence position histogram for each language, and for all languages if there are
     several.
     """
     return [
@@ -218,8 +218,8 @@ def _tabulate_positions(title: str, total: Statistics) -> Table:
 
 
 def _format_bars(counts: Sequence[int]) -> list[str]:
-    """Format each count with a bar in eighths of a character, relative to the largest count. A
-    count above 0 has at least one eighth.
+    """Format each count with a bar in eighths of a character, scaled to the largest count. The bar
+    of a count above 0 has at least one eighth.
     """
     largest = max(*counts, 1)
     width = len(f"{largest:,}")
@@ -235,16 +235,16 @@ def describe_tables(statistics: DatasetStatistics) -> str:
     """Explain the tables."""
     unit = statistics.subsets[0].length_unit
     return (
-        "Lengths are those of the distinct relevant documents, in "
-        f"{unit}{' as stated in the data' if unit == 'tokens' else ''}. Types follow a rule of "
-        "posir: a question ends in a question mark; other queries are keywords up to "
-        f"{KEYWORDS} words ({KEYWORDS * CHARACTERS_PER_WORD} characters in a script without "
-        "spaces), and statements beyond."
+        "Lengths are of the distinct relevant documents, in "
+        f"{unit}{', as declared in the data' if unit == 'tokens' else ''}. Query types follow "
+        "posir's own rule: a question ends in a question mark; other queries are keywords if they "
+        f"have at most {MAX_KEYWORDS} words ({MAX_KEYWORDS * CHARACTERS_PER_WORD} characters in a "
+        "script without spaces), else statements."
     )
 
 
 def describe_source(statistics: DatasetStatistics) -> str:
-    """Name the source of the data, and explain the histogram of positions."""
+    """Name the data source, and explain the position histogram."""
     note = f"Source: {statistics.source}. Bars are scaled to the largest bin of their column."
     profiles = [subset.positions for subset in statistics.subsets]
     if any(profile.counts.sum() != profile.queries for profile in profiles):

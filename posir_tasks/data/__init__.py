@@ -1,1 +1,1 @@
-"""Readers: repositories on the Hub or local folders, and a reader for each layout."""
+"""Data readers: repositories on the Hub, local folders, and a reader for each layout."""

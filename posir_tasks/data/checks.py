@@ -1,4 +1,4 @@
-"""Checks of tables by column. Every problem names file, field, rows and count."""
+"""Check tables by column. Every problem names the file, field, rows and row count."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from posir_tasks.base.table_files import read_json_rows
 from posir_tasks.base.untrusted import GateError, require_distinct
 from posir_tasks.base.wording import pluralize
 
-#: Suffixes of files with JSON objects.
+#: Suffixes of JSON files.
 JSON = (".json", ".jsonl")
-#: Lines of JSON that define the columns.
+#: Number of JSON lines that are read to find the columns.
 SCHEMA_LINES = 1_000
 #: Column types by name.
 Schema: TypeAlias = Mapping[str, PolarsDataType]
@@ -37,22 +37,22 @@ UNREADABLE = (
     OSError,
     ValueError,
 )
-#: Number of rows that a problem lists.
+#: Maximum number of rows that a problem lists.
 MAX_EXAMPLES = 5
-#: Key of blank documents among the tolerated rows.
+#: Key of the tolerated blank documents.
 DOCUMENTS_WITHOUT_TEXT = "documents_without_text"
 
 
 @dataclass(frozen=True)
 class DataProblem:
-    """An error in a file."""
+    """A problem in a file."""
 
     file: str
     field: str | None
     """None for the complete file."""
     message: str
     count: int = 1
-    """Number of affected rows; 1 without rows."""
+    """Number of affected rows; 1 if the problem is not about rows."""
     rows: tuple[int, ...] = ()
     """Indices of the first affected rows, from 0."""
     examples: tuple[str, ...] = ()
@@ -68,26 +68,26 @@ class DataProblem:
 
 
 class ProblemsError(DataError):
-    """Data is invalid. `problems` lists every error."""
+    """The data is invalid. `problems` lists every error."""
 
     def __init__(self, problems: Iterable[DataProblem]) -> None:
         self.problems = tuple(problems)
         super().__init__("\n".join(map(str, self.problems)))
 
     def __reduce__(self) -> tuple[type[DataError], tuple[tuple[DataProblem, ...]]]:
-        """Pickle the problems; by default, exceptions are pickled by their message."""
+        """Pickle the problems. By default, exceptions are pickled with their message only."""
         return type(self), (self.problems,)
 
 
 def raise_problems(problems: Iterable[DataProblem]) -> None:
-    """Raise a ProblemsError with all problems, if there are any."""
+    """Raise a ProblemsError with all problems if there are any."""
     if errors := [*problems]:
         raise ProblemsError(errors)
 
 
 @dataclass(frozen=True)
 class ToleratedRows:
-    """Rows that break a rule but do not stop a task."""
+    """Rows that violate a rule but do not stop a task."""
 
     key: str
     """Key of the count in results, such as `documents_without_text`."""
@@ -105,26 +105,28 @@ def count_tolerated(tolerated: Iterable[ToleratedRows]) -> dict[str, int]:
 
 @dataclass(frozen=True)
 class Rule:
-    """A requirement on table rows: an error of `posir validate`, a counted warning of a task."""
+    """A requirement on table rows. A violation is an error in `posir validate` and a counted
+    warning in a task.
+    """
 
     field: str
     invalid: pl.Expr
-    """True for rows that break the rule; null counts as true."""
+    """True for rows that violate the rule; null counts as true."""
     message: str
     key: str
     """Key of the tolerated rows in results."""
     description: str
     """Plural phrase that follows the number of rows: `documents have no text`."""
     outcome: str = ""
-    """The treatment of the rows by a task; if empty, the task leaves them out."""
+    """What a task does with the rows; if empty, the task leaves them out."""
     left_out: pl.Expr | None = None
-    """The rows that a task leaves out and counts; by default all that break the rule."""
+    """Rows that a task leaves out and counts; by default all rows that violate the rule."""
     is_problem: bool = True
-    """If false, `posir validate` only warns of the rows."""
+    """If false, `posir validate` only warns about the rows."""
 
 
 def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
-    """Return the rules for the ids of documents or queries. A task keeps the first row of an id."""
+    """Return the rules for document or query ids. A task keeps the first row with an id."""
     column = pl.col(field)
     present = column.is_not_null() & (column != "")
     return (
@@ -146,7 +148,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
         Rule(
             field,
             column.str.contains("\0", literal=True).fill_null(False),
-            "has a null character, at which libraries end an id; remove it",
+            "contains a null character, which ends an id in some libraries; remove it",
             f"{nouns}_with_invalid_id",
             f"{nouns} have an id with a null character",
         ),
@@ -154,7 +156,7 @@ def require_ids(field: str, nouns: str) -> tuple[Rule, ...]:
 
 
 def require_texts(field: str, nouns: str, *, keep: bool) -> Rule:
-    """Return the rule that texts have content. A task keeps blank texts, or leaves them out."""
+    """Return the rule that texts are not blank. `keep` decides whether a task keeps blank texts."""
     return Rule(
         field,
         pl.col(field).str.strip_chars() == "",
@@ -174,14 +176,14 @@ class CheckedTable:
     frame: pl.DataFrame
 
     def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
-        """Return a problem for each broken rule."""
+        """Return a problem for each violated rule."""
         problems = []
         for rule in self._find_broken(rules):
             problems += self.check_rows(rule.invalid, rule.field, rule.message)
         return problems
 
     def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
-        # Most rules hold, so all are evaluated in one pass.
+        # Most rules hold, so all of them are evaluated in one pass.
         present = {*self.frame.columns}
         applicable = [
             rule
@@ -197,8 +199,8 @@ class CheckedTable:
         return list(compress(applicable, self.frame.select(**conditions).row(0)))
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
-        """Remove the unusable rows; also return the tolerated rows by rule. A removed row counts
-        once.
+        """Remove the unusable rows. Also return the tolerated rows by rule. A removed row is
+        counted once.
         """
         frame = self.frame
         tolerated = []
@@ -226,8 +228,8 @@ class CheckedTable:
 
 
 def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> pl.DataFrame:
-    """Read and cast columns of Parquet or JSON; raise ProblemsError if a required column is missing
-    or any column does not fit.
+    """Read columns from a Parquet or JSON file and cast them; raise ProblemsError if a required
+    column is missing or any column cannot be cast.
     """
     frame, problems = read_valid_columns(file, columns, optional)
     raise_problems(problems)
@@ -237,13 +239,13 @@ def read_columns(file: Path, columns: Schema, optional: Schema = NO_COLUMNS) -> 
 def read_valid_columns(
     file: Path, columns: Schema, optional: Schema = NO_COLUMNS
 ) -> tuple[pl.DataFrame, list[DataProblem]]:
-    """Read and cast the valid columns of Parquet or JSON; also return the problems of the other
-    columns.
+    """Read the valid columns from a Parquet or JSON file and cast them. Also return the problems
+    with the other columns.
     """
     try:
         names = _read_schema(file).names
-        further = {name: dtype for name, dtype in optional.items() if name in names}
-        required = {**columns, **further}
+        present_optional = {name: dtype for name, dtype in optional.items() if name in names}
+        required = {**columns, **present_optional}
         present = read_column_types(file, required)
         fitting = [name for name, dtype in present.items() if _is_compatible(dtype, required[name])]
         frame = read_table(file, fitting)
@@ -289,7 +291,7 @@ def _error_context(file: Path) -> Iterator[None]:
 def read_column_types(
     file: Path, columns: Iterable[str] | None = None
 ) -> dict[str, PolarsDataType]:
-    """Return the types of the present columns among `columns`, by default of all.
+    """Return the types of those `columns` that are present, by default of all columns.
 
     Raises:
         ProblemsError: The file is corrupt, or a column name is not unique.
@@ -298,7 +300,7 @@ def read_column_types(
     with _error_context(file):
         occurrences = Counter(schema.names)
         names = [*occurrences] if columns is None else [*columns]
-        message = "is the name of several columns; keep one of them."
+        message = "several columns have this name; keep one of them."
         raise_problems(
             DataProblem(str(file), name, message) for name in names if occurrences[name] > 1
         )
@@ -313,16 +315,16 @@ def _read_schema(file: Path) -> pa.Schema:
             schema = pq.read_schema(file)
         else:
             schema = read_json_rows(file, SCHEMA_LINES).to_arrow().schema
-        # Arrow decodes names on access, which may fail.
+        # Arrow decodes names on access; decoding may fail.
         return schema if schema.names else pa.schema([])
 
 
 def read_table(file: Path, columns: list[str]) -> pl.DataFrame:
-    """Read columns of a file without a cast; raise ProblemsError if it is corrupt."""
+    """Read columns of a file without casting; raise ProblemsError if the file is corrupt."""
     with _error_context(file):
         if not _is_parquet(file):
             return read_json_rows(file).select(columns)
-        # For corrupt files Arrow raises an error; polars may panic or exhaust the memory.
+        # Arrow raises an error for corrupt files; polars may panic or exhaust memory.
         batches = list(iterate_batches(file, columns))
         table = pa.Table.from_batches(batches) if batches else _read_schema(file).empty_table()
         return _to_polars(table, columns)

@@ -1,8 +1,8 @@
-"""Copies: documents of a corpus with the same text under several ids.
+"""Copies: documents in a corpus that have the same text but different ids.
 
-Models cannot distinguish copies, and ties are broken by id, so scores depend on the spelling of
-ids. Two texts are equal if they are equal up to white space. Titles do not count, except in mteb's
-own tasks, which prepend them to the text.
+Models cannot distinguish copies, and ties are broken by id, so scores depend on how ids are
+spelled. Texts are compared up to white space. Titles are ignored, except in mteb's own tasks, which
+prepend them to the text.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from posir_tasks.text.locating import Spelling, drop_space
 from posir_tasks.text.spans import WHITESPACE, Span
 from posir_tasks.values.evidence import Evidence, Place
 
-#: The first characters of a text other than white space. They are compared before whole texts.
+#: The first non-space characters of a text. They are compared before whole texts.
 OPENING = rf"^(?:[{WHITESPACE}]*[^{WHITESPACE}]){{1,32}}"
 
 
@@ -45,7 +45,7 @@ class Copies:
         return bool(self.groups)
 
     def describe(self) -> str:
-        """Return a sentence with the counts and advice."""
+        """Describe the copies in a sentence, with advice."""
         count = sum(len(self.relevant & {*group}) for group in self.groups)
         surplus = sum(map(len, self.groups)) - len(self.groups)
         first = " and ".join(map(sanitize, self.groups[0][:2]))
@@ -53,8 +53,8 @@ class Copies:
             f"{count:,} of {pluralize(len(self.relevant), 'relevant document')} "
             f"{'has' if count == 1 else 'have'} the text of another document in the corpus, up to "
             f"white space ({pluralize(surplus, 'copy', 'copies')}, first {first}): no model can "
-            "distinguish copies, and ties are broken by id. --merge-copies of posir import and "
-            "posir score makes copies one document."
+            "distinguish copies, and ties are broken by id. Merge them with --merge-copies of "
+            "posir import and posir score."
         )
 
 
@@ -64,13 +64,13 @@ def list_relevant(judgments: Judgments) -> set[str]:
 
 
 def find_copies(corpus: pl.DataFrame, relevant: Iterable[str]) -> Copies:
-    """Find the nonblank copies of relevant documents in one pass over the corpus."""
+    """Find the copies of relevant documents in one pass over the corpus, ignoring blank texts."""
     names = {*relevant}
     groups = [group for group in _group_texts(corpus, names) if not names.isdisjoint(group)]
     return Copies(tuple(groups), names)
 
 
-def find_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
+def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
     """Return the ids of the texts that equal a document up to white space."""
     by_digest: dict[bytes, list[str]] = defaultdict(list)
     for name, text in texts.items():
@@ -79,15 +79,15 @@ def find_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[str]:
     longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
     documents: set[bytes] = set()
     for text in corpus["text"].fill_null(""):
-        # Skip longer documents; white space may double the length of a text.
+        # Skip documents that are too long; white space may double the length of a text.
         if len(text) <= 2 * longest:
             documents.add(digest_words(text))
     return [name for key, names in by_digest.items() if key in documents for name in names]
 
 
 def _group_texts(corpus: pl.DataFrame, among: Collection[str]) -> list[tuple[str, ...]]:
-    """Group the ids of documents with equal texts, among texts that begin like a document in
-    `among`.
+    """Group the ids of documents with equal texts. Only texts that begin like a document in `among`
+    are compared.
     """
     if not among or not len(corpus):
         return []
@@ -113,7 +113,7 @@ def choose_originals(corpus: pl.DataFrame, relevant: Collection[str]) -> dict[st
 
 
 def describe_merged(originals: Mapping[str, str]) -> str:
-    """Return a sentence on the merged copies, given a mapping from copy to original."""
+    """Describe the merged copies in a sentence. `originals` maps copies to originals."""
     copies = pluralize(len(originals), "copy", "copies")
     documents = pluralize(len({*originals.values()}), "document")
     first = " into ".join(map(sanitize, next(iter(originals.items()))))
@@ -125,11 +125,11 @@ def merge_copies(
 ) -> tuple[PositionData, Judgments, Mapping[str, str]]:
     """Merge the copies in a dataset.
 
-    Spans keep their words. Overlapping spans of a query are merged. A pair of query and document
-    keeps its highest grade.
+    Spans still cover the same words. Overlapping spans of a query are merged. Each query-document
+    pair keeps its highest grade.
 
     Returns:
-        Data, judgments, and a mapping from copy to original.
+        The data, the judgments, and a mapping from copy to original.
     """
     relevant = list_relevant(judgments) | {*data.evidence.document_ids}
     originals = choose_originals(data.documents, relevant)
@@ -144,13 +144,15 @@ def merge_copies(
 
 
 def count_repeated(data: PositionData) -> RepeatedTexts:
-    """Count the questions that recur for several documents; several evidence spans count once."""
+    """Count the questions that recur for several documents. A query with several evidence spans
+    counts once.
+    """
     evidence = data.evidence
     questions = zip(evidence.query_ids, data.questions["text"], evidence.document_ids, strict=True)
     pairs = [
         (text, document)
         for name, text, document in questions
-        if name not in data.places and name not in data.unsuited
+        if name not in data.places and name not in data.unpositioned
     ]
     counts = count_repeated_texts(pairs, data.documents)
     several = len({place.query for place in data.places.values()})
@@ -191,7 +193,7 @@ def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgmen
 
 
 def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence:
-    """Move the evidence to the originals. A document gets the first title of its copies."""
+    """Move the evidence to the originals. An original gets the first title among its copies."""
     evidence = data.evidence
     names = [originals.get(name, name) for name in evidence.document_ids]
     moved = replace(evidence, document_ids=names)
@@ -209,7 +211,7 @@ def _move_evidence(data: PositionData, originals: Mapping[str, str]) -> Evidence
     ends = evidence.ends.copy()
     characters = evidence.characters.copy()
     for row, name in enumerate(evidence.document_ids):
-        # The spans of a translation count characters of the English text.
+        # The spans of a translation refer to the English text.
         if name not in originals or characters[row] != len(texts[name]):
             continue
         original = texts[originals[name]]
@@ -230,7 +232,7 @@ def move_span(span: Span, text: str, other: str) -> Span:
 
 
 def _join_places(data: PositionData) -> PositionData:
-    """Merge overlapping evidence spans of each query; a query with a single span left becomes an
+    """Merge overlapping evidence spans of each query. A query with only one span left becomes an
     ordinary query.
     """
     evidence = data.evidence

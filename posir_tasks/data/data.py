@@ -1,6 +1,4 @@
-"""The data of a subset: documents, questions, evidence and judgments, with digests of the
-content.
-"""
+"""Subset data: documents, questions, evidence and judgments, with content digests."""
 
 from __future__ import annotations
 
@@ -29,11 +27,11 @@ from posir_tasks.values.judgments import DOCUMENT, TOPIC
 if TYPE_CHECKING:
     from datasets import Dataset
 
-#: Bytes of a content digest (16 hexadecimal digits).
+#: Content digest size in bytes (16 hexadecimal digits).
 CONTENT_BYTES = 8
 NO_PLACES: Mapping[str, Place] = {}
 NO_COLUMNS: Mapping[str, Any] = {}
-#: Rows that are hashed at once.
+#: Number of rows to hash at once.
 BATCH_ROWS = 10_000
 
 
@@ -47,17 +45,17 @@ class Judgments:
     """The judged queries of a dataset, with or without evidence positions."""
 
     queries: Mapping[str, str]
-    """Query id to text; judged queries may lack a text."""
+    """Query id to text. Judged queries may be missing."""
     grades: Mapping[str, Mapping[str, float]]
-    """Query id to document id to grade, the gain of the document. Grades above 0 are relevant;
-    documents without a grade are not judged.
+    """Query id to document id to grade, which is the gain of the document. A grade above 0 means
+    relevant; documents without a grade are unjudged.
     """
     columns: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Other fields of the queries: field name to query id to value."""
     contradictions: tuple[Pair, ...] = ()
-    """Pairs of query and document with different grades, of which the highest counts."""
+    """Query-document pairs with different grades. The highest grade counts."""
     left_out: tuple[str, ...] = ()
-    """Judged queries that the owner of the data does not score. They are not in `grades`."""
+    """Judged queries that the dataset owner does not score. They are not in `grades`."""
     candidates: Mapping[str, frozenset[str]] = field(default_factory=dict)
     """Query id to the documents to rerank; empty if the whole corpus is ranked."""
 
@@ -69,14 +67,14 @@ class Judgments:
         }
 
     def digest(self) -> str:
-        """Return a digest of texts and grades, independent of their order."""
+        """Return an order-independent digest of texts and grades."""
         return digest(
             json.dumps([self.queries, self.grades], sort_keys=True), size=CONTENT_BYTES
         ).hex()
 
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
-        """Return the relevant documents of a dataset as judgments."""
+        """Build judgments from the relevant documents in a dataset."""
         texts = dict[str, str]()
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
@@ -91,15 +89,16 @@ class Judgments:
 def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
     """Return the cluster of each judged query.
 
-    By document, a query belongs to the document that most queries share, among the documents with
-    its highest grade. Connected components would merge all queries with many relevant documents.
+    When clustering by document, a query is assigned to one of its documents with the highest grade:
+    the one that most queries share. Connected components would merge all queries if there are many
+    relevant documents per query.
 
     Args:
         judgments: The judged queries.
-        by: `document`, `topic`, or a column of the queries.
+        by: `document`, `topic`, or a query column.
 
     Raises:
-        PosirError: `by` is not a column of the queries, or a query lacks it.
+        PosirError: `by` is not a query column, or a query has no value in it.
     """
     column = judgments.columns.get(by, {})
     if by == TOPIC and not column:
@@ -126,18 +125,20 @@ def cluster_queries(judgments: Judgments, by: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class ScoringRules:
-    """Scoring rules of a dataset's owner: attributes of an mteb task, or the defaults."""
+    """Scoring rules of the dataset owner: attributes of an mteb task, or the defaults."""
 
     split: str = ""
     """The scored split; empty for data with a single, unnamed split."""
     ignore_identical_ids: bool = False
-    """If true, drop the document with the id of the query: the queries are part of the corpus."""
+    """If true, drop the document with the same id as the query, since the queries are part of the
+    corpus.
+    """
     skip_first_result: bool = False
-    """If true, drop the best document of each query: it is the query itself."""
+    """If true, drop the first result of each query, since it is the query itself."""
     main_score: str = "ndcg_at_10"
     """The score that ranks results."""
     k_values: tuple[int, ...] = ()
-    """Cut-offs of the scores."""
+    """Score cutoffs."""
 
 
 @dataclass(frozen=True)
@@ -147,12 +148,12 @@ class PositionData:
     documents: pl.DataFrame
     """The corpus, with the columns `id` and `text`."""
     questions: pl.DataFrame
-    """Columns `id` and `text`, in the order of the evidence."""
+    """The questions, with the columns `id` and `text`, in the order of the evidence."""
     evidence: Evidence
     revision: str
-    """A commit of the Hub, or `local-` and a digest."""
+    """A Hub commit, or `local-` and a digest."""
     tolerated: Mapping[str, int] = field(default_factory=dict)
-    """Number of rows that break a rule but do not stop the evaluation, by the key of the rule."""
+    """Number of rows that violate a rule without stopping the evaluation, by rule key."""
     warnings: tuple[str, ...] = ()
     """Sentences on tolerated rows and possible mistakes."""
     skipped: tuple[SkippedText, ...] = ()
@@ -160,13 +161,13 @@ class PositionData:
     moved: Sequence[str] = ()
     """Names of questions with a repaired span."""
     unverified: Sequence[str] = ()
-    """Names of questions with a span but no answer text to verify it."""
-    unsuited: Mapping[str, str] = field(default_factory=dict)
-    """Ids of questions without a position, and the reason: an evidence span is unknown."""
+    """Names of questions whose span cannot be verified because there is no answer text."""
+    unpositioned: Mapping[str, str] = field(default_factory=dict)
+    """Question id to the reason why the question has no position."""
     places: Mapping[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
     repeated: RepeatedTexts = field(default_factory=RepeatedTexts)
-    """Number of questions that recur for several documents, before any selection."""
+    """Number of questions that recur for several documents, before questions are selected."""
 
     @classmethod
     def from_questions(
@@ -185,7 +186,7 @@ class PositionData:
             questions: Question id to text, id of the relevant document, and evidence span.
             revision: Revision of the texts.
             titles: Document id to the title of its article.
-            tokens: Document id to token count, for relevant documents; estimated by default.
+            tokens: Relevant document id to token count; estimated by default.
         """
         relevant = [document for _, document, _ in questions.values()]
         lengths = tokens or {}
@@ -212,14 +213,14 @@ class PositionData:
 
     @cached_property
     def corpus(self) -> Dataset:
-        """The documents as mteb takes them."""
+        """The documents in the format that mteb expects."""
         from datasets import Dataset
 
         return Dataset.from_polars(self.documents)
 
     @cached_property
     def queries(self) -> Dataset:
-        """The questions as mteb takes them."""
+        """The questions in the format that mteb expects."""
         from datasets import Dataset
 
         return Dataset.from_polars(self.questions)
@@ -229,13 +230,13 @@ class PositionData:
         """True if the evidence has character spans."""
         return bool(len(self.evidence.starts) and len(self.evidence.ends))
 
-    def drop_unsuited(self) -> PositionData:
+    def drop_unpositioned(self) -> PositionData:
         """Move the questions without a position to the skipped items."""
         skipped = [
             SkippedText(name, "questions without a known position", reason)
-            for name, reason in self.unsuited.items()
+            for name, reason in self.unpositioned.items()
         ]
-        return replace(self._drop(self.unsuited, skipped), unsuited={})
+        return replace(self._drop(self.unpositioned, skipped), unpositioned={})
 
     def drop_places(self) -> PositionData:
         """Move the queries with several evidence spans to the skipped items."""
@@ -252,20 +253,21 @@ class PositionData:
         return replace(self.select(rows), skipped=(*self.skipped, *skipped))
 
     def divide_places(self) -> tuple[PositionData, PositionData]:
-        """Divide the data into queries with one evidence span, and a row per span of the other
-        queries.
+        """Split the data into queries with one evidence span, and the other queries with a row per
+        span.
         """
         single = replace(self._drop(self.places, ()), places={})
         return single, self.select(find_rows(self.evidence.query_ids, self.places))
 
     def select(self, rows: list[int]) -> PositionData:
-        """Select rows of questions; the corpus stays complete."""
+        """Select questions by row. The corpus stays complete."""
         return replace(self, questions=self.questions[rows], evidence=self.evidence.select(rows))
 
     def locate_spans(self) -> list[Span]:
-        """Return the evidence span of each question in its document's text; empty without spans.
+        """Return the evidence span of each question in its document's text, or an empty list if the
+        data has no spans.
 
-        If the length of the text differs from the declared length, as in a translation, the span is
+        If the text length differs from the declared length, as in a translation, the span is
         scaled. Spans in nonempty texts have at least one character.
         """
         if not self.has_spans:
@@ -289,7 +291,7 @@ class PositionData:
         return spans
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
-        """Yield id and text of each question, document id, and evidence span (None if unknown)."""
+        """Yield the question id, question text, document id and evidence span (None if unknown)."""
         no_spans: list[Span | None] = [None] * len(self.evidence)
         spans = self.locate_spans() or no_spans
         ids = self.evidence.query_ids
@@ -297,7 +299,7 @@ class PositionData:
 
 
 def build_text_frame(ids: Sequence[str], texts: Sequence[str]) -> pl.DataFrame:
-    """Build the rows of documents or questions."""
+    """Build a data frame of documents or questions."""
     return pl.DataFrame({"id": ids, "text": texts}, schema={"id": pl.String, "text": pl.String})
 
 
@@ -307,9 +309,9 @@ def list_texts(rows: Dataset | pl.DataFrame) -> dict[str, str]:
 
 
 def digest_data(data: PositionData) -> dict[str, str]:
-    """Return the content digests `corpus` and `queries`, the latter including the evidence.
+    """Compute the content digests `corpus` and `queries`. The latter covers the evidence.
 
-    Digests do not depend on the source of the data or the order of rows. Texts are hashed in
+    Digests depend neither on the source of the data nor on the row order. Texts are hashed in
     batches; `benchmarks/data_digest.py` measures time and memory.
     """
     queries = digest_queries(data.questions, data.evidence, data.places)
@@ -319,30 +321,32 @@ def digest_data(data: PositionData) -> dict[str, str]:
 def digest_queries(
     queries: pl.DataFrame, evidence: Evidence, places: Mapping[str, Place] = NO_PLACES
 ) -> str:
-    """Return the digest of queries with their evidence, in the same order."""
+    """Compute the digest of queries and their evidence, given in the same order."""
     columns = {name: values for name, values in vars(evidence).items() if name != "query_ids"}
     if places:
         row_places = [places.get(name, Place("", 0)) for name in evidence.query_ids]
         grades = np.array([place.grade for place in row_places])
-        # Only strings and integers are hashed: of fractions, the bits.
+        # Only strings and integers are hashed, so fractions are hashed by their bits.
         whole = grades.view(np.int64) if grades.dtype == np.float64 else grades
         columns |= {"query": [place.query for place in row_places], "grade": whole}
     return digest_texts(queries, columns)
 
 
 def digest_texts(texts: Dataset | pl.DataFrame, columns: Mapping[str, Any] = NO_COLUMNS) -> str:
-    """Return a digest of the columns `id` and `text` and of further columns, independent of the
-    order of rows.
+    """Compute a digest of the columns `id` and `text` and of additional columns, independent of the
+    row order.
     """
     frame = texts if isinstance(texts, pl.DataFrame) else texts.to_polars()
     assert isinstance(frame, pl.DataFrame)
-    further = [pl.Series(name, values) for name, values in columns.items() if len(values)]
-    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(further)
+    additional = [pl.Series(name, values) for name, values in columns.items() if len(values)]
+    frame = frame.select(pl.col("id", "text").cast(pl.String).fill_null("")).with_columns(
+        additional
+    )
     content = hashlib.blake2b(digest_size=CONTENT_BYTES)
     for column in frame.sort("id"):
         content.update(f"{column.name}:{len(column)}:".encode())
         is_text = column.dtype == pl.String
-        # Lengths come first, so that different texts never hash the same bytes.
+        # Lengths come first so that different texts never produce the same bytes.
         integers = (column.str.len_bytes() if is_text else column).cast(pl.Int64)
         content.update(integers.to_numpy().astype("<i8").tobytes())
         for batch in column.to_frame().iter_slices(BATCH_ROWS) if is_text else ():

@@ -1,7 +1,7 @@
-"""Declarations of the tasks: names, data, languages and published sizes.
+"""Task declarations: names, data, languages and published sizes.
 
-They need no import of mteb, which takes seconds. Task classes are built from them. Sizes of PosIR:
-Zeng et al. 2026 (arXiv 2601.08363); sizes of PosQ: Zeng et al. 2025 (arXiv 2505.13950).
+Importing them does not import mteb, which takes seconds. Task classes are built from them. PosIR
+sizes: Zeng et al. 2026 (arXiv 2601.08363); PosQ sizes: Zeng et al. 2025 (arXiv 2505.13950).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from posir_tasks.text.languages import DOMAINS, LANGUAGES, PIVOT, Language
 #: PosIR on the Hub.
 REPO_ID = "infgrad/PosIR-Benchmark-v1"
 REVISION = "main"
-#: Name suffix of samples of PosIR, their number of questions, and distractors per question.
+#: PosIR samples: name suffix, number of questions, and distractors per question.
 SUFFIX = "-Nano"
 QUESTIONS = 1_500
 DISTRACTORS = 12
-#: Documents and queries of English, then the averages of the ten languages.
+#: PosIR sizes: documents and queries in English, then averages over the ten languages.
 ENGLISH_DOCUMENTS = 1_719_701
 ENGLISH_QUERIES = 42_015
 DOCUMENTS = "about 1.7 M"
 QUERIES = "about 42,000"
 ABOUT_QUERIES = 42_000
-#: Revision of a dataset without a pinned commit; results have the digest of its content.
+#: Revision of a dataset without a pinned commit. Results record a digest of the content.
 NOT_PINNED = "not pinned"
 ENGLISH = (PIVOT.code,)
 POSIR = """@misc{zeng2026posir,
@@ -54,15 +54,15 @@ class DeclaredTask:
     repository: str
     revision: str
     languages: Sequence[str] | Mapping[str, Sequence[str]] = ENGLISH
-    """Codes of queries and documents; by subset for several subsets."""
+    """Language codes of queries and documents; a mapping by subset if there are several."""
     documents: int | str | None = None
     """Published number of documents; a string if approximate, None if unknown."""
     questions: int | str | None = None
     """Published number of questions; a string if approximate, None if unknown."""
     benchmark: str = ""
-    """Name of mteb's benchmark with the task."""
+    """Name of the mteb benchmark that contains the task."""
     about_questions: int = 0
-    """Number for an approximate `questions`; else 0."""
+    """Numeric value of an approximate `questions`, else 0."""
 
     def fields(self) -> dict[str, Any]:
         """Return the corresponding fields of mteb's task metadata."""
@@ -75,20 +75,20 @@ class DeclaredTask:
 
 
 def format_size(size: int | str | None) -> str:
-    """Format a number of documents or questions; unknown numbers are empty."""
+    """Format a number of documents or questions. An unknown number becomes an empty string."""
     return f"{size:,}" if isinstance(size, int) else size or ""
 
 
 def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask:
-    """Declare the task of one language of PosIR, possibly with the corpus of another language."""
-    spoken = dict.fromkeys((language, corpus_language))
-    codes = tuple(part.code for part in spoken)
-    name = "-".join(["PosIR", *(part.name for part in spoken)])
+    """Declare the PosIR task of one language, possibly with the corpus of another language."""
+    languages = dict.fromkeys((language, corpus_language))
+    codes = tuple(part.code for part in languages)
+    name = "-".join(["PosIR", *(part.name for part in languages)])
     declared = DeclaredTask(name, REPO_ID, REVISION, dict.fromkeys(DOMAINS, codes))
     if language not in LANGUAGES:
         return declared
     benchmark = "PosIR"
-    if len(spoken) > 1:
+    if len(languages) > 1:
         benchmark = "PosIR(cross-lingual)" if language.cross_lingual_in_paper else ""
     return replace(
         declared,
@@ -100,7 +100,7 @@ def declare_posir(language: Language, corpus_language: Language) -> DeclaredTask
 
 
 def declare_nano(language: Language) -> DeclaredTask:
-    """Declare the sample of one language of PosIR."""
+    """Declare the PosIR sample of one language."""
     full = declare_posir(language, language)
     max_questions = round(QUESTIONS / len(DOMAINS)) * len(DOMAINS)
     return replace(
@@ -119,7 +119,7 @@ def _by_language(codes: Iterable[str]) -> dict[str, tuple[str, ...]]:
 
 @dataclass(frozen=True)
 class DeclaredBenchmark:
-    """A benchmark of mteb, independent of its tasks."""
+    """An mteb benchmark, independent of its tasks."""
 
     name: str
     description: str
@@ -193,7 +193,7 @@ FINEWEB_RAW = replace(
 FINEWEB_RAW_TINY = replace(
     FINEWEB_RAW, name="FineWeb-PosQ-Raw-Tiny", questions="up to 9,900", about_questions=9_900
 )
-#: TyDi QA's language names to codes.
+#: Maps TyDi QA's language names to codes.
 TYDI_LANGUAGES = {
     "arabic": "ara-Arab",
     "bengali": "ben-Beng",
@@ -227,7 +227,7 @@ MIRACL_LANGUAGES = (
     "tha-Thai",
     "yor-Latn",
 )
-#: Subsets of Natural Questions by the type of the long answer.
+#: Subsets of Natural Questions by long-answer type.
 PARAGRAPHS = "paragraph"
 OTHERS = "other"
 TYDI = DeclaredTask(

@@ -1,4 +1,4 @@
-"""Reading and collection of relevance grades."""
+"""Read and collect relevance grades."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from typing import TypeAlias
 
 from posir_tasks.data.formats.passages import SkippedText
 
-#: Id of a query and id of a document.
+#: Query id and document id.
 Pair: TypeAlias = tuple[str, str]
 
 #: Maximum absolute value of a grade; smaller whole numbers are exact in double precision.
 MAX_GRADE = 2**53
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
-#: The rule of a grade in messages.
+#: The grade rule in messages.
 GRADE_RULE = "must be a number, such as 1 or 0.5, of at most 2^53"
-#: The reason of a skipped judgment, to be read after a number.
+#: The reason for a skipped judgment; follows a number in messages.
 CONTRADICTED = "judgments of pairs that have a higher grade elsewhere, which counts"
 
 
 def read_grade(value: object) -> float:
-    """Return a grade, the gain of its document, from a number or its text.
+    """Parse a grade, which is the gain of its document, from a number or a string.
 
     Raises:
         ValueError: The value is not a finite number of at most `MAX_GRADE`.
@@ -32,7 +32,7 @@ def read_grade(value: object) -> float:
     is_number = isinstance(value, Real) or (
         isinstance(value, str) and NUMBER.fullmatch(value.strip())
     )
-    # A comparison with NaN is false.
+    # Comparisons with NaN are false.
     if not is_number or not abs(grade := float(value)) <= MAX_GRADE:  # type: ignore[arg-type]
         raise ValueError(GRADE_RULE)
     return int(grade) if grade.is_integer() else grade
@@ -43,7 +43,7 @@ class CollectedGrades:
     """Grades by query and document."""
 
     by_query: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Query id to document id to the highest grade of the pair."""
+    """Highest grade of each pair: query id to document id to grade."""
     contradictions: tuple[Pair, ...] = ()
     """Pairs with different grades, sorted."""
 
@@ -54,9 +54,9 @@ class CollectedGrades:
 
 
 def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
-    """Collect rows of query, document and grade; whole grades become integers.
+    """Collect rows of query, document and grade. Whole grades become integers.
 
-    The highest grade of a pair counts, in any order of rows.
+    The highest grade of a pair counts, regardless of row order.
     """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
     contradictions = set[Pair]()

@@ -1,4 +1,4 @@
-"""Audit of judgments: counts of suspicious items, and sentences about them."""
+"""Judgment audit: counts of suspicious items, and sentences that describe them."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 class AuditKind(NamedTuple):
-    """A kind of suspicious items."""
+    """A kind of suspicious item."""
 
     label: str
-    of: str
-    """Field of `JudgmentAudit` with the total number of items; empty without a total."""
+    total_field: str
+    """Field of `JudgmentAudit` that counts all items; empty if there is no total."""
     sentence: str = ""
-    """Template of the sentence; empty if another module writes it."""
+    """Sentence template; empty if another module writes the sentence."""
 
 
 #: Kinds by field of `JudgmentAudit`.
@@ -41,7 +41,7 @@ KINDS = {
     "contradictions": AuditKind(
         "Pairs with different grades",
         "",
-        "{count} of the pairs of query and document {is_} judged several times with different "
+        "{count} of the query-document pairs {is_} judged several times with different "
         "grades (first {first}): the highest counts.",
     ),
     "without_relevant": AuditKind(
@@ -78,16 +78,16 @@ KINDS = {
         "Queries with the text of an earlier query",
         "queries",
         "{count} of {queries} {has} the text of an earlier query (first {first}): no system can "
-        "tell them apart.",
+        "distinguish them.",
     ),
     "self_hits": AuditKind(
         "Queries whose text is a document",
         "queries",
-        "{count} of {queries} {has} the text of a document of the corpus (first {first}), which "
-        "every system finds first.",
+        "{count} of {queries} {has} the text of a document in the corpus (first {first}), which "
+        "every system ranks first.",
     ),
-    "moved": AuditKind("Answers moved from where the file says to their only match", "queries"),
-    "unverified": AuditKind("Spans without an answer's text, which nothing verifies", "queries"),
+    "moved": AuditKind("Misplaced answers that were moved to their only match", "queries"),
+    "unverified": AuditKind("Spans that no answer text verifies", "queries"),
     "copies": AuditKind(
         "Relevant documents with the text of another document", "relevant_documents"
     ),
@@ -96,7 +96,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class SuspiciousItems:
-    """Number of suspicious items of one kind, and the first of them. Additive."""
+    """The number of suspicious items of one kind, and the first item. Additive."""
 
     count: int = 0
     first: str = ""
@@ -136,7 +136,7 @@ class JudgmentAudit:
     without_text: SuspiciousItems = SuspiciousItems()
     """Judged queries without a text."""
     left_out: SuspiciousItems = SuspiciousItems()
-    """Queries that the owner of the data does not score: they lack a text or a judgment."""
+    """Queries that the dataset owner does not score, since a text or a judgment is missing."""
     fractional: SuspiciousItems = SuspiciousItems()
     """Pairs with a fractional grade."""
     sentinels: SuspiciousItems = SuspiciousItems()
@@ -148,7 +148,7 @@ class JudgmentAudit:
     moved: SuspiciousItems = SuspiciousItems()
     """Questions with a repaired span."""
     unverified: SuspiciousItems = SuspiciousItems()
-    """Questions with a span but no answer text to verify it."""
+    """Questions whose span cannot be verified because there is no answer text."""
     copies: SuspiciousItems = SuspiciousItems()
     """Relevant documents with the text of another document, up to white space."""
     relevant_documents: int = 0
@@ -166,7 +166,7 @@ class JudgmentAudit:
 
         Args:
             judgments: The judgments.
-            documents: Ids of the corpus; None for qrels without any texts.
+            documents: Ids of the documents in the corpus; None for qrels without texts.
         """
         relevant = judgments.list_relevant()
         pairs = [(query, name) for query, names in relevant.items() for name in names]
@@ -205,9 +205,9 @@ class JudgmentAudit:
     def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
         """Add copies, queries that equal documents, span repairs and skipped questions.
 
-        Passes over the corpus twice.
+        The corpus is scanned twice.
         """
-        from posir_tasks.data.copies import find_copies, find_texts, list_relevant
+        from posir_tasks.data.copies import find_copied_texts, find_copies, list_relevant
 
         relevant = list_relevant(judgments)
         copies = find_copies(data.documents, relevant)
@@ -223,7 +223,9 @@ class JudgmentAudit:
         ]
         unjudged = {key for names in by_cause.values() for key in names}
         return self + JudgmentAudit(
-            self_hits=SuspiciousItems.from_names(find_texts(data.documents, judgments.queries)),
+            self_hits=SuspiciousItems.from_names(
+                find_copied_texts(data.documents, judgments.queries)
+            ),
             moved=SuspiciousItems.from_names(data.moved),
             unverified=SuspiciousItems.from_names(data.unverified),
             copies=SuspiciousItems.from_names(relevant_copies),
@@ -244,12 +246,12 @@ class JudgmentAudit:
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind with suspicious items."""
         for field, kind in KINDS.items():
-            misfits = getattr(self, field)
-            is_single = misfits.count == 1
-            if misfits.count and kind.sentence:
+            items = getattr(self, field)
+            is_single = items.count == 1
+            if items.count and kind.sentence:
                 yield kind.sentence.format(
-                    count=f"{misfits.count:,}",
-                    first=sanitize(misfits.first),
+                    count=f"{items.count:,}",
+                    first=sanitize(items.first),
                     is_="is" if is_single else "are",
                     has="has" if is_single else "have",
                     queries=pluralize(self.queries, "query", "queries"),
@@ -257,22 +259,23 @@ class JudgmentAudit:
                 )
 
     def list_rows(self) -> list[dict[str, str | int]]:
-        """List a row per kind, including kinds without items, and per cause of skipped questions.
+        """List a row per kind, including kinds without items, and a row per cause of skipped
+        questions.
 
         Keys are `finding`, `count`, `of` and `first`.
         """
         rows = []
         for field, kind in KINDS.items():
-            total = getattr(self, kind.of) if kind.of else ""
+            total = getattr(self, kind.total_field) if kind.total_field else ""
             rows.append((kind.label, getattr(self, field), total))
         by_cause: dict[str, SuspiciousItems] = {}
-        for cause, misfits in self.lost:
-            by_cause[cause] = by_cause.get(cause, SuspiciousItems()) + misfits
+        for cause, items in self.lost:
+            by_cause[cause] = by_cause.get(cause, SuspiciousItems()) + items
         questions = self.queries + self.unjudged
         rows += [(f"Question left out: {cause}", by_cause[cause], questions) for cause in by_cause]
         return [
-            {"finding": label, "count": misfits.count, "of": total, "first": misfits.first}
-            for label, misfits, total in rows
+            {"finding": label, "count": items.count, "of": total, "first": items.first}
+            for label, items, total in rows
         ]
 
 

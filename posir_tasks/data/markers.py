@@ -1,8 +1,8 @@
-"""Markers of unanswerable questions: texts that datasets use instead of an answer, and flags.
+"""Markers of unanswerable questions: flags, and texts that datasets use instead of an answer.
 
-`CANNOTANSWER` is appended to the contexts of QuAC (arXiv 1808.07036) and DoQA, `unknown` to those
-of CoQA in SQuAD's form (arXiv 1808.07042), `[CLS]` is put before a context by readers of SQuAD 2.0;
-MS MARCO has `No Answer Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unanswerable`.
+QuAC (arXiv 1808.07036) and DoQA append `CANNOTANSWER` to contexts, and CoQA (arXiv 1808.07042) in
+SQuAD format appends `unknown`. SQuAD 2.0 readers prepend `[CLS]`. MS MARCO uses `No Answer
+Present.`, RepLiQA `UNANSWERABLE` and `NA`, Qasper `Unanswerable`.
 """
 
 import re
@@ -16,8 +16,8 @@ TOKEN = re.compile(
     r"[\[<{(]*(CANNOT_?ANSWER|NO_?ANSWER|NOT_ANSWERABLE)[\]>})]*|[\[<](no[_ "
     r"]?answer|unanswerable)[\]>]"
 )
-#: Lower-case markers that may also be words. They count at the end of a text, as a sentence of
-#: their own.
+#: Lower-case markers that may also be ordinary words. They count as markers at the end of a text,
+#: as a separate sentence.
 WORDS = frozenset(
     (
         "unanswerable",
@@ -37,7 +37,7 @@ PREFIXES = frozenset({"[CLS]", "<s>", "<cls>", "[UNK]", "<unk>"})
 SENTENCE_END = re.compile(r"[.!?。！？؟।…\"'”’»)\]]\s*$")
 TRUE = frozenset({"true", "1", "1.0", "yes"})
 FALSE = frozenset({"false", "0", "0.0", "no"})
-#: Flags of a question, with the values that mean that it has no answer.
+#: Question flags, with the values that mark a question as unanswerable.
 NO_ANSWER_FLAGS = {
     "is_impossible": TRUE,
     "impossible": TRUE,
@@ -53,25 +53,25 @@ NO_ANSWER_FLAGS = {
 }
 
 
-def states_no_answer(fields: Mapping[str, object]) -> bool:
+def is_flagged_unanswerable(fields: Mapping[str, object]) -> bool:
     """Return True if a flag of a question marks it as unanswerable."""
     flags = NO_ANSWER_FLAGS.keys() & fields.keys()
     return any(str(fields[name]).strip().lower() in NO_ANSWER_FLAGS[name] for name in flags)
 
 
 @lru_cache
-def is_token(text: str | None) -> bool:
+def is_clear_marker(text: str | None) -> bool:
     """Return True for a blank answer or an unambiguous marker of a missing answer."""
     return text is not None and (not text.strip() or TOKEN.fullmatch(text.strip()) is not None)
 
 
-def marks_no_answer(answer: Answer, document: str) -> bool:
+def is_no_answer_marker(answer: Answer, document: str) -> bool:
     """Return True if an answer is the marker of a missing answer.
 
-    An ambiguous word is a marker if it is missing from the document, or follows its text as a
-    sentence of its own.
+    An ambiguous word is a marker if it is not in the document, or if it ends the document as a
+    separate sentence.
     """
-    if answer.text is None or is_token(answer.text):
+    if answer.text is None or is_clear_marker(answer.text):
         return answer.text is not None
     bare = answer.text.strip()
     is_prefix = bare in PREFIXES
@@ -92,16 +92,16 @@ def marks_no_answer(answer: Answer, document: str) -> bool:
 
 
 def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
-    """Return the answers without markers; none if at least as many are unambiguous markers, as in
-    QuAC's evaluation.
+    """Return the answers that are not markers. As in QuAC's evaluation, return none if at least as
+    many answers are unambiguous markers.
 
-    Blank answers and words that are missing from the document have no vote.
+    Blank answers, and words that are not in the document, do not count as votes.
     """
     selection = list[Answer]()
     votes = 0
     for answer in answers:
-        if not marks_no_answer(answer, document):
+        if not is_no_answer_marker(answer, document):
             selection.append(answer)
-        elif (answer.text or "").strip() and is_token(answer.text):
+        elif (answer.text or "").strip() and is_clear_marker(answer.text):
             votes += 1
     return selection if votes < len(selection) else []

@@ -1,6 +1,6 @@
-"""Reader of PosIR-Mini, the English dataset in `posir_tasks/mini/texts`.
+"""Read PosIR-Mini, the English dataset in `posir_tasks/mini/texts`.
 
-Each text file is a domain. A line `=== name` starts a document. `{evidence}[question]` marks the
+Each text file is one domain. A line `=== name` starts a document. `{evidence}[question]` marks the
 evidence of a question within the text, so that span and text always agree.
 """
 
@@ -32,7 +32,7 @@ class MarkedDocument:
 
 
 def parse_document(document_id: str, markup: str) -> MarkedDocument:
-    """Parse a marked text into plain text, questions and evidence spans."""
+    """Parse a marked-up text into plain text, questions and evidence spans."""
     text, *parts = MARK.split(markup)
     spans = list[Span]()
     for evidence, following in zip(parts[::3], parts[2::3], strict=True):

@@ -1,8 +1,8 @@
-"""Samples of PosIR for short runs, stored as lists of question and document ids.
+"""Small PosIR samples for short runs, stored as lists of question and document ids.
 
-Questions are balanced over the thirds of their documents; within a third, lengths are distributed
-as in the full data. The corpus has the relevant documents and, for each question, the documents
-that BM25 ranks highest in the full corpus, so that the sample stays difficult.
+Questions are balanced across the thirds of their documents. Within a third, lengths are distributed
+as in the full data. To keep the sample difficult, the corpus contains the relevant documents and,
+for each question, the documents that BM25 ranks highest in the full corpus.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,21 +25,21 @@ SEED = 42
 
 
 def share_questions(domain: str, domains: Sequence[str]) -> int:
-    """Return the number of questions of a domain.
+    """Return the number of questions to sample from a domain.
 
-    PosIR's 31 domains have equal shares, even if some are missing. Custom domains share the same
-    total.
+    PosIR's 31 domains get equal shares, even if some are missing. Custom domains share the same
+    total among themselves.
     """
     group = DOMAINS if domain in DOMAINS else {*domains} - {*DOMAINS}
     return round(QUESTIONS / len(group))
 
 
 def choose_questions(evidence: Evidence, count: int) -> list[int]:
-    """Return the rows of `count` questions, balanced over the thirds of the document.
+    """Return the rows of `count` questions, balanced across the thirds of their documents.
 
-    The questions of a third are sorted by document length and divided into equal stretches. From
-    each stretch one question is sampled, by a digest of its id. If a third has too few questions,
-    the other thirds fill the gap.
+    The questions of a third are sorted by document length and divided into equal bins. One question
+    is sampled from each bin by a digest of its id. If a third has too few questions, the other
+    thirds fill the gap.
     """
     columns = {
         "order": [digest(SEED, name).hex() for name in evidence.query_ids],
@@ -52,9 +52,9 @@ def choose_questions(evidence: Evidence, count: int) -> list[int]:
     questions = questions.with_columns(rank=rank, size=pl.len().over("third"))
     turns = questions.sort("rank", "third").with_row_index("turn")
     share = (pl.col("turn") < count).sum().over("third")
-    stretches = turns.with_columns(stretch=pl.col("rank") * share // pl.col("size"))
-    candidates = stretches.filter(share > 0).sort("order", "id")
-    sample = candidates.unique(["third", "stretch"], keep="first")
+    binned = turns.with_columns(bin=pl.col("rank") * share // pl.col("size"))
+    candidates = binned.filter(share > 0).sort("order", "id")
+    sample = candidates.unique(["third", "bin"], keep="first")
     return sorted(sample["row"].to_list())
 
 
@@ -74,7 +74,7 @@ class DomainSample(BaseModel):
     def from_candidates(
         cls,
         data: PositionData,
-        chosen: Evidence,
+        evidence: Evidence,
         candidates: Mapping[str, Sequence[str]],
         share: int,
     ) -> "DomainSample":
@@ -82,28 +82,28 @@ class DomainSample(BaseModel):
 
         Args:
             data: The full domain.
-            chosen: Evidence of the sampled questions.
-            candidates: Documents for each question, best first.
+            evidence: Evidence of the sampled questions.
+            candidates: Candidate documents for each question, best first.
             share: Requested number of questions.
         """
-        documents = {*chosen.document_ids}
-        for question, document in chosen.positives().items():
+        documents = {*evidence.document_ids}
+        for question, document in evidence.positives().items():
             distractors = [name for name in candidates[question] if name != document]
             documents.update(distractors[:DISTRACTORS])
         digests = digest_data(data)
         return cls(
-            share=share, data=digests, questions=chosen.query_ids, documents=sorted(documents)
+            share=share, data=digests, questions=evidence.query_ids, documents=sorted(documents)
         )
 
     def apply(self, data: PositionData) -> PositionData:
-        """Select the questions and documents of the sample, in the order of the full data."""
+        """Select the sampled questions and documents, in the order of the full data."""
         rows = find_rows(data.evidence.query_ids, {*self.questions})
         documents = data.documents.filter(pl.col("id").is_in(self.documents))
         return replace(data.select(rows), documents=documents, places={})
 
 
 def find_lists(task: str, domain: str) -> list[Path]:
-    """Return the possible files of a sample: in the cache, and in the package."""
+    """Return the possible paths of a sample file: in the cache and in the package."""
     return [
         folder / "nano" / task / f"{domain}.json"
         for folder in (cache_folder(), Path(__file__).parent.parent)
@@ -111,23 +111,23 @@ def find_lists(task: str, domain: str) -> list[Path]:
 
 
 def read_sample(task: str, domain: str, data: PositionData, share: int) -> DomainSample | None:
-    """Return the sample of a domain, or None without a file.
+    """Return the sample of a domain, or None if there is no file.
 
     Raises:
-        DataError: A file is malformed, or every file is a sample of other data.
+        DataError: A file is malformed, or every file was sampled from other data.
     """
     files = [file for file in find_lists(task, domain) if file.is_file()]
     digests = digest_data(data) if files else {}
-    advice = f"Select it anew with `posir study nano {task}`."
+    advice = f"Sample it again with `posir study nano {task}`."
     for file in files:
         try:
             sample = DomainSample.model_validate(read_json(file))
         except ValidationError as error:
             raise DataError(
-                f"{file}: not a list of `posir study nano` ({summarize_error(error)}). {advice}"
+                f"{file}: not a sample from `posir study nano` ({summarize_error(error)}). {advice}"
             ) from error
         if (sample.share, sample.data) == (share, digests):
             return sample
     if files:
-        raise DataError(f"{files[0]}: the list was selected from other data. {advice}")
+        raise DataError(f"{files[0]}: was sampled from other data. {advice}")
     return None

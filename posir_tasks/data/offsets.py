@@ -1,8 +1,8 @@
-"""Recognition of the offset units of a file, and conversion to code points from 0.
+"""Recognize the offset unit of a file, and convert offsets to 0-based code points.
 
-Java, JavaScript and C# count UTF-16 code units; byte-oriented tools count bytes of UTF-8. In ASCII
-texts both equal code points, so only answers in other texts reveal the unit. Each file has one
-unit.
+Java, JavaScript and C# count UTF-16 code units; byte-oriented tools count UTF-8 bytes. In ASCII
+texts, both equal code points, so only answers in non-ASCII texts reveal the unit. Each file uses
+one unit.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from posir_tasks.data.formats.passages import Answer, Item, Passage, PassageQues
 
 #: Minimum share of a file's answers that a unit must locate exactly.
 MIN_EXACT = 0.95
-#: Minimum number of answers to recognize offsets from 1 or inclusive ends; a single answer may be
-#: off by one.
+#: Minimum number of answers for recognizing 1-based offsets or inclusive ends, since a single
+#: answer may be off by one.
 MIN_SHIFTED = 3
-#: Characters that tools strip from the beginning of a text.
+#: Characters that tools strip from the start of a text.
 LEADING_SPACE = " \t\r\n\v\f\u00a0\u3000\ufeff"
 
 
@@ -31,16 +31,16 @@ class Counting:
 
     title: str
     to_characters: Callable[[str, int], int]
-    """Converts an offset in a text to code points; raises ValueError beyond the text."""
+    """Converts an offset in a text to code points; raises ValueError if it is outside the text."""
     first: int = 0
     """Offset of the first unit: 0 or 1."""
     included: int = 0
     """1 if ends are inclusive, else 0."""
 
     def convert(self, answer: Answer, document: str) -> Answer:
-        """Convert the span of an answer to code points from 0.
+        """Convert the span of an answer to 0-based code points.
 
-        Exact spans and spans beyond the document are returned unchanged.
+        Answers with an exact span or a span beyond the document are returned unchanged.
         """
         bounds = self._locate(answer, document)
         return replace(answer, start=bounds[0], end=bounds[1]) if bounds else answer
@@ -55,7 +55,7 @@ class Counting:
         return document.startswith(answer.text, start) and end in (None, start + len(answer.text))
 
     def _locate(self, answer: Answer, document: str) -> tuple[int, int | None] | None:
-        """Return start and end in code points, or None if they cannot be converted."""
+        """Return the start and end in code points, or None if they cannot be converted."""
         if answer.start is None or answer.is_located:
             return None
         end = answer.end
@@ -83,7 +83,7 @@ def _from_units(document: str, offset: int, *, encoding: str, size: int) -> int:
 
 
 def _from_lines(document: str, offset: int, *, end: str, length: int) -> int:
-    """Convert an offset that counts each line end as `length` characters."""
+    """Convert an offset in a text whose line ends count as `length` characters."""
     start = 0
     for line in document.split(end):
         if 0 <= offset <= len(line):
@@ -98,7 +98,7 @@ def _from_visible(document: str, offset: int) -> int:
 
 
 CHARACTERS = Counting("Unicode code points", lambda _, offset: offset)
-#: Units of programming languages, and offsets into texts before their white space was changed.
+#: Units of programming languages, and offsets into texts whose white space was changed later.
 UNITS = (
     CHARACTERS,
     Counting("UTF-16 code units", partial(_from_units, encoding="utf-16-le", size=2)),
@@ -121,13 +121,14 @@ COUNTINGS = tuple(_list_countings())
 
 
 def recognize_counting(answers: Sequence[tuple[Answer, str]]) -> tuple[Counting, int, int]:
-    """Recognize the counting of a file from all of its answers with text and start.
+    """Recognize how a file counts offsets from all of its answers with text and start.
 
-    The result is code points from 0, unless another counting locates more answers exactly, and at
-    least `MIN_EXACT` of them.
+    The result is 0-based code points unless another counting locates more answers exactly, and at
+    least a share of `MIN_EXACT`.
 
     Returns:
-        The counting, the number of exact answers, and their number in code points.
+        The counting, the number of answers that it locates exactly, and the number that code points
+        locate exactly.
     """
     characters = sum(CHARACTERS.is_exact(*row) for row in answers)
     best = CHARACTERS
@@ -148,13 +149,13 @@ def recognize_counting(answers: Sequence[tuple[Answer, str]]) -> tuple[Counting,
 
 
 def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
-    """Convert the offsets of all items to code points from 0; return them with a sentence for each
+    """Convert the offsets of all items to 0-based code points. Also return a sentence for each
     converted file.
     """
     by_file: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
         answer = question.answer
-        # An answer that is missing from its document is exact in no unit.
+        # An answer that is not in its document cannot reveal the unit.
         if answer is None or answer.start is None or not (answer.text or "").strip():
             continue
         if str(answer.text) in text:
@@ -166,9 +167,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
         if counting is not CHARACTERS:
             countings[file] = counting
             notes.append(
-                f"{file}: offsets are {counting.title}, converted to code points: {exact:,} "
+                f"{file}: offsets are {counting.title}; converted to code points. {exact:,} "
                 f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
-                "without the conversion. --no-repair keeps the offsets."
+                "without the conversion. To keep the offsets, add --no-repair."
             )
     if not countings:
         return [*items], notes
@@ -196,7 +197,7 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
-    """Return a warning with the number of spans without an answer text, or an empty string."""
+    """Return a warning about spans without an answer text, or an empty string."""
     answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
     unchecked = sum(
         answer.text is None and answer.start is not None and not answer.is_located
@@ -207,5 +208,5 @@ def describe_unchecked(items: Iterable[Item]) -> str:
     spans = pluralize(len(answers), "span")
     return (
         f"{unchecked:,} of {spans} {'has' if unchecked == 1 else 'have'} no answer text and cannot "
-        "be verified: they are read as Unicode code points from 0, with an exclusive end."
+        "be verified: they are taken as Unicode code points from 0, with an exclusive end."
     )

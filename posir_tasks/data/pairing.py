@@ -1,7 +1,7 @@
 """A cheap check that documents with the same id in two languages are translations.
 
 Cross-lingual retrieval pairs the queries of one language with the corpus of another by id. Wrong
-ids, such as line numbers in files of which one lacks a document, silently invalidate every score.
+ids silently invalidate every score, for example line numbers if one of the files lacks a document.
 """
 
 import math
@@ -14,27 +14,29 @@ from itertools import groupby
 import numpy as np
 import polars as pl
 
-#: Maximum number of documents whose texts are compared, evenly spaced in the order of the queries.
+#: Maximum number of documents to compare, evenly spaced in query order.
 MAX_COMPARED = 250
 #: Minimum number of comparable texts for a decision.
 MIN_COMPARED = 6
-#: Consecutive mismatches that cause a warning. XQuAD's translations into six languages have at most
-#: one.
+#: Number of consecutive mismatches that triggers a warning. XQuAD's translations into six languages
+#: have at most one.
 LONG_RUN = 6
-#: Minimum number of lengths, and minimum standard deviation of their logarithms, for a decision.
+#: A decision requires this many lengths, and this standard deviation of log lengths.
 MIN_LENGTHS = 30
 MIN_SPREAD = 0.2
-#: Correlation of log lengths that translations exceed: 0.93 (Chinese) to 0.99 in XQuAD.
+#: Log-length correlation that translations exceed. XQuAD has 0.93 (Chinese) to 0.99.
 MIN_CORRELATION = 0.5
-#: Standard errors, after Fisher's transformation, by which a correlation must fall short.
+#: Number of standard errors (after Fisher's transformation) by which a correlation must fall below
+#: `MIN_CORRELATION`.
 CERTAINTY = 3.1
 
 _LATIN = "A-Za-z\u00c0-\u024f\u1e00-\u1eff"
-#: Numbers, and words of at least three letters A to Z, such as names, which translations share.
+#: Tokens that translations share: numbers, and words of at least three letters A to Z, such as
+#: names.
 SHARED_TOKEN = re.compile(rf"\d+|(?<![{_LATIN}])[A-Za-z]{{3,}}(?![{_LATIN}])")
 
 ADVICE = (
-    "A cross-lingual task needs the same id for a document in both languages: import both again "
+    "A cross-lingual task needs the same document ids in both languages: import both again "
     "from files whose questions have the same ids (`posir import`), or name the documents "
     "(`document` in JSON Lines, `_id` in BEIR folders)"
 )
@@ -42,14 +44,14 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class PairAgreement:
-    """Agreement of relevant documents in two languages with the same id."""
+    """Agreement between relevant documents with the same id in two languages."""
 
     matches: tuple[tuple[str, bool], ...]
-    """Document id, and True if the document with the same id shares the most tokens. Documents
-    without shared tokens are left out.
+    """Document id, and True if the document with the same id shares the most tokens. Documents that
+    share no token with any other are omitted.
     """
     length_correlation: float | None
-    """Correlation of log lengths in characters; None for too few or too similar lengths."""
+    """Correlation of log lengths in characters; None if the lengths are too few or too similar."""
     lengths: int
     """Number of compared lengths."""
 
@@ -86,8 +88,8 @@ class PairAgreement:
             )
         if self.length_correlation is not None:
             parts.append(
-                f"lengths correlate by {self.length_correlation:.2f}, lengths of translations by "
-                "more than 0.9"
+                f"the lengths have a correlation of {self.length_correlation:.2f}; translations "
+                "have more than 0.9"
             )
         return "; ".join(parts)
 
@@ -145,7 +147,7 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
 
 
 def _index_rows(tokens_by_row: Sequence[set[str]], limit: int) -> dict[str, list[int]]:
-    """Return the rows of each token that is in at most `limit` rows."""
+    """Map each token to the rows that contain it. Tokens in more than `limit` rows are dropped."""
     index = defaultdict(list)
     for row, tokens in enumerate(tokens_by_row):
         for token in tokens:
@@ -154,6 +156,6 @@ def _index_rows(tokens_by_row: Sequence[set[str]], limit: int) -> dict[str, list
 
 
 def find_tokens(text: str) -> set[str]:
-    """Return the numbers (in any script) and case-folded Latin words of a text."""
+    """Return the numbers (in any script) and case-folded Latin words in a text."""
     tokens = SHARED_TOKEN.findall(text)
     return {str(int(token)) if token.isdecimal() else token.casefold() for token in tokens}

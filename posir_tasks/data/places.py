@@ -1,4 +1,4 @@
-"""Merging of overlapping evidence spans."""
+"""Merge overlapping evidence spans."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from posir_tasks.text.spans import Span
 
 @dataclass(frozen=True)
 class PlacedEvidence:
-    """One of the evidence spans of a query."""
+    """One of a query's evidence spans."""
 
     name: str
-    """Id of the span's row."""
+    """Row id of the span."""
     query: str
     document: str
     span: Span
@@ -25,8 +25,8 @@ def merge_places(places: Iterable[PlacedEvidence]) -> dict[str, list[PlacedEvide
     """Merge overlapping spans of a query in a document.
 
     Returns:
-        Spans by query, sorted by document and span. A merged span has the name of its first span.
-        All spans of a document have the document's highest grade.
+        Spans by query, sorted by document and span. A merged span keeps the name of its first span.
+        All spans in a document get the document's highest grade.
     """
     by_query: dict[str, list[PlacedEvidence]] = defaultdict(list)
     grades: dict[tuple[str, str], float] = {}

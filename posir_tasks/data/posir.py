@@ -1,8 +1,7 @@
-"""Reader and writer of the PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and
+"""Read and write the PosIR layout: `<language>/<domain>/{queries,corpus}.parquet` and
 `qrels/test.parquet`.
 
-Layout and fields follow the dataset infgrad/PosIR-Benchmark-v1 (Zeng et al. 2026, arXiv
-2601.08363).
+The layout and fields are those of infgrad/PosIR-Benchmark-v1 (Zeng et al. 2026, arXiv 2601.08363).
 """
 
 import os
@@ -54,21 +53,21 @@ from posir_tasks.values.evidence import Evidence, Place
 #: The files of one language and domain.
 FILES = ("corpus.parquet", "qrels/test.parquet", "queries.parquet")
 LAYOUT = f"<language>/<domain>/{{{','.join(FILES)}}}"
-#: The optional file of queries with several evidence spans.
+#: Optional file for queries with several evidence spans.
 PLACES_FILE = "places.parquet"
 #: Optional columns of the queries.
 TITLES: Schema = {TITLE: pl.String}
-#: Span bounds are clipped to this many characters, so that their sums do not overflow.
+#: Span bounds are clipped to this many characters so that their sums do not overflow.
 MAX_BOUND = 2**40
-#: File systems allow names of 255 bytes, including the affixes of temporary names.
+#: File systems limit names to 255 bytes, including the affixes of temporary names.
 DOMAIN_NAME = re.compile(r"[a-z0-9][a-z0-9_]{0,99}")
 DOMAIN_RULE = "a folder name of at most 100 characters from a-z, 0-9 and _, such as news_media"
 
 
 @dataclass(frozen=True, order=True)
 class SubsetKey:
-    """Languages and domain of a subset. A cross-lingual corpus has another language than the
-    queries.
+    """Languages and domain of a subset. In cross-lingual retrieval, corpus and queries differ in
+    language.
     """
 
     language: str
@@ -77,7 +76,7 @@ class SubsetKey:
 
     @property
     def files(self) -> list[str]:
-        """Paths of corpus, qrels and queries."""
+        """Paths of the corpus, qrels and queries."""
         languages = (self.corpus_language, self.language, self.language)
         return [f"{code}/{self.domain}/{file}" for code, file in zip(languages, FILES, strict=True)]
 
@@ -91,7 +90,7 @@ class SubsetKey:
 
 
 def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> list[str]:
-    """List the files of domains, including the optional ones of a local folder."""
+    """List the files of the given domains, including the optional files of a local folder."""
     paths = []
     for key in keys:
         paths += key.files
@@ -101,13 +100,15 @@ def list_present_files(repository: Repository, keys: Iterable[SubsetKey]) -> lis
 
 
 def list_domains(repository: Repository, language: str) -> list[str]:
-    """Return the sorted domains of a language. Hidden folders are unfinished imports."""
+    """Return the sorted domains of a language. Hidden folders are unfinished imports and are
+    ignored.
+    """
     folders = (path.split("/")[1] for path in repository.paths(language) if path.count("/") >= 2)
     return sorted({folder for folder in folders if not folder.startswith(".")})
 
 
 def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataProblem], list[str]]:
-    """Return the problems of a domain, and warnings; raise DataError if the Hub is unreachable."""
+    """Return a domain's problems and warnings; raise DataError if the Hub is unreachable."""
     tables, problems = _read_tables(repository, key)
     if tables.same_language and key.language != PIVOT.code:
         originals = _read_local(repository, f"{PIVOT.code}/{key.domain}/{FILES[0]}", CORPUS)
@@ -135,7 +136,7 @@ def _join_positives(tables: PosirTables) -> pl.DataFrame:
 
 
 def _read_tables(repository: Repository, key: SubsetKey) -> tuple[PosirTables, list[DataProblem]]:
-    """Return the tables of a domain, and the problems of their columns."""
+    """Return the tables of a domain, and the problems with their columns."""
     problems = list[DataProblem]()
 
     def read(path: str, columns: Schema, optional: Schema = NO_COLUMNS) -> CheckedTable:
@@ -180,7 +181,7 @@ def _inspect_pairing(
         )
     if agreement.is_mispaired:
         message = (
-            "names documents that are not translations of the documents with the same id in "
+            "refers to documents that are not translations of the documents with the same id in "
             f"{tables.corpus.file}: {agreement}. {ADVICE}"
         )
         return [DataProblem(tables.qrels.file, "corpus-id", message)], warnings
@@ -205,14 +206,14 @@ def _read_local(repository: Repository, path: str, columns: Schema) -> pl.DataFr
 def read_domain(
     repository: Repository, language: str, corpus_language: str, domain: str
 ) -> PositionData:
-    """Read all usable rows of a domain, as the authors' code does.
+    """Read all usable rows of a domain, like the authors' code.
 
     Args:
         repository: Data in the PosIR layout.
         language: Language of queries, qrels and spans, such as `deu-Latn`.
-        corpus_language: Language of the corpus. In cross-lingual retrieval it differs from
-            `language`, with the same document ids.
-        domain: Name of the domain's folder.
+        corpus_language: Language of the corpus. In cross-lingual retrieval, it differs from
+            `language`, but the document ids are the same.
+        domain: Name of the domain folder.
 
     Raises:
         DataError: A file or column is missing or unreadable, documents with the same id are not
@@ -221,7 +222,7 @@ def read_domain(
     key = SubsetKey(language, corpus_language, domain)
     tables, problems = _read_tables(repository, key)
     places = tables.places.frame
-    # An optional column of another type is ignored.
+    # An optional column with an incompatible type is ignored.
     problems = [problem for problem in problems if problem.field != TITLE]
     raise_problems([*problems, *check_not_empty(tables), *check_places(tables)])
     usable, tolerated = tolerate_tables(tables)
@@ -254,7 +255,7 @@ def read_domain(
 
 
 def build_evidence(queries: pl.DataFrame) -> Evidence:
-    """Return the evidence of the queries in usable tables."""
+    """Build the evidence from a table of usable queries."""
     spans = queries["pos_char_span"].list.sort().list
     titles: tuple[str, ...] = ()
     if TITLE in queries.columns:
@@ -273,12 +274,12 @@ def build_evidence(queries: pl.DataFrame) -> Evidence:
 
 def open_folder(folder: Path, language: str) -> LocalRepository:
     """Open a folder in the PosIR layout, or the folder of one language or domain; raise DataError
-    if it has another language.
+    if it contains another language.
     """
     root = Path(os.path.abspath(folder.expanduser()))  # noqa: PTH100 (a link keeps its name)
     if not root.is_dir():
         raise DataError(
-            f"{root}: no such folder. Give a folder in the PosIR layout, or one domain of it."
+            f"{root}: no such folder. Give a folder in the PosIR layout, or one of its domains."
         )
     if any((root / file).exists() for file in FILES):
         prefix = f"{language}/{root.name}"
@@ -290,7 +291,7 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
         prefix = ""
         code = language
     if CODE.fullmatch(code) and code != language:
-        raise DataError(f"{root}: holds the language {code}, not {language}.")
+        raise DataError(f"{root}: contains the language {code}, not {language}.")
     return LocalRepository(root, prefix)
 
 
@@ -300,19 +301,19 @@ def require_domains(repository: Repository, language: str) -> list[str]:
     if not domains:
         languages = {path.split("/")[0] for path in repository.paths() if path.count("/") >= 2}
         raise DataError(
-            f"{repository.location}: no {language} data; expected {LAYOUT}. It has "
+            f"{repository.location}: no {language} data; expected {LAYOUT}. It contains "
             f"{', '.join(sorted(languages)) or 'no language'}."
         )
     return domains
 
 
 def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
-    """Find data in the PosIR layout: the data itself, its parent folder (as in `POSIR_DATA`), one
-    language, or one domain.
+    """Find data in the PosIR layout, given the data folder, its parent (as in `POSIR_DATA`), or the
+    folder of one language or domain.
 
     Returns:
-        The root folder, which has `<language>/<domain>/`, and the subsets: each domain with its own
-        corpus, then with the English corpus if there is one. None for other data.
+        The root folder, which contains `<language>/<domain>/`, and the subsets: all domains with
+        their own corpus, then the domains that also have an English corpus. None for other data.
 
     Raises:
         DataError: There is no domain.
@@ -342,8 +343,8 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
 
 
 def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
-    """Return the root of the data, and the language and domain of the folder itself (empty for the
-    root); None for other data.
+    """Return the root of the data, and the language and domain that the folder stands for (empty
+    strings if it is the root); None for other data.
     """
     data = folder / folder_name(REPO_ID)
     language = folder.parent
@@ -354,19 +355,19 @@ def _locate_layout(folder: Path) -> tuple[Path, str, str] | None:
         (language.parent, f"{language.name}/{folder.name}/", language.name, folder.name),
     ):
         files = [file for name in FILES for file in root.glob(pattern + name)]
-        if any(map(_is_of_layout, files)):
+        if any(map(_fits_layout, files)):
             return root, code, domain
     return None
 
 
-def _is_of_layout(file: Path) -> bool:
+def _fits_layout(file: Path) -> bool:
     """Return True unless a file is AutoRAG's `corpus.parquet`, which has other columns."""
     if file.name != FILES[0] or any((file.parent / name).exists() for name in FILES[1:]):
         return True
     try:
         columns = read_column_types(file)
     except DataError:
-        # Reading the data raises the error.
+        # Reading the data will raise the error.
         return True
     return "_id" in columns or "text" in columns
 
@@ -385,11 +386,11 @@ class Target:
         return self.output / self.language / self.domain
 
     def check(self) -> None:
-        """Raise PosirError for an invalid language or domain, or if the domain already exists."""
+        """Raise PosirError if the language or domain is invalid, or the domain already exists."""
         check_code(self.language)
         if not DOMAIN_NAME.fullmatch(self.domain):
             raise PosirError(
-                f"--domain {sanitize(self.domain)}: not allowed. A domain is {DOMAIN_RULE}."
+                f"--domain {sanitize(self.domain)}: invalid domain. Give {DOMAIN_RULE}."
             )
         if self.folder.exists():
             raise PosirError(
@@ -410,7 +411,7 @@ def _tabulate_queries(data: PositionData) -> pl.DataFrame:
 
 
 def _tabulate(data: PositionData, folder: Path) -> dict[str, pl.DataFrame]:
-    """Return the tables of a domain by file name; raise ProblemsError if they are invalid."""
+    """Build the tables of a domain by file name; raise ProblemsError if they are invalid."""
     single, several = data.divide_places()
     pairs = {"query-id": single.evidence.query_ids, "corpus-id": single.evidence.document_ids}
     corpus = data.documents.rename({"id": "_id"})
@@ -445,7 +446,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     Args:
         data: The data of the domain.
         folder: The folder to create.
-        others: Further files: name to text.
+        others: Other files to write: name to text.
 
     Raises:
         DataError: The data is invalid.
@@ -453,7 +454,7 @@ def write_domain(data: PositionData, folder: Path, others: Mapping[str, str] | N
     """
     tables = _tabulate(data, folder)
     try:
-        # Symbolic links to folders are kept.
+        # A symbolic link to a folder is preserved.
         target = follow_links(folder)
         target.parent.mkdir(parents=True, exist_ok=True)
         remove_stale_parts(target.parent)

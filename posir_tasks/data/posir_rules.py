@@ -1,9 +1,8 @@
-"""Rules for data in the PosIR layout, and how a task handles rows that break them.
+"""Rules for data in the PosIR layout, and how tasks treat rows that violate them.
 
-`posir validate` reports every broken rule. A task is tolerant like the authors' code (Zeng et al.
-2026, arXiv 2601.08363, evaluation scripts), which reads positions from the columns of the queries
-and never compares them with the texts. Rows without a position, a query text or a relevant document
-are left out.
+`posir validate` reports every violation. A task is as tolerant as the authors' evaluation scripts
+(Zeng et al. 2026, arXiv 2601.08363), which read positions from the query columns and never compare
+them with the texts. Rows without a position, a query text or a relevant document are left out.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems
 from posir_tasks.data.pairing import ADVICE
 
-#: Maximum length in characters or tokens; larger lengths could overflow sums.
+#: Maximum length in characters or tokens. Sums of larger lengths could overflow.
 MAX_LENGTH = 2**31 - 1
 
 CORPUS: Schema = {"_id": pl.String, "text": pl.String}
@@ -40,25 +39,24 @@ QUERIES: Schema = {
     "pos_char_length": pl.Int64,
     "pos_token_length": pl.Int64,
 }
-#: Queries with several evidence spans: a row for each span, with its own id.
+#: Columns of queries with several evidence spans: a row per span, each with its own id.
 PLACES: Schema = {**QUERIES, **QRELS}
 NO_PLACES = CheckedTable("", pl.DataFrame(schema=PLACES))
-#: Column with the length of the English document with the same id.
+#: Column for the length of the English document with the same id.
 ORIGINAL = "original_characters"
-#: Optional column of the queries: the title of the relevant document's article.
+#: Optional query column: the title of the relevant document's article.
 TITLE = "pos_title"
 
 
 @dataclass(frozen=True)
 class PosirTables:
-    """The three tables of a subset. Missing and incompatible columns are absent."""
+    """The tables of a subset, without missing and incompatible columns."""
 
     corpus: CheckedTable
     queries: CheckedTable
     qrels: CheckedTable
     same_language: bool
-    """True if queries and corpus share a language, so that spans refer to the texts of the corpus.
-    """
+    """True if queries and corpus share a language, so that spans refer to the corpus texts."""
     places: CheckedTable = NO_PLACES
     """Queries with several evidence spans."""
     originals: pl.DataFrame | None = None
@@ -66,19 +64,19 @@ class PosirTables:
 
     @cached_property
     def positives(self) -> pl.DataFrame:
-        """The distinct pairs of query and relevant document."""
+        """The distinct pairs of a query and a relevant document."""
         return self.qrels.frame.filter(pl.col("score") > 0).unique(
             ["query-id", "corpus-id"], maintain_order=True
         )
 
     @property
     def has_qrels(self) -> bool:
-        """True if queries and qrels have all columns."""
+        """True if queries and qrels have all required columns."""
         return _has_columns(self.queries, QUERIES) and _has_columns(self.qrels, QRELS)
 
     @property
     def complete(self) -> bool:
-        """True if all tables have all columns."""
+        """True if corpus, queries and qrels have all required columns."""
         return self.has_qrels and _has_columns(self.corpus, CORPUS)
 
 
@@ -94,7 +92,7 @@ class Step:
     """Name of a field of `PosirTables`."""
     rules: Sequence[Rule]
     annotate: Callable[[PosirTables], pl.DataFrame] | None = None
-    """Adds the columns that the rules need, where they can be computed."""
+    """Adds the columns that the rules need, if they can be computed."""
 
     def run(self, tables: PosirTables) -> CheckedTable:
         """Return the table with the additional columns."""
@@ -115,9 +113,11 @@ def _annotate_qrels(tables: PosirTables) -> pl.DataFrame:
 
 
 def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
-    """Add to the queries the number of relevant documents (`relevant`) and the first (`document`).
+    """Add the columns `relevant`, the number of relevant documents, and `document`, the first of
+    them.
 
-    With a corpus in the same language, also add its length (`characters`) and `translated`.
+    If the corpus is in the same language, also add `characters`, the document's length, and
+    `translated`.
     """
     queries = tables.queries.frame
     if not tables.has_qrels:
@@ -131,11 +131,11 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
     queries = _join_lengths(queries, tables.corpus.frame, "characters")
     if tables.originals is None:
         return queries
-    # A document without text is not a translation.
+    # A blank document is not a translation.
     nonblank = tables.corpus.frame.filter(pl.col("text").str.strip_chars() != "")
     originals = tables.originals.join(nonblank, on="_id", how="semi")
     queries = _join_lengths(queries, originals, ORIGINAL)
-    # Translated data may have kept the columns of the English document.
+    # Translated data may still have the columns of the English document.
     original = pl.col(ORIGINAL)
     translated = (pl.col("pos_char_length") == original) & (pl.col("characters") != original)
     return queries.with_columns(
@@ -145,7 +145,7 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
 
 
 def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Add the length in characters of the relevant document to the queries."""
+    """Add a column with the relevant document's length in characters."""
     length = pl.col("text").str.len_chars().cast(pl.Int64).alias(column)
     lengths = corpus.unique("_id", keep="first").select(length, document="_id")
     return queries.join(lengths, on="document", how="left", maintain_order="left")
@@ -158,8 +158,8 @@ def _require_length(field: str, key: str) -> Rule:
 
 
 def _require_spans() -> list[Rule]:
-    """Return the rules for spans. A task bins the midpoint of any two integers, clipped to the
-    document.
+    """Return the span rules. A task accepts any two integers and bins their midpoint, clipped to
+    the document.
     """
     field = "pos_char_span"
     span = pl.col(field)
@@ -204,7 +204,7 @@ def _require_spans() -> list[Rule]:
 
 
 def _require_judgments() -> list[Rule]:
-    """Return the rules for qrels, which may have queries that the data lacks."""
+    """Return the qrels rules. Qrels may contain queries that are not in the data."""
     key = "judgments_with_missing_values"
     rules = [
         Rule(name, pl.col(name).is_null(), "is missing", key, f"judgments have no {name}")
@@ -225,14 +225,14 @@ def _require_judgments() -> list[Rule]:
             has_no_document.fill_null(False),
             "is not in {corpus}{advice}",
             "judgments_of_missing_documents",
-            "judgments name a document that is not in the corpus",
+            "judgments refer to a document that is not in the corpus",
         ),
     ]
     return rules
 
 
 def _require_pairs() -> list[Rule]:
-    """Return the rules for the relevant documents of queries."""
+    """Return the rules for queries and their relevant documents."""
     relevant = pl.col("relevant")
     titles = pl.col(TITLE).fill_null("").n_unique().over("document")
     length = pl.col("pos_char_length")
@@ -257,7 +257,7 @@ def _require_pairs() -> list[Rule]:
             "differs between the queries of one document; a document is part of one article",
             "queries_with_another_title",
             "queries have a different pos_title than other queries of their document",
-            "the first title counts",
+            "the first title is used",
         ),
         Rule(
             "pos_char_length",
@@ -265,7 +265,7 @@ def _require_pairs() -> list[Rule]:
             "is not the length in characters of the relevant document in {corpus}",
             "queries_with_another_length",
             "queries have a pos_char_length that is not the length of their document's text",
-            "positions are read from the columns, and spans are scaled to the text",
+            "positions are taken from the columns, and spans are scaled to the text",
         ),
         Rule(
             "pos_char_length",
@@ -273,7 +273,7 @@ def _require_pairs() -> list[Rule]:
             "",
             "translated_queries",
             "queries have the pos_char_length of the English document with the same id",
-            "positions are read from the columns, and spans are scaled to the text",
+            "positions are taken from the columns, and spans are scaled to the text",
             is_problem=False,
         ),
     ]
@@ -311,7 +311,7 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
 
 
 def _check_rules(tables: PosirTables) -> list[DataProblem]:
-    """Return every broken rule of corpus, queries and qrels."""
+    """Return every rule violation in corpus, queries and qrels."""
     names = {
         "corpus": tables.corpus.file,
         "qrels": tables.qrels.file,
@@ -325,9 +325,9 @@ def _check_rules(tables: PosirTables) -> list[DataProblem]:
 
 
 def list_warnings(tables: PosirTables) -> list[str]:
-    """Return a warning for each kind of valid rows that may be mistakes."""
+    """Return a warning for each kind of valid but suspicious rows."""
     if not (tables.complete and tables.same_language):
-        # The corpus is checked with the queries in its own language.
+        # The corpus is checked together with the queries in its own language.
         return []
     sentences = []
     for step in STEPS:
@@ -342,15 +342,15 @@ def list_warnings(tables: PosirTables) -> list[str]:
 
 
 def _collect_judgments(tables: PosirTables) -> CollectedGrades:
-    """Collect the grades of complete qrels without malformed rows."""
+    """Collect the grades from complete qrels, ignoring malformed rows."""
     rows = tables.qrels.frame.select(*QRELS).drop_nulls().filter(pl.col("score").is_finite())
     return collect_grades(rows.iter_rows())
 
 
 def check_places(tables: PosirTables) -> list[DataProblem]:
-    """Return every problem with the queries that have several evidence spans.
+    """Return every problem with queries that have several evidence spans.
 
-    Each span is first checked like a query with one span.
+    Each span is first checked like a query with a single span.
     """
     places = tables.places
     if places.frame.is_empty() or not (_has_columns(places, PLACES) and tables.complete):
@@ -387,7 +387,9 @@ def check_places(tables: PosirTables) -> list[DataProblem]:
 
 
 def check_not_empty(tables: PosirTables) -> list[DataProblem]:
-    """Return a problem for each empty table: the corpus, or the queries unless there are places."""
+    """Return a problem for an empty corpus, and for empty queries unless there are queries with
+    several evidence spans.
+    """
     required = [(tables.corpus, CORPUS)]
     if tables.places.frame.is_empty():
         required.append((tables.queries, QUERIES))
@@ -399,9 +401,9 @@ def check_not_empty(tables: PosirTables) -> list[DataProblem]:
 
 
 def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRows]]:
-    """Remove the unusable rows; also return the tolerated rows by rule.
+    """Remove the unusable rows. Also return the tolerated rows by rule.
 
-    The queries gain the columns of `_annotate_queries`.
+    The columns of `_annotate_queries` are added to the queries.
     """
     ids = tables.queries.frame["_id"].implode()
     missing_queries = tables.positives.filter(~pl.col("query-id").is_in(ids))["query-id"]
@@ -416,8 +418,8 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
         rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
         tolerated.append(rows)
     for step in STEPS:
-        table, broken = step.run(tables).tolerate(step.rules)
+        table, step_tolerated = step.run(tables).tolerate(step.rules)
         tables = replace(tables, **{step.table: table})  # type: ignore[arg-type]
-        tolerated += broken
+        tolerated += step_tolerated
     corpus = tables.corpus.frame.with_columns(pl.col("^text$").fill_null(""))
     return replace(tables, corpus=replace(tables.corpus, frame=corpus)), tolerated

@@ -1,4 +1,4 @@
-"""Readers of the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950) after the authors' code."""
+"""Read the two PosQ datasets (Zeng et al. 2025, arXiv 2505.13950) like the authors' code."""
 
 import random
 from collections.abc import Iterable
@@ -32,18 +32,19 @@ SQUAD: dict[str, PolarsDataType] = {
     "question": pl.String,
     "answers": pl.Struct({"text": pl.List(pl.String), "answer_start": pl.List(pl.Int64)}),
 }
-#: Queries of SQuAD-PosQ-Tiny, queries per class of the FineWeb samples, and the seed.
+#: Number of queries in SQuAD-PosQ-Tiny, number of queries per class in the FineWeb samples, and the
+#: seed.
 TINY_SQUAD_QUERIES = 10_000
 TINY_FINEWEB_CLASS = 1_000
 TINY_RAW_CLASS = 3_300
 TINY_SEED = 42
-#: Title of the article; older copies of the data lack the column.
+#: Article title. Older copies of the data lack the column.
 TITLE = {"title": pl.String}
 #: Rows of FineWeb-PosQ with a question; other rows are passages only.
 IS_QUESTION = pl.col("question").str.strip_chars() != ""
-#: Labels of the first release to current labels.
+#: Maps labels of the first release to current labels.
 FIRST_NAMES = {"before": "beginning", "after": "end"}
-#: JSON files of a Hub dataset without data.
+#: JSON files in a Hub dataset that contain no data.
 NO_DATA = ("dataset_infos.json", "dataset_dict.json", "state.json")
 NO_CLASS = IS_QUESTION.fill_null(False) & ~pl.col("span_class").fill_null("").str.contains(
     "|".join(POSITIONS)
@@ -62,7 +63,9 @@ FINEWEB_RULES = (
 
 
 def _fetch_split(repository: Repository, split: str) -> list[Path]:
-    """Fetch the files of a split, `<split>-00000-of-00001.parquet`; raise DataError without any."""
+    """Fetch the files of a split, such as `train-00000-of-00001.parquet`; raise DataError if there
+    are none.
+    """
     paths = [path for path in repository.paths() if path.split("/")[-1].startswith(f"{split}-")]
     if not paths:
         raise DataError(
@@ -75,8 +78,8 @@ def read_squad(repository: Repository) -> PositionData:
     """Read SQuAD-PosQ: the distinct contexts of SQuAD 2.0, train first, and the answerable
     questions.
 
-    As in the authors' code, a question text with several contexts belongs to the last context, but
-    keeps the position in its own row.
+    As in the authors' code, a question text that occurs with several contexts is assigned to the
+    last one, but keeps the position in its own row.
     """
     frames = []
     has_answer = pl.col("answer_start").list.len() > 0
@@ -114,19 +117,19 @@ def _assign_last(questions: pl.DataFrame, documents: pl.DataFrame, text: str) ->
 
 
 def sample_tiny_squad(data: PositionData) -> PositionData:
-    """Sample SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`, with the
-    complete corpus.
+    """Sample SQuAD-PosQ-Tiny: `random.seed(42); random.shuffle(queries); queries[:10000]`. The
+    corpus stays complete.
     """
     return data.select(_shuffle(len(data.evidence))[:TINY_SQUAD_QUERIES])
 
 
 def list_fineweb_files(repository: Repository) -> list[str]:
-    """Return the paths of the data files of FineWeb-PosQ: Parquet, or else JSON objects."""
+    """Return the paths of FineWeb-PosQ's Parquet files, or else of its JSON files."""
     return repository.paths() or list_raw_files(repository)
 
 
 def list_raw_files(repository: Repository) -> list[str]:
-    """Return the paths of all data files of a release of FineWeb-PosQ, in any format."""
+    """Return the paths of all data files in a FineWeb-PosQ release, in any format."""
     paths = repository.paths(suffixes=DATA_SUFFIXES)
     return [path for path in paths if path.split("/")[-1] not in NO_DATA]
 
@@ -134,7 +137,7 @@ def list_raw_files(repository: Repository) -> list[str]:
 def read_fineweb(repository: Repository) -> PositionData:
     """Read FineWeb-PosQ: all passages, and each question with its last passage.
 
-    The data is the split `train` in Parquet, or else all files of JSON objects.
+    The data is the Parquet split `train`, or else all JSON files.
 
     Raises:
         DataError: There are no files, or no question can be evaluated.
@@ -146,16 +149,15 @@ def read_fineweb(repository: Repository) -> PositionData:
 
 
 def read_fineweb_raw(repository: Repository) -> PositionData:
-    """Read all files of a FineWeb-PosQ release, in Parquet or JSON.
+    """Read all files in a FineWeb-PosQ release, Parquet or JSON.
 
-    Labels are lists, or strings with one or two of `before`, `middle` and `after`, the names of the
-    first release for `beginning`, `middle` and `end`.
+    Labels are lists or strings with one or two positions. The first release names them `before`,
+    `middle` and `after`; later releases `beginning`, `middle` and `end`.
     """
     paths = list_raw_files(repository)
     if not paths:
         raise DataError(
-            f"{repository.location}: no file train-*.parquet, and none of JSON objects, *.json or "
-            "*.jsonl."
+            f"{repository.location}: no file train-*.parquet, and no JSON file (*.json or *.jsonl)."
         )
     return _build_fineweb(repository, map(repository.fetch, paths), paths)
 
@@ -166,15 +168,17 @@ def _build_fineweb(
     frames = []
     tolerated = list[ToleratedRows]()
     for file in files:
-        table, broken = CheckedTable(str(file), _read_fineweb_rows(file)).tolerate(FINEWEB_RULES)
+        table, tolerated_rows = CheckedTable(str(file), _read_fineweb_rows(file)).tolerate(
+            FINEWEB_RULES
+        )
         frames.append(table.frame.with_columns(pl.col("content").fill_null("")))
-        tolerated += broken
+        tolerated += tolerated_rows
     rows = pl.concat(frames).with_row_index("row")
     passages = rows.select("content").unique(maintain_order=True).with_row_index("row")
     passages = passages.select("content", document=pl.format("p{}", "row"))
     queries = _assign_last(rows.filter(IS_QUESTION & ~NO_CLASS), passages, "content")
     queries = queries.with_columns(id=pl.format("q{}", "row"))
-    warnings = tuple(part.sentence for part in tolerated)
+    warnings = tuple(rows.sentence for rows in tolerated)
     if queries.is_empty():
         problem = f"{repository.location}: no question can be evaluated."
         raise DataError("\n".join([problem, *warnings]))
@@ -184,7 +188,7 @@ def _build_fineweb(
 
 
 def _read_fineweb_rows(file: Path) -> pl.DataFrame:
-    """Read questions, passages and labels; labels become strings with the current names."""
+    """Read questions, passages and labels. Labels become strings with the current names."""
     dtype = read_column_types(file, ["span_class"]).get("span_class")
     labels = pl.List(pl.String) if isinstance(dtype, pl.List) else pl.String
     frame = read_columns(file, {"question": pl.String, "content": pl.String, "span_class": labels})
@@ -196,7 +200,7 @@ def _read_fineweb_rows(file: Path) -> pl.DataFrame:
 
 def sample_tiny_fineweb(data: PositionData, per_class: int) -> PositionData:
     """Sample a Tiny set: shuffle with seed 42, then take the first `per_class` questions of each
-    class, each text once.
+    class. Repeated question texts are taken once.
 
     A question with two labels is a candidate of both classes. This reproduces the paper's counts:
     1,000 per class, and for the first release 3,300 per class (6,620 questions, 5,098 of them about

@@ -1,4 +1,6 @@
-"""Checks of questions in any format: ids, documents, and spans, which are repaired if unique."""
+"""Check questions in any format: ids, documents and spans. Wrong spans are repaired if the match is
+unique.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ from posir_tasks.values.evidence import Place
 
 logger = logging.getLogger(__name__)
 
-#: Maximum distance in characters of a repair. Trimmed white space, byte-order marks and stray title
+#: Maximum distance of a repair in characters. Trimmed white space, byte-order marks and stray title
 #: lines shift spans by a few characters. Within 5 characters, a wrong match would be mistaken for
 #: the answer in 0.08% of JaQuAD's questions and at most 0.34% of an XQuAD language's (Chinese);
 #: within 32 characters in 6%.
@@ -53,8 +55,8 @@ SAME_LETTERS = str.maketrans("\u064a\u0649\u0643şţŞŢ٠١٢٣٤٥٦٧٨٩", "
 
 
 def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, bool]:
-    """Return the span of an answer and True if it was repaired; raise UnusableError if the document
-    lacks the answer.
+    """Return the span of an answer, and True if it was repaired; raise UnusableError if the
+    document does not contain the answer.
     """
     try:
         return resolve_span(answer, document), False
@@ -65,7 +67,7 @@ def find_span(answer: Answer, document: str, *, repair: bool) -> tuple[Span, boo
 
 
 @dataclass(frozen=True)
-class FoundAnswer:
+class LocatedAnswer:
     """The answer of a question, located in its document."""
 
     answer: Answer
@@ -73,14 +75,14 @@ class FoundAnswer:
     is_moved: bool = False
     """If true, the span was repaired."""
     is_alternative: bool = False
-    """If true, the document lacks the answers before this one."""
+    """If true, the document does not contain the answers listed before this one."""
 
 
-def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> FoundAnswer:
+def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> LocatedAnswer:
     """Find the first answer of a question that occurs in the document.
 
     Raises:
-        UnusableError: The document lacks all answers; the message is about the first.
+        UnusableError: The document contains none of the answers. The message is about the first.
     """
     candidates = filter(None, (question.answer, *question.alternatives))
     answers = select_answers(candidates, document)
@@ -90,7 +92,7 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Fo
     for answer in answers:
         try:
             span, is_moved = find_span(answer, document, repair=repair)
-            return FoundAnswer(answer, span, is_moved, is_alternative=bool(problems))
+            return LocatedAnswer(answer, span, is_moved, is_alternative=bool(problems))
         except ValueError as error:
             problems.append(error)
     raise problems[0]
@@ -108,8 +110,8 @@ def resolve_span(answer: Answer, document: str) -> Span:
             raise UnusableError(Cause.NO_POSITION)
         span = Span(start, end)
         if not 0 <= start < end <= len(document) or not span.of(document).strip():
-            within = f"its document of {len(document)} characters"
-            problem = f"its span {start} to {end} is blank or not within {within}"
+            bounds = f"its document of {len(document)} characters"
+            problem = f"its span {start} to {end} is blank or not within {bounds}"
             raise UnusableError(Cause.OUTSIDE, problem)
         return span
     if not text.strip():
@@ -121,7 +123,7 @@ def resolve_span(answer: Answer, document: str) -> Span:
         if len(starts) != 1:
             times = f"its answer {short_repr(text)} occurs {len(starts)} times in its document"
             is_in_other_form = not starts and _differs_in_form(text, document)
-            advice = OTHER_FORM if is_in_other_form else "; state its start"
+            advice = OTHER_FORM if is_in_other_form else "; add its start"
             raise UnusableError(Cause.AMBIGUOUS, times + advice)
         start = starts[0]
     span = Span(start, start + len(text))
@@ -136,9 +138,10 @@ def resolve_span(answer: Answer, document: str) -> Span:
 def repair_span(answer: str, start: int, document: str) -> Span:
     """Return the only match of a nonblank answer within `REPAIR_DISTANCE` characters of its start.
 
-    Three spellings are tried in turn: the exact text; the text without surrounding white space; and
-    the text up to `SAME_LETTERS`, the kind of white space, and invisible characters such as the
-    zero-width non-joiner of Persian. Case, punctuation and Unicode form must match.
+    Three matches are tried in turn: the exact text; the text without surrounding white space; and
+    the text with `SAME_LETTERS` and all kinds of white space unified and invisible characters
+    ignored, such as the zero-width non-joiner in Persian. Case, punctuation and Unicode form must
+    match.
 
     Raises:
         UnusableError: There is no match, or more than one.
@@ -162,7 +165,7 @@ def repair_span(answer: str, start: int, document: str) -> Span:
 
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
-    """Return the spans near a start that are other spellings of an answer."""
+    """Return the spans near `start` that spell the answer differently."""
     first = max(0, start - REPAIR_DISTANCE)
     # Invisible characters may double the length.
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
@@ -178,10 +181,10 @@ def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
 
 
 def _spell(character: str, joiner: str) -> str:
-    """Normalize a character: `SAME_LETTERS` and white space fold, invisible characters vanish.
+    """Normalize a character: unify `SAME_LETTERS` and white space, and drop invisible characters.
 
-    `joiner` replaces the zero-width non-joiner, for which Persian texts also write a space or
-    nothing.
+    `joiner` replaces the zero-width non-joiner; Persian texts often have a space or nothing
+    instead.
     """
     if character.isspace():
         letter = " "
@@ -193,7 +196,9 @@ def _spell(character: str, joiner: str) -> str:
 def find_occurrences(
     text: str, document: str, first: int = 0, last: int | None = None
 ) -> list[int]:
-    """Return the starts of all occurrences from `first` to `last` inclusive; they may overlap."""
+    """Return the starts of all occurrences that start between `first` and `last`, inclusive.
+    Occurrences may overlap.
+    """
     # `str.find` counts a negative end from the back.
     end = len(document) if last is None else max(0, last + len(text))
     starts = []
@@ -223,7 +228,7 @@ def _describe_mismatch(text: str, start: int, document: str) -> UnusableError:
 
 @dataclass
 class ImportedData:
-    """Checked documents and questions, with the skipped and the repaired ones."""
+    """Checked documents and questions, including records of what was skipped or repaired."""
 
     documents: dict[str, str] = field(default_factory=dict)
     """Document id to text."""
@@ -231,20 +236,20 @@ class ImportedData:
     """Question id to text, id of the relevant document, and span (`NO_SPAN` if unknown)."""
     places: dict[str, Place] = field(default_factory=dict)
     """Question id to query, for queries with several evidence spans."""
-    unsuited: dict[str, SkippedText] = field(default_factory=dict)
-    """Questions with an unknown evidence span, which have no position."""
+    unpositioned: dict[str, SkippedText] = field(default_factory=dict)
+    """Questions without a position, since an evidence span is unknown."""
     skipped: list[SkippedText] = field(default_factory=list)
     """Skipped texts and questions in the order of the files."""
     repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
     """Repaired questions with their new spans."""
     unverified: list[str] = field(default_factory=list)
-    """Names of questions with a span but no answer text to verify it."""
+    """Names of questions whose span cannot be verified because there is no answer text."""
     titles: dict[str, str] = field(default_factory=dict)
     """Document id to the title of its article."""
     alternatives: int = 0
-    """Number of questions with an alternative answer instead of the first."""
+    """Number of questions that use an alternative answer instead of the first."""
     notes: tuple[str, ...] = ()
-    """Sentences about the data as a whole."""
+    """Notes on the data as a whole."""
 
     @property
     def query_count(self) -> int:
@@ -253,7 +258,7 @@ class ImportedData:
         return len(self.questions) - len(self.places) + len(queries)
 
     def take(self, data: PositionData) -> ImportedData:
-        """Replace documents, questions and spans by their merged versions in `data`."""
+        """Replace documents, questions and spans with their merged versions in `data`."""
         corpus = list_texts(data.documents)
         rows = data.list_questions()
         questions = {name: (text, document, span or NO_SPAN) for name, text, document, span in rows}
@@ -263,7 +268,7 @@ class ImportedData:
         )
 
     def divide_skipped(self) -> tuple[list[SkippedText], list[SkippedText]]:
-        """Divide the skipped items into questions and texts."""
+        """Split the skipped items into questions and texts."""
         questions = [skipped for skipped in self.skipped if skipped.cause]
         return questions, [skipped for skipped in self.skipped if not skipped.cause]
 
@@ -282,7 +287,7 @@ class ImportedData:
         data = replace(
             data,
             skipped=tuple(self.skipped),
-            unsuited={name: skipped.detail for name, skipped in self.unsuited.items()},
+            unpositioned={name: skipped.detail for name, skipped in self.unpositioned.items()},
             places=self.places,
             moved=[question.name for question, _ in self.repaired],
             unverified=self.unverified,
@@ -307,7 +312,7 @@ class ImportedData:
 
 
 def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> ImportedData:
-    """Assign ids and spans to the questions of all items; raise DataError for ambiguous ids.
+    """Assign ids and spans to the questions of all items; raise DataError if an id is ambiguous.
 
     Blank documents stay in the corpus, as in the PosIR layout; their questions are skipped.
     """
@@ -324,7 +329,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
         document = passage.id or derived[passage.text]
         if imported.documents.setdefault(document, passage.text) != passage.text:
             raise DataError(
-                f"{passage.where}: another document has the id {document!r} too; ids must be "
+                f"{passage.source}: another document has the same id, {document!r}; ids must be "
                 "unique."
             )
         if passage.title.strip():
@@ -341,14 +346,14 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
         questions = pluralize(imported.alternatives, "question")
         notes.append(
             f"{questions} of {len(imported.questions):,}: the first answer is not where the file "
-            "says, and the next answer that is counts."
+            "says; a later answer is used instead."
         )
     return replace(imported, notes=tuple(notes))
 
 
 def prepare_offsets(items: Iterable[Item], *, repair: bool) -> tuple[list[Item], list[str]]:
-    """Return the items with offsets in code points, and notes on the offsets. Only `repair`
-    converts offsets.
+    """Return the items with offsets in code points, and notes on the offsets. Offsets are converted
+    only if `repair` is true.
     """
     originals = [*items]
     converted, notes = convert_offsets(originals) if repair else (originals, [])
@@ -375,16 +380,16 @@ def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
                 "unique."
             )
         is_lost = any((question.file, question.name) in lost for question in questions)
-        if is_lost or (len(names) > 1 and not imported.unsuited.keys().isdisjoint(names)):
+        if is_lost or (len(names) > 1 and not imported.unpositioned.keys().isdisjoint(names)):
             for name in names:
                 item = skip_question(by_id[name].file, by_id[name].name, Cause.PLACE_UNKNOWN)
-                imported.unsuited[name] = item
+                imported.unpositioned[name] = item
         else:
             _merge_query(imported, query, {name: by_id[name].grade for name in names})
 
 
 def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]) -> None:
-    """Merge the evidence spans of a query, given the grades by question id."""
+    """Merge the evidence spans of a query. `grades` maps question ids to grades."""
     text = ""
     places = []
     for name, grade in grades.items():
@@ -402,7 +407,7 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 
 
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
-    """Return the ids of several different questions, such as translations, and log a warning."""
+    """Return the ids that different questions share, such as translations, and log a warning."""
     counts = Counter(question.id for passage in passages for question in passage.questions)
     contents: dict[str, set[tuple[str, str, Answer | None]]] = defaultdict(set)
     for passage in passages:
@@ -443,11 +448,11 @@ def _add_question(
         if imported.questions[name] == content:
             raise UnusableError(Cause.DUPLICATE)
         raise DataError(
-            f"{question.file}: question {question.name}: another question has the id too; ids "
+            f"{question.file}: question {question.name}: another question has the same id; ids "
             "must be unique."
         )
     if match is None:
-        imported.unsuited[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
+        imported.unpositioned[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
     elif match.is_moved:
         imported.repaired.append((replace(question, answer=match.answer), span))
     answer = match.answer if match else None

@@ -1,4 +1,4 @@
-"""Access to the files of a dataset on the Hub or below the local folder `POSIR_DATA`."""
+"""Access to dataset files on the Hub or below the local folder `POSIR_DATA`."""
 
 import os
 import re
@@ -18,27 +18,27 @@ from posir_tasks.base.progress import BRIEF_SECONDS, track
 DATA_VARIABLE = "POSIR_DATA"
 #: Revisions that override the pinned ones, separated by spaces: `owner/name@<commit>`.
 REVISIONS_VARIABLE = "POSIR_REVISIONS"
-#: Timeout of a request to the Hub, after which the cache is used.
+#: Timeout of a Hub request. After a timeout, the cache is used.
 HUB_TIMEOUT_SECONDS = 20
-#: Suffixes of data files: of most tasks, and of all.
+#: Suffixes of data files: for most tasks, and for all tasks.
 PARQUET = (".parquet",)
 DATA_SUFFIXES = (*PARQUET, ".json", ".jsonl", ".json.gz", ".jsonl.gz")
-#: Prefix of the revisions of local data.
+#: Prefix of local data revisions.
 LOCAL = "local"
-#: Hexadecimal digits of the revision in the name of a subset.
+#: Number of hexadecimal revision digits in a subset name.
 REVISION_DIGITS = 8
 REPOSITORY_NAME = re.compile(r"[\w.-]+/[\w.-]+", re.ASCII)
 COMMIT = re.compile("[0-9a-f]{40}")
 
 
 class DataState(Enum):
-    """Comparison of a subset's current data with the data of a saved result."""
+    """State of a subset's current data compared with the data of a saved result."""
 
     SAME = "same"
     CHANGED = "changed"
     """The subset has different data."""
     ABSENT = "absent"
-    """The local folder lacks the subset."""
+    """The local folder does not contain the subset."""
 
 
 def check_repository_name(repo_id: str) -> None:
@@ -64,7 +64,7 @@ class LocalRepository:
 
     root: Path
     prefix: str = ""
-    """Path of the folder within the repository, such as `<language>/<domain>`."""
+    """Path of `root` within the repository, such as `<language>/<domain>`."""
 
     @property
     def location(self) -> str:
@@ -79,7 +79,7 @@ class LocalRepository:
             return f"{LOCAL}-{digest_files(files)}"
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the sorted POSIX paths of files below a folder, relative to the repository."""
+        """Return the sorted POSIX paths of the files below a folder, relative to the repository."""
         head = f"{self.prefix}/" if self.prefix else ""
         below = self.root if self.prefix else self.root / folder
         files = find_files(below, suffixes)
@@ -98,7 +98,7 @@ class LocalRepository:
                 f"Put the file there; if {DATA_VARIABLE} is set to this folder, unset it to read "
                 "from the Hub instead."
             )
-            # Avoids the import of polars for commands that only read results.
+            # A lazy import spares commands that only read results the import of polars.
             from posir_tasks.data.checks import DataProblem, raise_problems
 
             raise_problems([DataProblem(str(file), None, f"missing. {fix}")])
@@ -109,7 +109,7 @@ class LocalRepository:
 class HubRepository:
     """A dataset repository on the Hugging Face Hub, cached by huggingface_hub.
 
-    Methods raise DataError if the repository is neither reachable nor in the cache.
+    Methods raise DataError if the repository is neither reachable nor cached.
     """
 
     repo_id: str
@@ -126,7 +126,9 @@ class HubRepository:
         return find_snapshot(self)[0]
 
     def paths(self, folder: str = "", suffixes: tuple[str, ...] = PARQUET) -> list[str]:
-        """Return the sorted paths of files below a folder; without a network, of cached files."""
+        """Return the sorted paths of the files below a folder. Without a network, only cached files
+        are listed.
+        """
         prefix = folder.rstrip("/") + "/" if folder else ""
         return [
             path
@@ -140,7 +142,8 @@ class HubRepository:
         from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
 
         try:
-            # A request by branch name records the branch in the cache for use without a network.
+            # A request by branch name records the branch in the cache, for later use without a
+            # network.
             for revision in (self.requested, self.revision()):
                 file = hf_hub_download(self.repo_id, path, repo_type="dataset", revision=revision)
                 if self.revision() in Path(file).parts:
@@ -149,15 +152,15 @@ class HubRepository:
         except DataError:
             raise
         except LocalEntryNotFoundError as error:
-            raise self.access_error(error) from error
+            raise self.build_access_error(error) from error
         except EntryNotFoundError as error:
-            raise DataError(f"{self.location}: there is no file {path}.") from error
+            raise DataError(f"{self.location}: no such file: {path}.") from error
         # The HTTP library's own errors differ between versions of huggingface_hub.
         except Exception as error:
-            raise self.access_error(error) from error
+            raise self.build_access_error(error) from error
 
-    def access_error(self, error: Exception) -> DataError:
-        """Return an error with advice for an unreadable repository."""
+    def build_access_error(self, error: Exception) -> DataError:
+        """Build the error for an unreadable repository, with advice."""
         folder = folder_name(self.repo_id)
         return DataError(
             f"{self.location}: cannot be read ({summarize_error(error)}). Check the network and, "
@@ -172,12 +175,12 @@ Repository: TypeAlias = LocalRepository | HubRepository
 
 @cache
 def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
-    """Return the commit and the data files of a repository, the same for the whole process.
+    """Return the commit and the data files of a repository. They do not change during the process.
 
     Without a network, they come from the cache.
 
     Raises:
-        DataError: The repository is neither reachable nor in the cache.
+        DataError: The repository is neither reachable nor cached.
     """
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError
@@ -187,7 +190,7 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
     try:
         info = HfApi().dataset_info(name, revision=requested, timeout=HUB_TIMEOUT_SECONDS)
     except HfHubHTTPError as error:
-        raise repository.access_error(error) from error
+        raise repository.build_access_error(error) from error
     # The HTTP library's own errors differ between versions of huggingface_hub.
     except Exception as offline:
         try:
@@ -195,10 +198,11 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
                 name, repo_type="dataset", revision=requested, local_files_only=True
             )
         except LocalEntryNotFoundError as error:
-            # Some versions raise for an incomplete download; the error has its folder.
+            # Some versions raise an error for an incomplete download; the error contains its
+            # folder.
             cached = str(getattr(error, "snapshot_path", None) or "")
         if not cached:
-            raise repository.access_error(offline) from offline
+            raise repository.build_access_error(offline) from offline
         paths = LocalRepository(Path(cached)).paths(suffixes=DATA_SUFFIXES)
         return Path(cached).name, tuple(paths)
     names = [sibling.rfilename for sibling in info.siblings or ()]
@@ -206,13 +210,13 @@ def find_snapshot(repository: HubRepository) -> tuple[str, tuple[str, ...]]:
 
 
 def name_version(subset: str, revision: str) -> str:
-    """Return the name of a subset of one revision of data."""
+    """Name a subset of one data revision."""
     digits = revision.removeprefix(f"{LOCAL}-")[:REVISION_DIGITS]
     return f"{subset}@{digits}"
 
 
 def combine_revisions(revisions: Iterable[str]) -> str:
-    """Join the distinct revisions of several subsets; digests of local data are combined."""
+    """Join the distinct revisions of several subsets. Local digests are combined into one."""
     distinct = sorted({*revisions})
     local = [revision for revision in distinct if revision.startswith(f"{LOCAL}-")]
     if len(local) > 1:
@@ -251,7 +255,7 @@ def check_environment() -> None:
         name, _, revision = entry.partition("@")
         if not revision or "/" not in name:
             raise PosirError(
-                f"{REVISIONS_VARIABLE}: '{entry}' is not of the form owner/name@revision."
+                f"{REVISIONS_VARIABLE}: '{entry}' is malformed; expected owner/name@revision."
             )
 
 

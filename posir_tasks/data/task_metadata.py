@@ -20,17 +20,18 @@ from posir_tasks.values.result_schema import SPLIT
 if TYPE_CHECKING:
     from mteb.types.statistics import DescriptiveStatistics
 
-#: Query instruction of the authors' code (arXiv 2601.08363), in the prompt format of each model.
+#: Query instruction in the authors' code (arXiv 2601.08363). Each model applies its own prompt
+#: format.
 QUERY_PROMPT = "Given a web search query, retrieve relevant passages that answer the query"
 
-#: Descriptive statistics of the tasks with data in the package.
+#: Folder with descriptive statistics of tasks whose data ships with the package.
 SHIPPED_STATISTICS = Path(__file__).parent.parent / "descriptive_stats"
 
 TASK_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class PositionTaskMetadata(TaskMetadata):
-    """mteb's task metadata with descriptive statistics outside of mteb's package."""
+    """mteb task metadata with descriptive statistics stored outside the mteb package."""
 
     @property
     def descriptive_stat_path(self) -> Path:
@@ -41,7 +42,7 @@ class PositionTaskMetadata(TaskMetadata):
 
     @property
     def descriptive_stats(self) -> dict[str, DescriptiveStatistics] | None:
-        """Descriptive statistics by split; None without a complete file."""
+        """Descriptive statistics by split; None if there is no complete file."""
         try:
             return super().descriptive_stats
         except ValueError:
@@ -56,14 +57,14 @@ def build_metadata(
     languages: Sequence[str] | Mapping[str, Sequence[str]],
     **fields: Any,
 ) -> PositionTaskMetadata:
-    """Return the metadata of a task, with defaults for position-aware tasks.
+    """Build the metadata of a task, with defaults for position-aware tasks.
 
     Args:
         name: Name of the task: letters, digits, `.`, `_` and `-`.
-        dataset: Location of the data, such as the name of a repository.
+        dataset: Location of the data, such as a repository name.
         revision: Revision of the data.
         languages: Codes such as `eng-Latn`, or codes by subset.
-        fields: Further fields of mteb's `TaskMetadata`, which override the defaults.
+        fields: Other fields of mteb's `TaskMetadata`. They override the defaults.
 
     Raises:
         PosirError: The name, a language code or a field is invalid.
@@ -103,7 +104,7 @@ def build_metadata(
 
 
 def check_name_and_languages(metadata: TaskMetadata) -> None:
-    """Raise ValueError for an invalid task name or a language code that mteb does not know."""
+    """Raise ValueError for an invalid task name or language code."""
     if not TASK_NAME.fullmatch(metadata.name):
         raise ValueError(
             f"the name '{metadata.name}' is not allowed; use A-Z, a-z, 0-9, '.', '_' and '-'"

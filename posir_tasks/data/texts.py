@@ -11,16 +11,17 @@ from posir_tasks.text.spans import Span
 def build_position_data(
     documents: Mapping[str, str], questions: Sequence[tuple[str, str, str]], *, revision: str
 ) -> PositionData:
-    """Build the data of a task from texts.
+    """Build task data from texts.
 
     Args:
-        documents: Text by id. Token counts are estimated as one per four bytes.
+        documents: Id to text. Token counts are estimated at one token per four bytes.
         questions: Text, id of the relevant document, and evidence, which must occur exactly once in
             that document.
         revision: Revision of the texts, stored in every result.
 
     Raises:
-        DataError: A text is empty, or evidence does not occur exactly once. Lists every problem.
+        DataError: A text is empty, or evidence does not occur exactly once. The message lists every
+            problem.
     """
     problems = [
         f"document '{name}': has no text" for name, text in documents.items() if not text.strip()

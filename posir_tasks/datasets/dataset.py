@@ -1,4 +1,4 @@
-"""The dataset that all commands use: subsets that are read on demand."""
+"""The dataset that all commands use. Its subsets are read on demand."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any
 
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.data import Judgments, PositionData, ScoringRules
-from posir_tasks.data.formats.catalog import describe_form
+from posir_tasks.data.formats.catalog import describe_format
 from posir_tasks.data.formats.passages import (
     Item,
     Passage,
@@ -56,7 +56,7 @@ class Subset:
     """Yields the documents without questions, and the skipped texts."""
     read_passages: Callable[[], Iterator[Item]]
     """Yields the documents with their questions, unchecked unless the data has the PosIR layout."""
-    read_stated_judgments: Callable[[], Judgments] | None = None
+    read_judgments: Callable[[], Judgments] | None = None
     """Returns the qrels, for data with grades or several relevant documents per query."""
 
     @cached_property
@@ -64,8 +64,8 @@ class Subset:
         """All judged queries with the grades of their documents; raises DataError if the data is
         missing or invalid.
         """
-        if self.read_stated_judgments:
-            return self.read_stated_judgments()
+        if self.read_judgments:
+            return self.read_judgments()
         return Judgments.from_positions(self.read())
 
     @property
@@ -80,7 +80,7 @@ class Subset:
 
     @property
     def language(self) -> str:
-        """Language of the queries, followed by a different language of the corpus."""
+        """Language of the queries, followed by the corpus language if it differs."""
         return "-".join(dict.fromkeys((self.query_language, self.corpus_language)))
 
     @property
@@ -91,12 +91,12 @@ class Subset:
 
 @dataclass(frozen=True, repr=False)
 class Dataset(Result):
-    """Documents, and their questions with evidence if there are any, in one or several subsets with
-    one position scheme.
+    """Documents, optionally with questions and evidence, in one or more subsets that share a
+    position scheme.
 
     Subsets are read on demand: `subsets[0].read()` returns documents, questions and evidence,
-    `read_texts()` yields the documents only. The data frame has a row per question, or per text
-    without questions.
+    `read_texts()` yields the documents only. The data frame contains a row per question or, without
+    questions, a row per text.
     """
 
     name: str
@@ -115,9 +115,9 @@ class Dataset(Result):
     has_texts: bool = True
     """False for qrels without documents."""
     find_use: Callable[[], Use] = lambda: Use.CORPUS
-    """Returns the texts to search for an answer, by the format or the user's choice."""
+    """Returns the texts to search for an answer, as set by the format or the user."""
     find_declared_language: Callable[[], str] = lambda: ""
-    """Returns the declared language code, or an empty string without a single one."""
+    """Returns the declared language code, or an empty string unless there is exactly one."""
     count_repeated: Callable[[], RepeatedTexts] | None = None
     """Reads the questions and counts repeated texts; None if `find_use` is final."""
     rules: ScoringRules = field(default_factory=ScoringRules)
@@ -131,13 +131,15 @@ class Dataset(Result):
 
     @cached_property
     def use(self) -> Use:
-        """The texts to search for an answer, as declared or as recognized by repeated questions."""
+        """The texts to search for an answer, as declared or as inferred from repeated questions."""
         use = self.find_use()
         return self.repeated.use if use is Use.CORPUS and self.repeated else use
 
     @cached_property
     def repeated(self) -> RepeatedTexts | None:
-        """The number of questions that recur for several documents; None if it has no influence."""
+        """The number of questions that recur for several documents; None if `use` does not depend
+        on it.
+        """
         return self.count_repeated() if self.count_repeated else None
 
     @property
@@ -152,18 +154,18 @@ class Dataset(Result):
             raise PosirError(
                 f"{self.location} ({self.kind}): {reason}{self.use.value}. Score chunks within "
                 "each document: `posir score --model MODEL --chunker MODULE:FUNCTION --data "
-                f"{shlex.quote(self.location)}`. If each question stands alone, add --scope corpus "
-                "to posir import, score or stats to search the whole corpus."
+                f"{shlex.quote(self.location)}`. If each question is self-contained, add "
+                "--scope corpus to posir import, score or stats to search the whole corpus."
             )
 
     def __post_init__(self) -> None:
-        # A dataset is also a result, whose rows and tables are computed when they are shown.
+        # A dataset is also a result. Its rows and tables are computed on demand.
         object.__setattr__(self, "title", self.name)
         object.__setattr__(self, "rows", Deferred(self._list_rows))
         object.__setattr__(self, "tables", Deferred(self._build_tables))
 
     def _list_rows(self) -> Iterator[dict[str, Any]]:
-        """Yield a row per question with its evidence span, or per text without questions."""
+        """Yield a row per question with its evidence span or, without questions, a row per text."""
         for subset in self.subsets:
             if self.has_questions:
                 yield from _list_questions(subset)
@@ -174,7 +176,7 @@ class Dataset(Result):
 
     @cached_property
     def skipped(self) -> list[SkippedText]:
-        """Unusable texts, rows and questions with their reasons."""
+        """Skipped texts, rows and questions, with the reasons."""
         if self.has_questions:
             return [item for subset in self.subsets for item in subset.read().skipped]
         return [item for item in self.read_texts() if isinstance(item, SkippedText)]
@@ -193,7 +195,7 @@ class Dataset(Result):
         yield Table(build_columns(("Subset", unit), [unit]), rows, notes=tuple(notes))
 
     def find_languages(self) -> dict[str, list[str]]:
-        """Return the language codes of queries and corpus by subset name, as in tasks.
+        """Return the language codes of queries and corpus by subset name, as in task metadata.
 
         Raises:
             PosirError: The language of a subset is unknown.
@@ -216,21 +218,21 @@ class Dataset(Result):
                 f"{self.location}: its language is not recognized. Import it with `posir import "
                 "--language CODE`."
             )
-        parts = ("has no text.", describe_skipped(skipped), self._describe_form())
-        return f"{self.location} ({self.kind}): {' '.join(filter(None, parts))}"
+        sentences = ("has no text.", describe_skipped(skipped), self._describe_format())
+        return f"{self.location} ({self.kind}): {' '.join(filter(None, sentences))}"
 
-    def _describe_form(self) -> str:
+    def _describe_format(self) -> str:
         """Describe the content of a file or folder and the known formats, or return an empty
         string.
         """
         path = Path(self.location).expanduser()
-        return describe_form(path) if path.exists() and self.kind != IN_MEMORY else ""
+        return describe_format(path) if path.exists() and self.kind != IN_MEMORY else ""
 
-    def with_questions(self, user: str, *, several_places: bool = False) -> Dataset:
-        """Select the questions that a command can use; reading warns of skipped questions.
+    def with_questions(self, command: str, *, several_places: bool = False) -> Dataset:
+        """Select the questions that a command can use. Reading them warns about skipped questions.
 
         Args:
-            user: The command, for messages, such as `posir train`.
+            command: Name of the command for messages, such as `posir train`.
             several_places: Include questions with several evidence spans.
 
         Raises:
@@ -238,31 +240,33 @@ class Dataset(Result):
             DataError: There are no questions.
         """
         self.require_corpus()
-        is_judged = any(subset.read_stated_judgments for subset in self.subsets)
+        is_judged = any(subset.read_judgments for subset in self.subsets)
         if not self.has_questions and not is_judged:
-            raise DataError(self._describe_missing_questions(user, self._describe_form()))
+            raise DataError(self._describe_missing_questions(command, self._describe_format()))
         subsets = (
-            replace(subset, read=partial(self._read_questions, subset, user, several_places))
+            replace(subset, read=partial(self._read_questions, subset, command, several_places))
             for subset in self.subsets
         )
         return replace(self, subsets=tuple(subsets))
 
-    def _describe_missing_questions(self, user: str, detail: str) -> str:
-        missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {user} needs."
-        advice = "`posir inspect` and `posir probe` need only texts; `posir build` makes questions."
+    def _describe_missing_questions(self, command: str, detail: str) -> str:
+        missing = f"{self.location} ({self.kind}): has no {EVIDENCE}, which {command} needs."
+        advice = (
+            "`posir inspect` and `posir probe` need only texts; `posir build` generates questions."
+        )
         return f"{missing}{mention_task(self.location)} {advice} {detail}".strip()
 
-    def _read_questions(self, subset: Subset, user: str, several_places: bool) -> PositionData:
+    def _read_questions(self, subset: Subset, command: str, several_places: bool) -> PositionData:
         if not self.has_questions:
-            raise DataError(self._describe_missing_questions(user, self._describe_form()))
-        data = subset.read().drop_unsuited()
+            raise DataError(self._describe_missing_questions(command, self._describe_format()))
+        data = subset.read().drop_unpositioned()
         if not several_places:
             data = data.drop_places()
         for warning in data.warnings:
             _warn_once(warning)
         skipped = describe_skipped(data.skipped)
         if not len(data.evidence):
-            raise DataError(self._describe_missing_questions(user, skipped))
+            raise DataError(self._describe_missing_questions(command, skipped))
         if skipped:
             _warn_once(f"{self.location}: {skipped}")
         return data

@@ -1,4 +1,4 @@
-"""Opening of data: a task, a file or folder in any format, or a Hub dataset."""
+"""Open data: a task, a file or folder in any format, or a Hub dataset."""
 
 from __future__ import annotations
 
@@ -76,9 +76,9 @@ from posir_tasks.values.schemes import RelativePositions
 
 logger = logging.getLogger(__name__)
 
-#: Kind of qrels without texts.
+#: Kind of a dataset that consists of qrels only.
 QRELS = "TREC qrels"
-#: Number of texts for the detection of the language.
+#: Number of texts for language detection.
 DETECTED_TEXTS = 30
 
 
@@ -93,32 +93,33 @@ def open_data(
     repair: bool = True,
     scope: Scope | None = None,
 ) -> Dataset:
-    """Open data in any format that the commands take.
+    """Open data in any format that the commands accept.
 
-    A folder in the PosIR layout is read as such: complete, one language or domain, or a folder that
-    holds it, as in `POSIR_DATA`. Then the other folder formats are tried, such as BEIR. In any
-    other folder each file is read in its own format, and all documents form one corpus. A file or
+    A folder is first tried as the PosIR layout: all languages, one language, one domain, or the
+    parent folder, like `POSIR_DATA`. Then the other folder formats are tried, such as BEIR. In any
+    other folder, each file is read in its own format, and all documents form one corpus. A file or
     folder takes precedence over a task of the same name.
 
     Args:
         data: A task; a file or folder of questions with their evidence, or of texts; a dataset on
             the Hub; a list of texts or a column of a DataFrame.
         column: Column or field with the text; by default `text`, `content` or a similar name, or
-            else the only column of texts.
-        id_column: Column or field with the id; by default `_id` or `id`, if there is one.
-        split: Split of a BEIR folder, the name of its qrels; by default `test`, or else the first.
+            else the only text column.
+        id_column: Column or field with the id; by default `_id` or `id`, if present.
+        split: Split of a BEIR folder, which is the name of a qrels file; by default `test`, or else
+            the first.
         revision: Revision of a dataset on the Hub; by default its main branch.
         language: Code of the data's language, such as `eng-Latn`; by default the language that the
-            data declares, or else the detected language.
+            data declares, or else the language that is detected.
         repair: Move a misplaced answer to its only match within 5 characters, instead of skipping
             its question, and convert offsets in UTF-16 units or bytes.
         scope: Texts to search for an answer: the whole corpus, or the question's own document. By
-            default as the format defines; the own document if the text of at least half of the
-            questions recurs for several documents.
+            default, the format decides. If the text of at least half of the questions recurs for
+            several documents, it is the question's own document.
 
     Returns:
-        A row for each question: characters `start` to `end` (half-open) of its evidence in the
-        document, and the `position` of the middle of the span in [0, 1]. Without questions, a row
+        A row for each question: the half-open character span `start` to `end` of its evidence in
+        the document, and the `position` of the span's midpoint in [0, 1]. Without questions, a row
         for each text. `read_texts()` yields the documents.
 
     Raises:
@@ -270,7 +271,7 @@ def _open_format(
     find_language: Callable[[], str],
     options: ReadOptions,
 ) -> Dataset:
-    """Open the items of a path in a format; `names` are name, kind and location of the dataset."""
+    """Open a path in a format. `names` contains the name, kind and location of the dataset."""
     read_texts = format_.read_texts
     read_judgments = format_.read_judgments
     return _open_items(
@@ -376,7 +377,7 @@ def _open_items(
         find_revision: Returns the revision of the data.
         options: Language and repair.
         use: Texts to search for an answer; None without questions.
-        read_texts: Yields the documents only; by default `read`.
+        read_texts: Yields the documents only; by default, they are taken from `read`.
         read_judgments: Returns the qrels, if the data has any.
         find_language: Returns the declared language code, or an empty string.
     """
@@ -430,7 +431,7 @@ def _drop_questions(items: Iterable[Item]) -> Iterator[Item]:
 
 
 def _open_judged_task(name: str, options: ReadOptions) -> Dataset | None:
-    """Open the judgments of one of mteb's retrieval tasks, or return None for an unknown task."""
+    """Open the judgments of an mteb retrieval task, or return None if there is no such task."""
     from posir_tasks.tasks.retrieval_task import (
         find_retrieval_task,
         list_task_texts,
@@ -484,7 +485,7 @@ def _open_task_data(name: str, options: ReadOptions) -> Dataset:
         DataError: The task's language has no data.
     """
     if name == mini.NAME:
-        # The package includes the data; skip the import of mteb.
+        # The package includes the data, so mteb is not imported.
         subset = _task_subset(mini.read_mini, "default", (PIVOT.code, PIVOT.code))
         return Dataset(
             name, TASK, mini.REPO_ID, RelativePositions(), (subset,), lambda: mini.REVISION

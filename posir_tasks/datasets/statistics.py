@@ -1,4 +1,4 @@
-"""Additive statistics of datasets in any language: text lengths, query types and positions."""
+"""Additive dataset statistics in any language: text lengths, query types and positions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ QUESTION_MARKS = (
 #: closes with initial quotation marks.
 QUESTION = rf"[{QUESTION_MARKS}][\p{{Pe}}\p{{Pf}}\p{{Pi}}\"'\s]*$"
 #: Maximum number of words of a keyword query.
-KEYWORDS = 5
+MAX_KEYWORDS = 5
 #: Characters that count as one word in scripts without spaces.
 CHARACTERS_PER_WORD = 2
 #: Names of length statistics.
@@ -37,7 +37,7 @@ SUMMARY = ("mean", "sd", "min", "25", "50", "75", "max")
 
 
 class QueryType(StrEnum):
-    """Type of a query by its form. The rule is posir's own, not a paper's."""
+    """The type of a query, derived from its wording. The rule is posir's own."""
 
     QUESTION = "question"
     """Ends in a question mark."""
@@ -51,7 +51,9 @@ class QueryType(StrEnum):
 
 @dataclass(frozen=True)
 class TextTotals:
-    """Number of texts of each length. Totals add, and all length statistics follow from them."""
+    """Number of texts by length. Totals are additive, and all length statistics are computed from
+    them.
+    """
 
     texts: int
     """Number of texts."""
@@ -69,12 +71,12 @@ class TextTotals:
         *,
         at_blanks: bool = False,
     ) -> TextTotals:
-        """Measure texts.
+        """Measure the lengths of texts.
 
         Args:
             texts: The texts.
-            language: Their language, such as `eng-Latn`.
-            tokenizer: Also count tokens, without special tokens.
+            language: Language of the texts, such as `eng-Latn`.
+            tokenizer: If given, also count tokens, without special tokens.
             at_blanks: Count the words of `text.split(" ")`, as in Table 2 of PosQ (arXiv
                 2505.13950), instead of runs without white space.
         """
@@ -92,14 +94,14 @@ class TextTotals:
     def __add__(self, other: TextTotals) -> TextTotals:
         lengths = {}
         for unit, counts in self.lengths.items():
-            added = other.lengths[unit]
-            lengths[unit] = None if counts is None or added is None else counts + added
+            others = other.lengths[unit]
+            lengths[unit] = None if counts is None or others is None else counts + others
         return TextTotals(self.texts + other.texts, lengths)
 
 
 def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
     """Compute mean, standard deviation (divided by n), minimum, quartiles (linearly interpolated)
-    and maximum. Keys are `SUMMARY`; values are None without lengths.
+    and maximum. Keys are `SUMMARY`. Values are None if there are no lengths.
     """
     if not lengths:
         return dict.fromkeys(SUMMARY)
@@ -113,10 +115,10 @@ def summarize_lengths(lengths: Counter[int] | None) -> dict[str, float | None]:
 def count_types(queries: pl.Series, language: str) -> Integers:
     """Count the queries of each `QueryType`, shape (3,)."""
     unit = r"\S+"
-    max_units = KEYWORDS
+    max_units = MAX_KEYWORDS
     if is_unspaced_language(language):
         unit = r"\S"
-        max_units = KEYWORDS * CHARACTERS_PER_WORD
+        max_units = MAX_KEYWORDS * CHARACTERS_PER_WORD
     is_question = queries.str.contains(QUESTION)
     is_short = queries.str.count_matches(unit) <= max_units
     types = (is_question, ~is_question & is_short, ~is_question & ~is_short)
@@ -132,7 +134,7 @@ class Statistics:
     """Statistics of one language and domain of a dataset, or of pooled subsets."""
 
     language: str
-    """Language of the queries, such as `eng-Latn`, followed by a different language of the corpus;
+    """Language of the queries, such as `eng-Latn`, followed by the corpus language if it differs;
     `all` for pooled languages.
     """
     domain: str
@@ -140,9 +142,9 @@ class Statistics:
     """The corpus."""
     queries: TextTotals
     types: Integers
-    """Queries of each `QueryType`, shape (3,)."""
+    """Number of queries by `QueryType`, shape (3,)."""
     lengths: Counter[int]
-    """Number of distinct relevant documents of each length."""
+    """Number of distinct relevant documents by length."""
     length_unit: str
     """`tokens` if the data has token counts, else `characters`."""
     positions: PositionProfile
@@ -213,10 +215,11 @@ class Statistics:
 
 
 def group_by_language(subsets: Iterable[Statistics]) -> list[list[Statistics]]:
-    """Group subsets, which are ordered by language, and add totals of several subsets.
+    """Group subsets by language and add totals. The subsets must be ordered by language.
 
-    Each group has the domains of a language and their total. With several languages, the last group
-    has each domain pooled over languages, and the grand total.
+    Each group contains the domains of one language and, if there are several, their total. If there
+    are several languages, the last group contains each domain pooled over languages, and the grand
+    total.
     """
     subsets = list(subsets)
     groups = [list(group) for _, group in groupby(subsets, key=lambda subset: subset.language)]

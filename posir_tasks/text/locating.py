@@ -1,8 +1,7 @@
-"""Location of pieces in their source text, even if a splitter or an index has rewritten them.
+"""Find pieces in their source text, even if a splitter or an index has rewritten them.
 
-Splitters return exact parts of the text, parts with changed white space (by a cleaner), or decoded
-tokens: lower case, no accents, spaces around punctuation. Comparisons are tried from exact to
-loose.
+Splitters return exact parts of the text, parts with cleaned white space, or decoded tokens: lower
+case, no accents, spaces around punctuation. Matching proceeds from exact to loose.
 """
 
 from __future__ import annotations
@@ -18,14 +17,14 @@ from rapidfuzz.distance import ScoreAlignment
 
 from posir_tasks.text.spans import Span, UnlocatedError
 
-#: Predecessor of the first piece of a text.
+#: Stands for the predecessor of a text's first piece.
 START = Span(-1, 0)
 #: Minimum similarity of letters and digits, in [0, 100].
-SIMILAR = 90
-#: Maximum product of the longer length and the squared shorter length of an alignment, about a
-#: second.
-MAX_ALIGNED = 2 * 10**12
-#: Variants of quotation marks.
+MIN_SIMILARITY = 90
+#: Maximum cost of an alignment: the longer length times the square of the shorter length.
+#: Corresponds to about a second.
+MAX_ALIGNMENT_COST = 2 * 10**12
+#: Quotation mark variants.
 QUOTES = str.maketrans({**dict.fromkeys("‘’‚`´", "'"), **dict.fromkeys("“”„«»", '"')})
 
 
@@ -44,7 +43,9 @@ class Spelling:
         return cls("".join(normalized), indices)
 
     def find(self, piece: str, previous: Span) -> Span | None:
-        """Find a normalized piece from the previous span on; spans are those of the original."""
+        """Find a normalized piece, first from the previous span on. Spans refer to the original
+        text.
+        """
         if previous != START:
             previous = Span(*(bisect_left(self.indices, index) for index in previous))
         span = _find_next(self.text, piece, previous) if piece else None
@@ -56,7 +57,7 @@ class Spelling:
 
 
 class TextLocator:
-    """Locates pieces of a text, with lazy normalized spellings."""
+    """Locates pieces of a text. Normalized spellings are built on demand."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -72,9 +73,9 @@ class TextLocator:
     def locate(self, piece: str, start: int | None = None, previous: Span = START) -> Span | None:
         """Locate a piece, or return None.
 
-        Tried in this order: the given start; the exact piece, first at the end of the previous
-        piece, then after it, then anywhere; the piece without white space; its letters and digits
-        without case and accents; their similarity.
+        Matches are tried in this order: at the given start; the exact piece, first at the end of
+        the previous piece, then after it, then anywhere; the piece without white space; its letters
+        and digits without case and accents; the most similar letters and digits.
         """
         if start is not None and start >= 0 and self.text.startswith(piece, start):
             return Span(start, start + len(piece))
@@ -84,14 +85,14 @@ class TextLocator:
             return span
         folded = "".join(map(_fold, piece))
         span = self._folded.find(folded, previous)
-        alignment = None if span else align(folded, self._folded.text, SIMILAR)
-        if alignment and alignment.score > SIMILAR:
+        alignment = None if span else align(folded, self._folded.text, MIN_SIMILARITY)
+        if alignment and alignment.score > MIN_SIMILARITY:
             return self._folded.restore(Span(alignment.dest_start, alignment.dest_end))
         return span
 
 
 def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
-    """Locate the chunks of a text in order; None for chunks that are not located.
+    """Locate the chunks of a text in order. Chunks that the text does not contain are None.
 
     A chunk is searched for at the end of the previous chunk, then after it with overlap, then
     anywhere.
@@ -108,7 +109,7 @@ def locate_chunks(text: str, chunks: Iterable[str]) -> list[Span | None]:
 
 def locate_once(piece: str, text: str) -> Span:
     """Locate the only occurrence of a piece, exact or with normalized white space, hyphens and
-    quotes; raise UnlocatedError for no or several occurrences.
+    quotes; raise UnlocatedError if there are none or several.
     """
     count = text.count(piece)
     if count == 1:
@@ -157,10 +158,10 @@ def _find_next(text: str, piece: str, previous: Span) -> Span | None:
 
 
 def align(piece: str, text: str, cutoff: float) -> ScoreAlignment | None:
-    """Align the most similar parts of two texts; None below the cutoff in [0, 100], or if the
-    search would take too long.
+    """Align the most similar parts of two texts. Return None if their similarity is below the
+    cutoff, in [0, 100], or the search would take too long.
     """
     shorter, longer = sorted((len(piece), len(text)))
-    if shorter == 0 or shorter * shorter * longer > MAX_ALIGNED:
+    if shorter == 0 or shorter * shorter * longer > MAX_ALIGNMENT_COST:
         return None
     return fuzz.partial_ratio_alignment(piece, text, score_cutoff=cutoff)

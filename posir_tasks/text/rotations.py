@@ -1,7 +1,7 @@
-"""Rotations of a text, which move evidence and keep sentences.
+"""Text rotations, which move the evidence and keep sentences intact.
 
-A text with units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where k is the border
-nearest to zero, one and two thirds of the characters. The evidence is in a different third in each
+A text with units u_1 .. u_n has the versions u_k .. u_n u_1 .. u_(k-1), where u_k is the unit that
+begins closest to 0, 1/3 or 2/3 of the characters. The evidence is in a different third of each
 version.
 """
 
@@ -22,18 +22,18 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.text.words import is_unspaced
 
-#: Number of versions of a text, including the original.
+#: Versions per text, including the original.
 VERSIONS = 3
 #: Maximum length of a heading in words.
 MAX_HEADING_WORDS = 12
 MARKDOWN_HEADING = re.compile(r"#{1,6}\s")
-#: Punctuation of any script at the end of a sentence, with closing quotes and brackets.
+#: Sentence-final punctuation in any script, with closing quotes and brackets.
 FINAL_PUNCTUATION = re.compile(r"[.!?,:;…。！？，：；．｡؟؛۔।॥։።၊။។៕][\"'”’»›)\]）」』】]*$")
-#: Bytes of the digest that sorts texts and selects excerpts.
+#: Digest size in bytes. The digest sorts texts and selects excerpts.
 DIGEST_BYTES = 8
-#: Tokens of a window that an excerpt leaves free, since tokens may split at the seam.
+#: Tokens that an excerpt leaves unused in the window, since tokens may split at the seam.
 SPARE_TOKENS = 2
-#: Share of a window for an excerpt with estimated tokens.
+#: Share of the window that an excerpt may fill if its tokens are estimated.
 ESTIMATED_ROOM = 0.8
 
 
@@ -43,16 +43,17 @@ class Version:
 
     text: str
     number: int
-    """0 for the original, 1 and 2 for a beginning after about one and two thirds."""
+    """0 for the original; 1 and 2 for versions that begin about one third and two thirds into it.
+    """
     offset: int = 0
-    """First character of the rotated part in the original."""
+    """Offset of the rotated part in the original, in characters."""
     border: int = 0
-    """First character of the version in the rotated part."""
+    """Offset of the version's first character in the rotated part."""
     tail: int = 0
     """Number of characters before the moved beginning, including the seam."""
 
     def move(self, span: Span) -> Span:
-        """Convert a span of the original, which the version contains completely."""
+        """Convert a span from the original to this version, which must contain the whole span."""
         start = span.start - self.offset
         end = span.end - self.offset
         shift = -self.border if start >= self.border else self.tail
@@ -65,18 +66,18 @@ def hash_text(text: str) -> int:
 
 
 def find_units(text: str, language: str, evidence: Sequence[Span]) -> list[Span]:
-    """Divide a text into units that rotation keeps together.
+    """Split a text into units that a rotation keeps intact.
 
-    Units are sentences with trailing white space. Headings belong to the next unit, and borders are
-    never within evidence.
+    Units are sentences with trailing white space. A heading belongs to the unit that follows, and
+    no border lies within evidence.
 
     Args:
         text: Any text.
         language: The language code, such as `eng-Latn`.
-        evidence: Spans of the evidence of all questions about the text.
+        evidence: Evidence spans of all questions about the text.
 
     Returns:
-        Adjacent spans that cover the text; a single span if it cannot be divided.
+        Adjacent spans that cover the text; a single span if it cannot be split.
     """
     starts = [span.start for span in find_sentences(text, language)]
     borders = [0]
@@ -102,7 +103,7 @@ def rotate_text(text: str, units: Sequence[Span], part: Span | None = None) -> l
     """Build the versions of a text, or of a part that begins and ends with a unit.
 
     The first version is the original, or the part without trailing white space. Versions with the
-    same border are built once, so there are one to `VERSIONS`.
+    same border are built once, so the list contains 1 to `VERSIONS` versions.
     """
     content = text if part is None else part.of(text)
     offset = 0 if part is None else part.start
@@ -128,15 +129,15 @@ def choose_excerpt(
 ) -> Span | None:
     """Select an excerpt of whole units that fits into a window.
 
-    Candidates are the longest runs from each unit. Of those with the most complete evidence, the
-    text's hash selects one.
+    The candidates are the longest runs that start at each unit. A hash of the text selects one of
+    the candidates that contain the most evidence spans.
 
     Args:
         text: The text.
         units: The units of the text.
-        sizes: Number of tokens per unit.
-        room: Maximum number of tokens of the excerpt.
-        evidence: Spans of the evidence.
+        sizes: Tokens per unit.
+        room: Maximum number of tokens in the excerpt.
+        evidence: Evidence spans.
 
     Returns:
         The excerpt; None if no unit fits.
@@ -167,10 +168,10 @@ def count_units(text: str, units: Sequence[Span], tokenizer: Tokenizer) -> list[
 
 
 def locate_in_tokens(spans: Sequence[Span], tokens: Integers) -> list[float]:
-    """Return the middle of each span as a share of the tokens of a text, in [0, 1].
+    """Return the midpoint of each span as a fraction of the text's tokens, in [0, 1].
 
-    `tokens` has the first and one past the last character of each token, shape (tokens, 2), with at
-    least one token.
+    `tokens` contains the half-open character span of each token, shape (tokens, 2), and is not
+    empty.
     """
     begins, ends = tokens.T
     starts = np.searchsorted(ends, [span.start for span in spans], side="right")

@@ -1,4 +1,4 @@
-"""Sentences of a text in any language, and by the rules of a paper."""
+"""Sentence splitting in any language, and like the code of a paper."""
 
 import re
 from collections.abc import Iterator
@@ -8,19 +8,19 @@ from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import CHARACTER
 
-#: White space outside of ASCII.
+#: Non-ASCII white space.
 WIDE_SPACE = re.compile(r"[^\S\x00-\x7f]")
 #: Maximum length of a sentence in characters. Longer sentences, as in scripts without full stops,
 #: are cut at white space.
 MAX_SENTENCE = 400
 BOUNDARY = re.compile(r"\s+")
-#: Letters of Thai and Lao, where a space instead of a full stop ends a sentence or a clause.
+#: Thai and Lao letters. In these scripts, a space ends a sentence or a clause.
 SPACE_ENDS = re.compile(r"[\u0e00-\u0eff]")
-#: Minimum length of such a clause in characters. Shorter ones, such as numbers and names, are
-#: joined with the next clause.
+#: Minimum length of a Thai or Lao clause in characters. Shorter clauses, such as numbers and names,
+#: are joined with the next clause.
 MIN_CLAUSE = 40
-#: Khmer and Tibetan ends of sentences, which sentencex lacks.
-FURTHER_ENDS = re.compile(r"[\u17d4\u17d5\u0f0d\u0f0e]+\s*")
+#: Khmer and Tibetan sentence ends, which sentencex does not recognize.
+OTHER_ENDS = re.compile(r"[\u17d4\u17d5\u0f0d\u0f0e]+\s*")
 
 
 def find_sentences(text: str, language: str) -> list[Span]:
@@ -45,7 +45,7 @@ def find_sentences(text: str, language: str) -> list[Span]:
         bounds = [Span(boundary["start_index"], boundary["end_index"]) for boundary in boundaries]
     pieces = list[Span]()
     for bound in bounds:
-        ends = [end.end() for end in FURTHER_ENDS.finditer(text, *bound)]
+        ends = [end.end() for end in OTHER_ENDS.finditer(text, *bound)]
         for start, end in pairwise([bound.start, *ends, bound.end]):
             pieces += _cut(text, start, end)
     return [span for span in (piece.strip(text) for piece in pieces) if span.of(text)]
@@ -72,7 +72,7 @@ def _cut(text: str, start: int, end: int) -> Iterator[Span]:
 
 
 def split_at_periods(text: str) -> list[str]:
-    """Split a text like Bias Learning (OpenReview 4GD7a9Bo9A): at line breaks, then at `. `.
+    """Split a text as in Bias Learning (OpenReview 4GD7a9Bo9A): at line breaks, then at `. `.
 
     Empty sentences and single periods are dropped. `.` is appended to each sentence, which doubles
     final periods.

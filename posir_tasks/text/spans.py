@@ -1,4 +1,4 @@
-"""Spans of a text."""
+"""Character spans in a text."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Span(NamedTuple):
 
 
 def find_third(span: Span, characters: int) -> int:
-    """Return the third of a text, 0 to 2, with the midpoint of a span."""
+    """Return the third of the text (0, 1 or 2) that contains a span's midpoint."""
     return min(2, int(span.middle * 3 / characters))
 
 
 def to_characters(content: bytes, start: int, end: int) -> Span:
-    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is outside of the
-    text, empty or divides a character.
+    """Convert a span of UTF-8 bytes to characters; raise UnlocatedError if it is empty, outside the
+    text or splits a character.
     """
     if not 0 <= start < end <= len(content):
-        raise UnlocatedError("its span of bytes is not within its document")
+        raise UnlocatedError("its byte span is not within its document")
     try:
         first = len(content[:start].decode())
         return Span(first, first + len(content[start:end].decode()))
     except UnicodeDecodeError:
-        raise UnlocatedError("its span of bytes divides a character") from None
+        raise UnlocatedError("its byte span splits a character") from None

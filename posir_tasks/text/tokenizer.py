@@ -1,7 +1,8 @@
 """Count and locate tokens with a transformers tokenizer, or estimate them from bytes.
 
-Special tokens and truncation are excluded: they belong to a model's input. Code that needs the
-input uses the model (`search/input_window.py`, late chunks and gradient saliency).
+Special tokens and truncation are excluded because they are part of the model input. Code that needs
+the model input gets it from the model (`search/input_window.py`, late chunks and gradient
+saliency).
 """
 
 from __future__ import annotations
@@ -24,19 +25,23 @@ from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens, find_words,
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-#: Number of texts in a batch.
+#: Texts per batch.
 BATCH_SIZE = 64
-#: Options for calls of a tokenizer.
-WHOLE: Mapping[str, Any] = {"add_special_tokens": False, "truncation": False, "verbose": False}
+#: Tokenizer call options.
+CALL_OPTIONS: Mapping[str, Any] = {
+    "add_special_tokens": False,
+    "truncation": False,
+    "verbose": False,
+}
 
 #: Suffix of tiktoken's vocabulary files.
 TIKTOKEN = ".tiktoken"
-#: First character and one past the last of each token, shape (tokens, 2).
+#: Half-open character span of each token, shape (tokens, 2).
 TokenSpans = NDArray[np.int64]
 
 
 class Tokenizer(ABC):
-    """Splits texts into tokens, without special tokens and truncation."""
+    """Splits texts into tokens, without special tokens or truncation."""
 
     @abstractmethod
     def count(self, text: str) -> int:
@@ -53,16 +58,16 @@ class Tokenizer(ABC):
 
 @dataclass(frozen=True)
 class EstimatedTokenizer(Tokenizer):
-    """A tokenizer with a token per four bytes, like `estimate_tokens`; a token consists of the
-    words that begin in it.
+    """A tokenizer that assumes one token per four bytes, like `estimate_tokens`. A token consists
+    of the words that begin in it.
     """
 
     def count(self, text: str) -> int:
-        """Estimate the number of tokens of a text."""
+        """Estimate the number of tokens in a text."""
         return max(1, estimate_tokens(text))
 
     def find_tokens(self, texts: Sequence[str]) -> list[TokenSpans]:
-        """Locate the tokens of each text, which do not divide words."""
+        """Locate the tokens of each text without splitting words."""
         spans = list[TokenSpans]()
         for text in texts:
             words = np.array(find_words(text), np.int64).reshape(-1, 2)
@@ -77,13 +82,13 @@ class EstimatedTokenizer(Tokenizer):
 
 @dataclass(frozen=True)
 class ModelTokenizer(Tokenizer):
-    """A tokenizer of transformers."""
+    """A transformers tokenizer."""
 
     tokenizer: PreTrainedTokenizerBase
 
     @classmethod
     def load(cls, name: str) -> ModelTokenizer:
-        """Load a tokenizer by a name on the Hub, a folder or a tiktoken file; raise PosirError on
+        """Load a tokenizer from a Hub name, a folder or a tiktoken file; raise PosirError on
         failure.
         """
         from transformers import AutoTokenizer
@@ -91,13 +96,13 @@ class ModelTokenizer(Tokenizer):
         try:
             if str(name).endswith(TIKTOKEN):
                 return cls(_load_vocabulary(name))
-            # Without this, transformers asks on the terminal whether code of the tokenizer may run.
+            # By default, transformers prompts for permission to run the tokenizer's code.
             return cls(AutoTokenizer.from_pretrained(name, trust_remote_code=False))
         except Exception as error:
             raise PosirError(
                 f"tokenizer '{name}' cannot be loaded ({summarize_error(error)}). Give a name on "
                 f"the Hub, a folder with its files, or a tiktoken file (*{TIKTOKEN}). Without "
-                "--tokenizer, the model's tokenizer is used, or a token for every four bytes."
+                "--tokenizer, posir uses the model's tokenizer, or counts one token per four bytes."
             ) from error
 
     @property
@@ -107,12 +112,12 @@ class ModelTokenizer(Tokenizer):
 
     @property
     def returns_offsets(self) -> bool:
-        """True if the tokenizer has the offsets of tokens."""
+        """True if the tokenizer returns token offsets."""
         return bool(self.tokenizer.is_fast)
 
     def count(self, text: str) -> int:
         """Count the tokens of a text."""
-        return max(1, len(self.tokenizer(text, **WHOLE)["input_ids"]))
+        return max(1, len(self.tokenizer(text, **CALL_OPTIONS)["input_ids"]))
 
     def count_all(self, texts: Sequence[str]) -> list[int]:
         """Count the tokens of each text in batches."""
@@ -123,7 +128,7 @@ class ModelTokenizer(Tokenizer):
         if not self.returns_offsets:
             name = self.tokenizer.name_or_path
             raise PosirError(
-                f"tokenizer '{name}' does not locate tokens. Choose one with a fast version."
+                f"tokenizer '{name}' does not return token offsets. Choose a fast tokenizer."
             )
         tokens = list[TokenSpans]()
         for batch in self._encode(texts, return_offsets_mapping=True):
@@ -134,13 +139,14 @@ class ModelTokenizer(Tokenizer):
 
     def _encode(self, texts: Sequence[str], **options: bool) -> Iterator[Any]:
         for batch in progress(split_batches(texts, BATCH_SIZE), "Counting tokens"):
-            yield self.tokenizer([*batch], **WHOLE, **options)
+            yield self.tokenizer([*batch], **CALL_OPTIONS, **options)
 
 
 def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
-    """Load a tiktoken file, such as cl100k_base.tiktoken, with a Base64 token and a rank per line.
+    """Load a tiktoken file such as cl100k_base.tiktoken, which lists one Base64 token and its rank
+    per line.
 
-    Words are pre-tokenized by the pattern of cl100k_base.
+    Texts are pre-tokenized with the cl100k_base pattern.
     """
     from transformers import PreTrainedTokenizerFast
     from transformers.convert_slow_tokenizer import TikTokenConverter
@@ -153,7 +159,7 @@ def _load_vocabulary(file: str) -> PreTrainedTokenizerBase:
         token, rank = line.split()
         ranks[base64.b64decode(token, validate=True)] = int(rank)
     converter = converter_class(file)
-    # The converter's reader needs the package tiktoken.
+    # The converter's own reader requires the tiktoken package.
     converter.load_tiktoken_bpe = lambda _: ranks
     tokenizer: PreTrainedTokenizerBase = tokenizer_class(
         tokenizer_object=converter.converted(), name_or_path=file
@@ -173,5 +179,5 @@ def find_tokenizer(model: Any) -> ModelTokenizer | None:
 
 
 def load_tokenizer(name: str | None) -> Tokenizer:
-    """Load a tokenizer like `ModelTokenizer.load`; None estimates tokens from bytes."""
+    """Load a tokenizer with `ModelTokenizer.load`. None estimates tokens from bytes."""
     return EstimatedTokenizer() if name is None else ModelTokenizer.load(name)

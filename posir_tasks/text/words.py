@@ -1,6 +1,6 @@
-"""Words and terms of a text, for scripts with and without spaces between words.
+"""Split texts into words and terms, for scripts with and without spaces between words.
 
-Words are delimited by spaces. Terms are words for a search engine, without punctuation and case.
+Words are delimited by spaces. Terms are search-engine words: lower case, without punctuation.
 """
 
 import re
@@ -12,8 +12,8 @@ from posir_tasks.text.spans import Span
 UNSPACED_ALPHABETS = frozenset({"Khmr", "Laoo", "Mymr", "Thai", "Tibt"})
 #: ISO 15924 codes of all scripts without spaces between words, as in `jpn-Jpan`.
 UNSPACED_SCRIPTS = UNSPACED_ALPHABETS | {"Hani", "Hans", "Hant", "Hira", "Hrkt", "Jpan", "Kana"}
-#: Letters of scripts without spaces, as ranges of a character class: Thai, Lao, Tibetan; Burmese;
-#: Khmer; ideographic marks, kana; ideographs.
+#: Letters of scripts without spaces, as character-class ranges: Thai, Lao, Tibetan; Burmese; Khmer;
+#: ideographic marks, kana; ideographs.
 UNSPACED = (
     "\u0e00-\u0fff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
     "\U00020000-\U0003ffff"
@@ -26,7 +26,7 @@ BYTES_PER_TOKEN = 4
 
 
 def is_unspaced_language(language: str) -> bool:
-    """Return True if a language, such as `jpn-Jpan`, has no spaces between words."""
+    """Return True if a language, such as `jpn-Jpan`, is written without spaces between words."""
     return language.rpartition("-")[2] in UNSPACED_SCRIPTS
 
 
@@ -66,8 +66,8 @@ def find_terms(text: str) -> list[str]:
 def estimate_tokens(text: str) -> int:
     """Estimate the number of tokens: one per four bytes of UTF-8, rounded up.
 
-    The estimate is reproducible and works for every script. In current subword vocabularies,
-    English has about one token per four bytes, and so have Chinese and Japanese with three bytes
-    per character.
+    The estimate is reproducible and works for every script. With current subword vocabularies,
+    English text has about one token per four bytes. So does Chinese and Japanese text, at three
+    bytes per character.
     """
     return -(-len(text.encode("utf-8")) // BYTES_PER_TOKEN)

@@ -251,6 +251,6 @@ def test_a_repository_is_a_task_in_three_lines(
     assert ran.returncode == 1
     assert ran.stderr.splitlines()[-1].startswith("error: ")
     assert ran.stderr.splitlines()[-1].endswith(
-        "/nowhere: no such folder. Give a folder in the PosIR layout, or one domain of it."
+        "/nowhere: no such folder. Give a folder in the PosIR layout, or one of its domains."
     )
     assert "Traceback" not in ran.stderr

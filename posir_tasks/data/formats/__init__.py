@@ -1,5 +1,5 @@
-"""Readers of data formats; each yields passages with questions.
+"""Data format readers. Each reader yields passages with questions.
 
-To add a format, write a reader and add a row to the table in `catalog.py`. A published dataset with
-a question and its page per row needs only a row of `PAGE_FORMS` in `page_rows.py`.
+To add a format, write a reader and add an entry to `FORMATS` in `catalog.py`. A published dataset
+whose rows contain a question and its page needs only an entry in `PAGE_FORMS` in `page_rows.py`.
 """

@@ -1,4 +1,4 @@
-"""The table of formats, their recognition, and the description of data in an unknown format."""
+"""The table of formats, format recognition, and descriptions of data in an unknown format."""
 
 from __future__ import annotations
 
@@ -55,20 +55,21 @@ from posir_tasks.text.languages import suggest_codes
 if TYPE_CHECKING:
     import datasets
 
-#: The split of a Hub dataset that is read.
+#: The split to read from a Hub dataset.
 HUB_SPLIT = "train"
 #: Lower-case names of files that describe a dataset.
-ABOUT_DATA = frozenset(
+DESCRIPTION_FILES = frozenset(
     {"readme.md", "license", "license.md", "license.txt", "dataset_info.json", "dataset_infos.json"}
 )
-#: Files and fields that a message lists.
+#: Maximum numbers of files and fields that a message lists.
 MAX_FILES = 8
 MAX_FIELDS = 8
-#: Fields that are compared with the fields of formats, and characters of each.
+#: Maximum number of fields to compare with the fields of a format, and maximum characters per
+#: field.
 MAX_COMPARED = 64
 MAX_NAME = 40
-#: Similarity of two field names, by `difflib`, from which one may be a misspelling of the other.
-MIN_ALIKE = 0.8
+#: Minimum `difflib` similarity between a field name and its misspelling.
+MIN_SIMILARITY = 0.8
 ENGLISH = "eng-Latn"
 
 
@@ -82,19 +83,19 @@ def _judgment_format(
     read: Callable[[Path], judgment_sets.JudgmentSet],
     **fields: Any,
 ) -> Format:
-    """Return the format of a judgment set."""
+    """Build the format of a judgment set."""
     return Format(
         title,
         kinds,
         lambda path, _: read(path).list_items(),
         read_judgments=lambda path, _: read(path).to_judgments(),
-        holds=JUDGMENTS,
+        contents=JUDGMENTS,
         **fields,
     )
 
 
 def read_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the items of each file of a folder; an unreadable file becomes a skipped item."""
+    """Yield the items from each file in a folder. An unreadable file becomes a skipped item."""
     yield from _read_files(list_data_files(folder), replace(options, root=folder))
 
 
@@ -108,14 +109,14 @@ def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
 
 
 def _has_golden_set(folder: Path) -> bool:
-    """Return True for a folder with a golden set and other files."""
+    """Return True if a folder contains a golden set and other files."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     return 0 < len(golden) < len(files)
 
 
 def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a folder with the questions of its golden sets."""
+    """Yield the documents in a folder with the questions from its golden sets."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     sources = [file for file in files if file not in golden]
@@ -135,11 +136,12 @@ def list_files(folder: Path) -> list[Path]:
 def list_data_files(folder: Path) -> list[Path]:
     """List the data files below a folder.
 
-    The card of a Hub dataset is left out. If the folder has row files, all descriptions are.
+    The card of a Hub dataset is left out. If the folder contains files with rows, so are other
+    descriptive files.
     """
     files = list_files(folder)
     if (folder / "snapshots").is_dir() and (folder / "blobs").is_dir():
-        # In the cache of the Hub, `blobs` holds the same content under digests.
+        # In the Hub cache, `blobs` contains the same content under digests.
         files = [file for file in files if file.relative_to(folder).parts[0] == "snapshots"]
     row_suffixes = (*JSON_LINES, *PARQUET, *TABLES)
     has_rows = any(split_suffix(file)[1] in row_suffixes for file in files)
@@ -150,14 +152,14 @@ def list_data_files(folder: Path) -> list[Path]:
             with file.open("rb") as content:
                 is_about = has_rows or content.readline().strip() == b"---"
         else:
-            is_about = has_rows and name in ABOUT_DATA
+            is_about = has_rows and name in DESCRIPTION_FILES
         if not is_about:
             data_files.append(file)
     return data_files
 
 
 def _find_common_language(folder: Path) -> str:
-    """Return the language code that all files of a folder declare, or an empty string."""
+    """Return the language code that all files in a folder declare, or an empty string."""
     languages = set[str]()
     for file in list_data_files(folder):
         with suppress(DataError):
@@ -171,12 +173,12 @@ def _skip_unknown(file: Path, options: ReadOptions) -> Items:
     with open_decompressed(file) as content:
         is_binary = documents.is_binary(content.read(documents.BINARY_BYTES))
     name = options.name(file)
-    yield SkippedText(name, "binary" if is_binary else "of another kind", file=name)
+    yield SkippedText(name, "binary" if is_binary else "of an unsupported type", file=name)
 
 
-UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, holds="")
+UNKNOWN = Format("in an unknown format", read=_skip_unknown, use=None, contents="")
 FILES = Format("a folder of files", (FOLDER,), read_folder, find_language=_find_common_language)
-#: In order of precedence: the first format that accepts a path reads it.
+#: Formats in order of precedence. The first format that accepts a path reads it.
 FORMATS = (
     Format(
         "a BEIR folder",
@@ -248,7 +250,7 @@ FORMATS = (
         (FOLDER,),
         read_golden_folder,
         _has_golden_set,
-        holds=f"{SPANS}: the chunks in their documents",
+        contents=f"{SPANS}: the chunks in their documents",
     ),
     FILES,
     *REFUSED,
@@ -258,7 +260,7 @@ FORMATS = (
         document_rows.read_mrqa,
         marks="header/ context|header/ qas/|context detected_answers/",
         fields=document_rows.MRQA_FIELDS,
-        advice="Each line after the header has context and qas.",
+        advice="Each line after the header needs context and qas.",
         find_language=_always_english,
     ),
     Format(
@@ -299,7 +301,7 @@ FORMATS = (
         question_rows.read_squad_json,
         question_rows.is_squad_json,
         fields="data paragraphs context qas question answers answer_start text",
-        advice="It has data > paragraphs > context and qas > id, question, answers > text, "
+        advice="It needs data > paragraphs > context and qas > id, question, answers > text, "
         "answer_start.",
     ),
     Format(
@@ -309,8 +311,8 @@ FORMATS = (
         question_rows.is_question_file,
         fields="context question answer|context question start end|"
         "context question answers answer_start text",
-        advice="Each row has context, question and answer, and start if the answer occurs several "
-        "times.",
+        advice="Each row needs context, question and answer, and start if the answer occurs "
+        "several times.",
     ),
     Format(
         "JSON Lines with texts",
@@ -318,53 +320,53 @@ FORMATS = (
         text_rows.read_line_texts,
         use=None,
         fields="text|content|contents|body|document|passage",
-        holds=TEXTS,
+        contents=TEXTS,
     ),
-    Format("Parquet with texts", PARQUET, text_rows.read_parquet_texts, use=None, holds=TEXTS),
-    Format("CSV with texts", TABLES, text_rows.read_csv_texts, use=None, holds=TEXTS),
-    Format("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file, use=None, holds=TEXTS),
-    Format("PDF", (".pdf",), documents.read_pdf_file, use=None, holds=TEXTS),
+    Format("Parquet with texts", PARQUET, text_rows.read_parquet_texts, use=None, contents=TEXTS),
+    Format("CSV with texts", TABLES, text_rows.read_csv_texts, use=None, contents=TEXTS),
+    Format("HTML", (".html", ".htm", ".xhtml"), documents.read_html_file, use=None, contents=TEXTS),
+    Format("PDF", (".pdf",), documents.read_pdf_file, use=None, contents=TEXTS),
     Format(
         "plain text or Markdown",
         ("", ".txt", ".md", ".markdown", ".text"),
         documents.read_text_file,
         use=None,
-        holds=TEXTS,
+        contents=TEXTS,
     ),
     # Parts of the formats above.
     Format("the corpus of a BEIR folder", fields="_id text", advice="Give its folder."),
     Format(
         "the qrels of a BEIR folder",
         fields="query-id corpus-id score",
-        advice="Give the folder that has qrels/, not the file.",
+        advice="Give the folder that contains qrels/, not the file.",
     ),
     Format(
         "AutoRAG's questions",
         fields="qid query retrieval_gt generation_gt",
-        advice="Give the folder that has qa.parquet and corpus.parquet.",
+        advice="Give the folder that contains qa.parquet and corpus.parquet.",
     ),
     Format(
         "AutoRAG's corpus",
         fields="doc_id contents metadata",
-        advice="Give the folder that has qa.parquet and corpus.parquet.",
+        advice="Give the folder that contains qa.parquet and corpus.parquet.",
     ),
 )
-READ = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
-TITLES = ", ".join(form.title for form in READ)
-READ_FORMS = (
-    f"Forms that are read: TREC qrels, {TITLES}. `posir import --formats` shows their fields."
+READABLE = tuple(form for form in FORMATS if form.kinds and not form.is_refused)
+TITLES = ", ".join(form.title for form in READABLE)
+SUPPORTED_FORMATS = (
+    f"Supported formats: TREC qrels, {TITLES}. `posir import --formats` lists their fields."
 )
 
 
 def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
     """Return the format of a file or folder, or `UNKNOWN`.
 
-    With a text column in the options, only formats with texts and rows of questions are considered.
+    If the options name a text column, only text formats and rows of questions are considered.
 
     Args:
         path: A file or folder.
-        options: Options of the user.
-        name: Name of the data in messages; by default the path.
+        options: The user's options.
+        name: Name of the data for messages; by default the path.
 
     Raises:
         DataError: The path is unreadable, or in a format that posir does not read.
@@ -385,7 +387,7 @@ def find_format(path: Path, options: ReadOptions, name: str = "") -> Format:
                 continue
             if format_.is_refused:
                 raise DataError(
-                    f"{name or path}: is {format_.title}, which is not read. {format_.advice}"
+                    f"{name or path}: is {format_.title}, which posir cannot read. {format_.advice}"
                 )
             return format_
     return UNKNOWN
@@ -399,9 +401,9 @@ def _has_files(folder: Path, groups: Iterable[str]) -> bool:
 
 
 def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
-    """Return the texts to search for an answer, or None without questions.
+    """Return the texts to search for an answer, or None for data without questions.
 
-    A folder gets the narrowest use of its files.
+    A folder gets the narrowest use among its files.
     """
     if format_ is not FILES:
         return format_.use
@@ -413,17 +415,17 @@ def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
 
 
 def read_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the items of a file; raise DataError if it is malformed."""
+    """Yield the items in a file; raise DataError if the file is malformed."""
     yield from read_as(file, options, find_format(file, options))
 
 
 def read_as(path: Path, options: ReadOptions, format_: Format) -> Items:
-    """Yield the items of a file or folder in a format; raise DataError if it is malformed."""
+    """Read a file or folder in a format and yield its items; raise DataError if it is malformed."""
     try:
         with error_context(path, "", format_.title):
             yield from format_.read(path, options)
     except UnrecognizedError as error:
-        raise DataError(f"{error} {describe_form(path)}") from error
+        raise DataError(f"{error} {describe_format(path)}") from error
 
 
 def _load_hub(reference: str, commit: str) -> datasets.Dataset:
@@ -447,14 +449,14 @@ def _keep_folder() -> TemporaryDirectory[str]:
 
 
 def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path, Format]:
-    """Write the rows of a Hub dataset to a Parquet file and recognize their format.
+    """Write the rows of a Hub dataset to a Parquet file, and recognize the format.
 
-    Only the first row is written if `read_hub` streams the format by rows.
+    Only the first row is written if `read_hub` streams rows in this format.
 
     Args:
         reference: `owner/name`, optionally with `:configuration`.
         commit: The commit to read.
-        options: Options of the user.
+        options: The user's options.
 
     Raises:
         DataError: The rows cannot be loaded, or posir does not read their format.
@@ -465,19 +467,19 @@ def export_hub(reference: str, commit: str, options: ReadOptions) -> tuple[Path,
     file = Path(_keep_folder().name) / f"{re.sub('[/:]', '_', reference)}.parquet"
     write_table(rows[:1], file)
     form = find_format(file, options, name=reference)
-    if not _is_read_by_rows(form):
+    if not _is_streamed(form):
         write_table(rows[:], file)
     return file, form
 
 
-def _is_read_by_rows(form: Format) -> bool:
-    by_rows = (question_rows.read_json_lines, question_rows.read_questions)
-    return form.use is None or form.read in by_rows
+def _is_streamed(form: Format) -> bool:
+    row_readers = (question_rows.read_json_lines, question_rows.read_questions)
+    return form.use is None or form.read in row_readers
 
 
 def read_hub(reference: str, commit: str, file: Path, form: Format, options: ReadOptions) -> Items:
-    """Yield the items of a dataset that `export_hub` wrote; raise DataError if it is unreadable."""
-    if not _is_read_by_rows(form):
+    """Yield the items of a dataset from `export_hub`; raise DataError if it is unreadable."""
+    if not _is_streamed(form):
         yield from read_as(file, options, form)
         return
     source = f"{reference}@{commit}"
@@ -486,14 +488,14 @@ def read_hub(reference: str, commit: str, file: Path, form: Format, options: Rea
         location = f"row {number}"
         if form.use is not None:
             with error_context(source, location, question_rows.LINES):
-                yield from question_rows.read_question_row(Row.of(row), location, source, column)
+                yield from question_rows.read_question_row(Row.parse(row), location, source, column)
         else:
             yield text_rows.read_text_row(row, source, location, f"{source}: {location}", options)
 
 
 def read_card_language(card: Path) -> str:
-    """Return the language code in the YAML header of a dataset card, or an empty string without a
-    single language.
+    """Return the language code in the YAML header of a dataset card, or an empty string unless it
+    declares exactly one language.
     """
     if not card.is_file():
         return ""
@@ -509,29 +511,29 @@ def read_card_language(card: Path) -> str:
 
 
 def find_declared_language(form: Format, path: Path) -> str:
-    """Return the language code that the data or its dataset card declares, or an empty string."""
+    """Return the language code declared by the data or its dataset card, or an empty string."""
     code = form.find_language(path)
     return code or read_card_language((path if path.is_dir() else path.parent) / "README.md")
 
 
-def describe_form(path: Path) -> str:
+def describe_format(path: Path) -> str:
     """Describe data in an unknown format: its files or fields, its first record, the nearest format
-    with the missing fields, and the formats that posir reads.
+    and the fields that are missing for it, and the supported formats.
     """
     if path.is_dir():
-        return f"{_describe_folder(path)} {READ_FORMS}"
+        return f"{_describe_folder(path)} {SUPPORTED_FORMATS}"
     record = read_first_record(path)
     names = [*list_fields(path)]
     if not names:
-        return f"Its first line is {record!r}. {_describe_fields(path)} {READ_FORMS}"
+        return f"Its first line is {record!r}. {_describe_fields(path)} {SUPPORTED_FORMATS}"
     more = ", ..." if len(names) > MAX_FIELDS else ""
     head = ", ".join(map(sanitize, names[:MAX_FIELDS]))
     noun = "fields" if split_suffix(path)[1] in JSON_LINES else "columns"
-    sentences = [f"It has the {noun} {head}{more}.", f"Its first record is {record}."]
-    nearest = find_nearest_form(names)
+    sentences = [f"It contains the {noun} {head}{more}.", f"Its first record is {record}."]
+    nearest = find_nearest_format(names)
     if nearest:
         sentences += [_describe_nearest(nearest, names), nearest.advice]
-    return " ".join(filter(None, [*sentences, READ_FORMS]))
+    return " ".join(filter(None, [*sentences, SUPPORTED_FORMATS]))
 
 
 def _describe_fields(path: Path) -> str:
@@ -539,18 +541,18 @@ def _describe_fields(path: Path) -> str:
     suffix = split_suffix(path)[1]
     fields = ", of ".join(
         f"{form.title} ({', '.join(sorted(form.layouts[0]))})"
-        for form in READ
+        for form in READABLE
         if form.fields and suffix in form.kinds
     )
-    return f"Forms with this suffix have the fields of {fields}." if fields else ""
+    return f"Formats with this suffix have the fields of {fields}." if fields else ""
 
 
 def _describe_nearest(form: Format, names: Collection[str]) -> str:
     """Name a format and the missing fields of its nearest layout."""
     layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
     missing = ", ".join(sorted(layout - {*names}))
-    lacks = f", of which it lacks {missing}" if missing else ""
-    return f"The nearest form is {form.title}{lacks}."
+    lacks = f"; missing: {missing}" if missing else ""
+    return f"The nearest format is {form.title}{lacks}."
 
 
 def _describe_folder(folder: Path) -> str:
@@ -559,27 +561,27 @@ def _describe_folder(folder: Path) -> str:
     names = list[str]()
     for file in files[:MAX_FILES]:
         name = sanitize(file.name)
-        nearest = find_nearest_form([*list_fields(file)])
+        nearest = find_nearest_format([*list_fields(file)])
         if nearest:
-            name += f" (nearest form: {nearest.title})"
+            name += f" (nearest format: {nearest.title})"
             advice[nearest.advice] = None
         names.append(name)
     more = ", ..." if len(files) > MAX_FILES else ""
-    has = f"It has {', '.join(names) or 'no files'}{more}."
-    lacking = [_describe_lacking(form, folder) for form in READ if form.files]
-    return " ".join(filter(None, [has, *lacking, *advice]))
+    listing = f"It contains {', '.join(names) or 'no files'}{more}."
+    missing = [_describe_missing(form, folder) for form in READABLE if form.files]
+    return " ".join(filter(None, [listing, *missing, *advice]))
 
 
-def _describe_lacking(form: Format, folder: Path) -> str:
-    """Name the missing files of a format of which a folder has some files."""
+def _describe_missing(form: Format, folder: Path) -> str:
+    """Name a format's missing files if the folder contains some of the others."""
     missing = [group for group in form.files if not _has_files(folder, [group])]
     if not missing or len(missing) == len(form.files):
         return ""
     files = " and ".join(group.replace("|", " or ") for group in missing)
-    return f"For {form.title} it lacks {files}."
+    return f"To be {form.title}, it needs {files}."
 
 
-def find_nearest_form(fields: Collection[str]) -> Format | None:
+def find_nearest_format(fields: Collection[str]) -> Format | None:
     """Return the format with the largest share of similar field names, or None if none is
     similar.
     """
@@ -593,5 +595,5 @@ def find_nearest_form(fields: Collection[str]) -> Format | None:
 
 def _find_share(layout: Collection[str], fields: Collection[str]) -> float:
     names = [field[:MAX_NAME] for field in islice(fields, MAX_COMPARED)]
-    alike = [name for name in names if get_close_matches(name, layout, 1, MIN_ALIKE)]
-    return len(alike) / (len({*layout, *fields}) or 1)
+    similar = [name for name in names if get_close_matches(name, layout, 1, MIN_SIMILARITY)]
+    return len(similar) / (len({*layout, *fields}) or 1)

@@ -1,16 +1,16 @@
-"""Readers of folders with documents, questions and judgments: BEIR, Chroma's chunking evaluation.
+"""Readers for folders with documents, questions and judgments: BEIR, Chroma's chunking evaluation.
 
-BEIR (Thakur et al. 2021, arXiv 2104.08663) has `corpus.jsonl`, `queries.jsonl` and
-`qrels/<split>.tsv`; the first two may be compressed (`.jsonl.gz`). BEIR defines no field for
-evidence. posir reads it from the columns `start` and `end` of the qrels, and from these fields of a
-query or its `metadata`: `pos_char_span`; `answer` or `evidence` (a text, a list of texts, or an
-object with either per document); and `{"<document>": [{"sentences": [4]}]}` with sentence numbers
-from 0, as in BEIR's SciFact.
+BEIR (Thakur et al. 2021, arXiv 2104.08663) consists of `corpus.jsonl`, `queries.jsonl` and
+`qrels/<split>.tsv`; the first two may be compressed (`.jsonl.gz`). BEIR defines no evidence field.
+posir reads evidence from the qrels columns `start` and `end`, and from these fields of a query or
+its `metadata`: `pos_char_span`; `answer` or `evidence` (a text, a list of texts, or an object that
+maps documents to either); and `{"<document>": [{"sentences": [4]}]}` with 0-based sentence numbers,
+as in BEIR's SciFact.
 
-The chunking evaluation (Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval, and
-their package `chunking_evaluation`, which names the file `questions_df.csv`) has `questions.csv`
-and `corpora/`. Columns: `question`; `references`, a JSON list of `content`, `start_index` and
-`end_index`; `corpus_id`, the name of a file in `corpora/` without its suffix.
+The chunking evaluation (Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval)
+consists of `corpora/` and `questions.csv`, which the package `chunking_evaluation` names
+`questions_df.csv`. Columns: `question`; `references`, a JSON list of `content`, `start_index` and
+`end_index`; `corpus_id`, the name of a file in `corpora/` without suffix.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from posir_tasks.data.formats.passages import (
 )
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
 from posir_tasks.data.grades import GRADE_RULE, collect_grades, read_grade
-from posir_tasks.data.markers import states_no_answer
+from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.sentences import find_sentences
 
 CORPUS = "corpus.jsonl"
@@ -57,9 +57,9 @@ QRELS = "qrels"
 COLUMNS = ("query-id", "corpus-id", "score")
 SPAN = ("start", "end")
 SPLIT = "test"
-#: Fields with the text of evidence.
+#: Fields with evidence texts.
 TEXT_FIELDS = ("answer", "evidence")
-#: Language of SciFact, whose evidence is sentence numbers.
+#: Language of SciFact, whose evidence is given as sentence numbers.
 LANGUAGE = "en"
 CORPUS_FORM = "one JSON object per line with '_id' and 'text', and optionally 'title'"
 QUERY_FORM = (
@@ -67,12 +67,12 @@ QUERY_FORM = (
     "and 'answer'"
 )
 
-#: Start and end of spans; a file may lack either.
+#: Start and end of spans. Either may be missing.
 Spans: TypeAlias = list[tuple[int | None, int | None]]
 
 
 def read_beir_texts(folder: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the documents of a BEIR folder. Titles are kept apart from the text."""
+    """Yield the documents in a BEIR folder. Titles are not part of the text."""
     return read_items(find_compressed(folder / CORPUS), CORPUS_FORM, _read_document)
 
 
@@ -89,7 +89,7 @@ def _read_id(row: Row) -> str:
 
 
 def read_beir(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a BEIR folder with the questions of a split, one per evidence span."""
+    """Yield the documents in a BEIR folder with the questions of a split, one per evidence span."""
     qrels = _find_qrels(folder, options)
     qrels_frame = _read_qrels(qrels)
     grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
@@ -119,8 +119,8 @@ def read_beir(folder: Path, options: ReadOptions) -> Items:
 
 
 def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
-    """Return the queries by id, and the undecodable lines; raise DataError if two queries share an
-    id.
+    """Return the queries by id, and undecodable lines as skipped; raise DataError if two queries
+    share an id.
     """
     file = find_compressed(folder / QUERIES)
     skipped = list[SkippedText]()
@@ -133,13 +133,13 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
             name = _read_id(row)
             row.text("text")
         if queries.setdefault(name, row) != row:
-            problem = "another question has the id too; ids must be unique."
+            problem = "another question has the same id; ids must be unique."
             raise DataError(f"{file}: question {name}: {problem}")
     return queries, skipped
 
 
 def _find_qrels(folder: Path, options: ReadOptions) -> Path:
-    """Return the qrels of a split; the default is `test`, else the first split by name."""
+    """Return the qrels file of a split, by default `test` or else the first split by name."""
     folder = folder / QRELS
     splits = sorted(path.stem for path in folder.glob("*.tsv"))
     default = splits[0] if splits and SPLIT not in splits else SPLIT
@@ -147,7 +147,7 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 
 
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
-    """Return all judgments of a split, including irrelevant and missing documents."""
+    """Return all judgments of a split, including those of irrelevant or missing documents."""
     queries, _ = _read_queries(folder)
     qrels_frame = _read_qrels(_find_qrels(folder, options))
     grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
@@ -222,7 +222,7 @@ def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequenc
     distinct = dict.fromkeys(spans)
     texts = dict[str, None]()
     for fields in sources:
-        if states_no_answer(fields):
+        if is_flagged_unanswerable(fields):
             raise UnusableError(Cause.UNANSWERABLE)
         row = Row(fields)
         if row.has("pos_char_span"):
@@ -240,7 +240,7 @@ def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequenc
 
 
 def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
-    """Yield the texts of a field: a text, a list, or an object with either per document."""
+    """Yield the texts in a field: a text, a list, or an object that maps documents to either."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):
@@ -250,12 +250,12 @@ def _list_texts(value: Any, document: str, field: str) -> Iterator[str]:
             yield from _list_texts(item, document, field)
     elif value is not None:
         raise ValueError(
-            f"'{field}' must be a text, a list of texts, or an object with either for each document"
+            f"'{field}' must be a text, a list of texts, or an object with either per document"
         )
 
 
 def _list_sentences(annotations: Any, document: str) -> Iterator[Answer]:
-    """Yield the runs of sentences that SciFact annotates as `[{"sentences": [4]}]`."""
+    """Yield the runs of sentences that are annotated like SciFact, as `[{"sentences": [4]}]`."""
     numbers = set[int]()
     for row in annotations if isinstance(annotations, list) else ():
         values = row.get("sentences") if isinstance(row, Mapping) else ()
@@ -263,7 +263,7 @@ def _list_sentences(annotations: Any, document: str) -> Iterator[Answer]:
     sentences = find_sentences(document, LANGUAGE) if numbers else []
     last = max(numbers, default=-1)
     if last >= len(sentences):
-        raise ValueError(f"names sentence {last} of its document, which has {len(sentences)}")
+        raise ValueError(f"refers to sentence {last} of its document, which has {len(sentences)}")
     firsts = sorted(number for number in numbers if number - 1 not in numbers)
     for first in firsts:
         last = first
@@ -276,7 +276,7 @@ CORPORA = "corpora"
 QUESTIONS = ("questions.csv", "questions_df.csv")
 EXCERPT_COLUMNS = ("question", "references", "corpus_id")
 EXPECTED = (
-    f"a table with the columns {', '.join(EXCERPT_COLUMNS)}, as Chroma's chunking evaluation has it"
+    f"a table with the columns {', '.join(EXCERPT_COLUMNS)}, as in Chroma's chunking evaluation"
 )
 
 
@@ -285,13 +285,13 @@ def _find_questions(folder: Path) -> Path:
 
 
 def _read_questions(file: Path) -> dict[str, dict[str, str]]:
-    """Return the rows of questions under the ids `q1`, `q2`, ..."""
+    """Return the question rows by id: `q1`, `q2`, ..."""
     rows = read_csv_rows(file, EXCERPT_COLUMNS, EXPECTED)
     return {f"q{number}": row for number, row in enumerate(rows, start=1)}
 
 
 def read_chunking(folder: Path, options: ReadOptions) -> Items:
-    """Yield the corpora of a folder with their questions."""
+    """Yield the corpora in a folder with their questions."""
     file = _find_questions(folder)
     claims = Claims()
     for name, row in _read_questions(file).items():
@@ -307,14 +307,14 @@ def read_chunking(folder: Path, options: ReadOptions) -> Items:
 
 
 def read_chunking_texts(folder: Path, options: ReadOptions) -> Items:
-    """Yield the corpora of a folder."""
+    """Yield the corpora in a folder."""
     for file in find_files(folder / CORPORA, ""):
         for item in read_text_file(file, replace(options, root=folder)):
             yield replace(item, id=file.stem) if isinstance(item, Passage) else item
 
 
 def read_chunking_judgments(folder: Path, options: ReadOptions) -> Judgments:  # noqa: ARG001
-    """Return the questions, each with its corpus as the only relevant document."""
+    """Return judgments in which the only relevant document of each question is its corpus."""
     rows = _read_questions(_find_questions(folder))
     return Judgments(
         {name: row["question"] for name, row in rows.items()},

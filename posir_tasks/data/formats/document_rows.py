@@ -1,9 +1,9 @@
-"""Readers of MRQA's JSON Lines and of QASPER's papers: documents with lists of questions.
+"""Readers for MRQA's JSON Lines and QASPER's papers: documents with lists of questions.
 
-MRQA: Fisch et al. 2019, arXiv 1910.09753. A file begins with a header. `char_spans` are pairs of
-code points with an inclusive end; each occurrence of an answer is an evidence span.
-QASPER: Dasigi et al. 2021, arXiv 2105.03011. Evidence is the paragraphs of all annotators with an
-answer. A paper consists of abstract, headings and paragraphs.
+MRQA: Fisch et al. 2019, arXiv 1910.09753. A file starts with a header. `char_spans` are code point
+pairs with an inclusive end; each occurrence of an answer is an evidence span. QASPER: Dasigi et al.
+2021, arXiv 2105.03011. The evidence consists of the paragraphs selected by all annotators who gave
+an answer. A paper consists of an abstract, headings and paragraphs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.records import Row, error_context, has_fields, read_items
-from posir_tasks.data.markers import states_no_answer
+from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.locating import drop_space, locate_once
 from posir_tasks.text.spans import UnlocatedError
 
@@ -47,12 +47,12 @@ QASPER_FIELDS = (
 )
 #: Separates abstract, headings and paragraphs.
 SEPARATOR = "\n\n"
-#: Beginning of evidence in a figure or table.
+#: Prefix of evidence in a figure or table.
 FIGURE = "FLOAT SELECTED"
 
 
 def read_mrqa(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the contexts of MRQA with their questions."""
+    """Yield the contexts in an MRQA file with their questions."""
     return read_items(file, MRQA, partial(_read_mrqa_row, file=str(file)))
 
 
@@ -60,7 +60,7 @@ def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
     if row.has("header"):
         return
     context = row.text("context")
-    # On the Hub, a row has one question.
+    # On the Hub, a row contains one question.
     question_rows = [row] if row.has("detected_answers") else row.rows("qas")
     questions = list[PassageQuestion]()
     ids = []
@@ -79,7 +79,7 @@ def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
 def _list_mrqa_answers(question: Row, context: str) -> Iterator[Answer]:
     """Yield every occurrence of every answer, up to case and white space."""
     answers = question.rows("detected_answers")
-    if not answers or states_no_answer(question.fields):
+    if not answers or is_flagged_unanswerable(question.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     for answer in answers:
         text = answer.text("text")
@@ -103,15 +103,17 @@ def _fold(text: str) -> str:
 
 
 def read_qasper(file: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    """Yield the papers of QASPER with their questions, from an object by paper id or from rows."""
+    """Yield the papers in a QASPER file with their questions, from an object keyed by paper id or
+    from rows.
+    """
     if split_suffix(file)[1] != ".json" or has_fields(file, "qas"):
         yield from read_items(file, QASPER, partial(_read_paper, file=str(file), paper=""))
         return
     with error_context(file, "", QASPER):
-        papers = Row.of(read_json(file)).fields
+        papers = Row.parse(read_json(file)).fields
     for name, value in papers.items():
         with error_context(file, name, QASPER):
-            yield from _read_paper(Row.of(value), name, str(file), name)
+            yield from _read_paper(Row.parse(value), name, str(file), name)
 
 
 def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
@@ -137,7 +139,7 @@ def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
 
 
 def _list_paragraphs(question: Row) -> list[str]:
-    """Return the evidence paragraphs of all annotators; raise UnusableError without any."""
+    """Return the evidence paragraphs of all annotators; raise UnusableError if there are none."""
     annotations = question.rows("answers")
     answers = [row for row in annotations if not row.get("answer/unanswerable", bool)]
     require_answers(answers, len(annotations))

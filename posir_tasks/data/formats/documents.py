@@ -1,6 +1,6 @@
-"""Readers of files with one document: plain text, HTML and PDF.
+"""Readers for files with one document: plain text, HTML and PDF.
 
-The libraries for HTML and PDF are imported with the first such file.
+The HTML and PDF libraries are imported when the first such file is read.
 """
 
 from __future__ import annotations
@@ -36,19 +36,20 @@ from posir_tasks.data.formats.passages import (
     read_text,
 )
 
-#: Bytes of a file that are searched for a zero byte, the sign of a binary file.
+#: Number of bytes to search for a zero byte, which marks a binary file.
 BINARY_BYTES = 8192
-#: Loggers of pypdf that warn of lost content.
-LOSSY = ("pypdf.filters", "pypdf._page")
+#: pypdf loggers that warn about lost content.
+LOSS_LOGGERS = ("pypdf.filters", "pypdf._page")
 NOT_UTF8 = "not UTF-8"
 PDF = "PDF"
 
 
 def extract_pdf(content: bytes) -> tuple[str, list[int]]:
-    """Return the text of all pages, and the numbers (from 1) of pages with pictures but no text.
+    """Extract the text of all pages. Also return the 1-based numbers of pages with images but no
+    text.
 
     Raises:
-        DataError: pypdf is not installed, or a part of the file cannot be read.
+        DataError: pypdf is not installed, or part of the file cannot be read.
     """
     try:
         library = import_module("pypdf")
@@ -68,11 +69,11 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
                     scanned_pages.append(number + 1)
             count = reader.root_object["/Pages"].get("/Count")
         if isinstance(count, int) and count > len(texts):
-            losses.append(f"{len(texts)} of its {count} pages are found")
-        problem = f"a part cannot be read ({sanitize(losses[0])})" if losses else ""
+            losses.append(f"only {len(texts)} of its {count} pages were found")
+        problem = f"part of it cannot be read ({sanitize(losses[0])})" if losses else ""
     except LimitError as error:
         raise DataError(error.problem) from error
-    except Exception as error:  # pypdf raises any type for damaged or encrypted files
+    except Exception as error:  # pypdf raises many types for damaged or encrypted files
         problem = f"cannot be read ({summarize_error(error)})"
     if problem:
         raise DataError(f"{problem}; convert it: `pdftotext FILE.pdf`")
@@ -81,13 +82,13 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
 
 @contextmanager
 def _collect_losses() -> Iterator[list[str]]:
-    """Collect pypdf's warnings of lost content and silence its other messages."""
+    """Collect pypdf's warnings about lost content, and silence its other messages."""
     losses = list[str]()
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
-    # The level hides pypdf's other loggers.
+    # This level silences pypdf's other loggers.
     logging.getLogger("pypdf").setLevel(logging.CRITICAL)
-    loggers = [logging.getLogger(name) for name in LOSSY]
+    loggers = [logging.getLogger(name) for name in LOSS_LOGGERS]
     for logger in loggers:
         logger.setLevel(logging.WARNING)
         logger.propagate = False
@@ -105,7 +106,7 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
     """
     if len(pages) > read_page_limit():
         raise MAX_ROWS.refuse(
-            PDF, f"has {len(pages):,} pages, and at most {read_page_limit():,} are read"
+            PDF, f"has {len(pages):,} pages, but at most {read_page_limit():,} are read"
         )
     texts = list[str]()
     limit = compute_unpacked_limit(size)
@@ -120,19 +121,19 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
 
 
 def is_binary(content: bytes) -> bool:
-    """Return True if the beginning of a file has a zero byte and is not UTF-16."""
+    """Return True if the start of a file contains a zero byte and is not UTF-16."""
     return find_encoding(content) != "utf-16" and b"\0" in content[:BINARY_BYTES]
 
 
 def describe_bad_byte(error: UnicodeDecodeError, offset: int = 0) -> str:
-    """Name the byte that is not UTF-8, such as `byte 0xf6 at 17`, counted from 0 after `offset`
-    bytes.
+    """Name the byte that is not UTF-8 and its position, such as `byte 0xf6 at 17`. `offset` bytes
+    precede the decoded part.
     """
     return f"byte 0x{error.object[error.start]:02x} at {offset + error.start:,}"
 
 
 def read_text_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a file. Its id is the file name without the suffix."""
+    """Yield the text of a file. Its id is the file name without suffix."""
     yield _read_text(file, options.name(file), decode)
 
 
@@ -167,20 +168,20 @@ def read_html_file(file: Path, options: ReadOptions) -> Items:
     except LimitError:
         raise
     except DataError as error:
-        item = SkippedText(name, "of HTML", str(error), name)
+        item = SkippedText(name, "unreadable as HTML", str(error), name)
     yield item
 
 
 def read_pdf_file(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of a PDF file, and its scanned pages as skipped."""
+    """Yield the text of a PDF file, and a skipped item for its scanned pages."""
     name = options.name(file)
     try:
         text, scanned_pages = extract_pdf(read_decompressed(file))
     except DataError as error:
-        yield SkippedText(name, "of PDF", str(error), name)
+        yield SkippedText(name, "unreadable as PDF", str(error), name)
         return
     yield _name_text(text, name)
     if scanned_pages and text.strip():
         pages = ", ".join(map(str, scanned_pages))
-        detail = f"pages {pages}; recognize their text, for example by `ocrmypdf`"
-        yield SkippedText(name, "pages of PDF that are pictures", detail, name, len(scanned_pages))
+        detail = f"pages {pages}; recognize their text, for example with `ocrmypdf`"
+        yield SkippedText(name, "scanned PDF pages", detail, name, len(scanned_pages))

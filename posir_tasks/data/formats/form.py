@@ -1,4 +1,4 @@
-"""The declaration of a format, and the formats that posir recognizes but does not read."""
+"""The declaration of a format, and the formats that posir recognizes but cannot read."""
 
 from __future__ import annotations
 
@@ -27,43 +27,43 @@ Reader: TypeAlias = Callable[[Path, ReadOptions], Items]
 
 
 def _refuse(path: Path, options: ReadOptions) -> Items:  # noqa: ARG001
-    raise DataError(f"{path}: is not read.")
+    raise DataError(f"{path}: posir cannot read this format.")
 
 
 @dataclass(frozen=True)
 class Format:
-    """A format of a file or a folder."""
+    """A file or folder format."""
 
     title: str
     kinds: tuple[str, ...] = ()
-    """File suffixes; `/` for a folder. Empty for a part of another format."""
+    """File suffixes; `/` for a folder. Empty if the format is a part of another."""
     read: Reader = _refuse
     accepts: Callable[[Path], bool] = lambda _: True
-    """Recognizes a path of one of the kinds that has the files and marks."""
+    """Checks a path further, once its kind, files and marks match."""
     files: tuple[str, ...] = ()
-    """Required files of a folder as glob patterns; `|` separates alternatives."""
+    """Required files in a folder, as glob patterns; `|` separates alternatives."""
     marks: str = ""
     """Field names that identify a file, in the notation of `fields`."""
     use: Use | None = Use.CORPUS
     """Texts to search for an answer; None for a format without questions."""
     read_texts: Reader | None = None
-    """Yields the documents only, where that is cheaper than `read`."""
+    """Yields the documents only, if this is cheaper than `read`."""
     read_judgments: Callable[[Path, ReadOptions], Judgments] | None = None
     """Returns the qrels, for a format with grades or several relevant documents per query."""
     fields: str = ""
-    """Field names separated by blanks. `|` separates layouts; a `/` after a name requires an object
-    or a list as the value.
+    """Field names, separated by spaces. `|` separates layouts. A `/` after a name means that the
+    value must be an object or a list.
     """
     advice: str = ""
-    """How to fix data that nearly fits, or how to convert a format that is not read."""
-    holds: str = SPANS
+    """How to fix data that nearly matches, or how to convert a format that posir cannot read."""
+    contents: str = SPANS
     """Contents: `SPANS`, `JUDGMENTS` or `TEXTS`."""
     find_language: Callable[[Path], str] = lambda _: ""
-    """Returns the declared language code, or an empty string without a single one."""
+    """Returns the declared language code, or an empty string unless there is exactly one."""
 
     @property
     def is_refused(self) -> bool:
-        """True for a format that is recognized but not read."""
+        """True for a format that is recognized but cannot be read."""
         return bool(self.kinds) and self.read is _refuse
 
     @property
@@ -73,34 +73,34 @@ class Format:
         return [frozenset(group.replace(NESTED, "").split()) for group in groups]
 
 
-def _refuse_form(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
-    return Format(title, kinds, marks=fields, fields=fields, advice=advice, holds="")
+def _declare_unsupported(title: str, fields: str, advice: str, kinds: tuple[str, ...]) -> Format:
+    return Format(title, kinds, marks=fields, fields=fields, advice=advice, contents="")
 
 
 REFUSED = (
-    _refuse_form(
+    _declare_unsupported(
         "ReCoRD",
         "passage/ entities qas query|passage query entities/ entity_spans",
         "Its queries are statements with a gap (@placeholder) for an entity. Write "
         f"{AS_LINES} from passage > text, qas > query and answers > text, start.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "ContractNLI",
         "documents/ annotation_sets/ annotations spans",
-        "Its hypotheses are about one contract each, and its evidence is span numbers. Write "
+        "Each hypothesis is about one contract, and its evidence is a list of span numbers. Write "
         "JSON Lines with context (documents > text), question (labels > hypothesis), and start "
         "and end from documents > spans, for each number in annotations > spans.",
         (".json",),
     ),
-    _refuse_form(
+    _declare_unsupported(
         "FinanceBench",
         "financebench_id question evidence/ evidence_text",
         "Its documents are separate PDF files. Convert them to text (`pdftotext FILE.pdf`), "
         f"and write {AS_BEIR}, with evidence (evidence > evidence_text) in queries.jsonl.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "evidence-inference",
         "PromptID PMCID",
         "Its questions, spans and articles are in separate files. Write JSON Lines with context "
@@ -109,7 +109,7 @@ REFUSED = (
         "annotations_merged.csv).",
         (*JSON_ROWS, *TABLES),
     ),
-    _refuse_form(
+    _declare_unsupported(
         "DROP",
         "passage qa_pairs/|passage question answers_spans",
         "Its answers are numbers, dates and spans without offsets, often computed. Write "
@@ -117,21 +117,21 @@ REFUSED = (
         "without spans.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "PubMedQA",
         "QUESTION CONTEXTS/|question context/ long_answer final_decision",
         "Its answers are yes, no and maybe about a whole abstract, without spans. Write "
         f"{AS_BEIR}, with the contexts of a question as one text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "QAngaroo (WikiHop, MedHop)",
         "query candidates/ supports/",
-        "Its queries are relations, and it does not say which support has the evidence. Write "
+        "Its queries are relations, and it does not mark the support with the evidence. Write "
         f"{AS_BEIR}, with each of the supports as a text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "CRUD-RAG",
         "event_summary/|questanswer_1doc/|continuing_writing/|hallu_modified/|"
         "news1 questions answers",
@@ -139,16 +139,16 @@ REFUSED = (
         f"{AS_BEIR}, from news1 to news3 and questions.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "training data of DPR",
         "question positive_ctxs/",
-        f"It has judgments without spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
+        f"Its judgments have no spans. Write {AS_BEIR}, from question and positive_ctxs > text.",
         JSON_ROWS,
     ),
-    _refuse_form(
+    _declare_unsupported(
         "HotpotQA or 2WikiMultihopQA",
         "question context/ supporting_facts/",
-        "Its evidence is sentences in several texts. Write "
+        "Its evidence is spread over sentences in several texts. Write "
         f"{AS_BEIR}, from context (title, sentences), with the supporting sentences as evidence "
         "in queries.jsonl: an object with a list for each text.",
         JSON_ROWS,

@@ -1,7 +1,7 @@
-"""Evaluation sets of retrieval systems: AutoRAG, LlamaIndex and ragas.
+"""Readers for evaluation sets of retrieval systems: AutoRAG, LlamaIndex and ragas.
 
-They list the relevant chunks of each question without evidence spans. If a golden set of LlamaIndex
-or ragas lies in a folder with its source documents, each chunk is located in its document and
+These sets list the relevant chunks of each question without evidence spans. If a LlamaIndex or
+ragas golden set is in a folder with its source documents, each chunk is located in its document and
 becomes the evidence span.
 """
 
@@ -60,22 +60,22 @@ GOLDEN_MARKS = (
     "question contexts ground_truth|question contexts ground_truths|"
     "question context/ ground_truth|input context/ expected_output"
 )
-#: Field names of a row.
+#: Field names in a row.
 QUERY = "query|user_input|question|input"
 CONTEXTS = "reference_contexts|contexts|context"
 CONTEXT_IDS = "reference_context_ids|reference_node_id"
-#: Token types in the `repr` of a list of strings.
+#: Token types that occur in the `repr` of a list of strings.
 LIST_TOKENS = {tokenize.STRING, tokenize.OP, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
-#: Prefix that ragas writes before the contexts of multi-hop questions.
-HOP = re.compile(r"^<\d+-hop>\s*")
+#: Prefix that ragas adds to the contexts of multi-hop questions.
+HOP_PREFIX = re.compile(r"^<\d+-hop>\s*")
 
 
 @dataclass
 class JudgmentSet:
-    """Texts, and questions with the ids of their relevant texts."""
+    """Texts, and questions with their relevant text ids."""
 
     file: str
-    """The file with the questions."""
+    """The file that contains the questions."""
     texts: dict[str, str] = field(default_factory=dict)
     queries: dict[str, str] = field(default_factory=dict)
     relevant: dict[str, list[str]] = field(default_factory=dict)
@@ -94,14 +94,14 @@ class JudgmentSet:
         yield from settle_claims(documents, claims, "the data")
 
     def to_judgments(self) -> Judgments:
-        """Return qrels with grade 1 for each relevant text."""
+        """Build qrels with grade 1 for each relevant text."""
         queries = {name: text for name, text in self.queries.items() if self.relevant.get(name)}
         grades = {name: dict.fromkeys(self.relevant[name], 1.0) for name in queries}
         return Judgments(queries, grades)
 
 
 def read_autorag(folder: Path) -> JudgmentSet:
-    """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`; all ids in `retrieval_gt` are relevant"""
+    """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`. Ids in `retrieval_gt` are relevant."""
     data = JudgmentSet(str(folder))
     for location, row, file in _read_parts(folder, "corpus*.parquet"):
         with error_context(file, location, AUTORAG):
@@ -117,20 +117,20 @@ def read_autorag(folder: Path) -> JudgmentSet:
 
 
 def _read_parts(folder: Path, pattern: str) -> Iterator[tuple[str, Row, Path]]:
-    """Yield the records of all files that match a pattern: place, row and file."""
+    """Yield the location, row and file of each record in the files that match a pattern."""
     for file in sorted(folder.glob(pattern)):
         for location, row in _read_records(file, AUTORAG):
             yield location, row, file
 
 
 def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
-    """Add a text; raise ValueError if its id belongs to another text."""
+    """Add a text; raise ValueError if another text has the same id."""
     if texts.setdefault(name, text) != text:
-        raise ValueError(f"another {noun} has the id {name} too; ids must be unique")
+        raise ValueError(f"another {noun} has the same id, {name}; ids must be unique")
 
 
 def _flatten(value: object) -> Iterator[str]:
-    """Yield the nonempty ids of a string, a list or a list of lists."""
+    """Yield the nonempty ids in a string, a list or a list of lists."""
     if isinstance(value, list):
         for item in value:
             yield from _flatten(item)
@@ -142,10 +142,10 @@ def _flatten(value: object) -> Iterator[str]:
 
 
 def read_pairs(file: Path) -> JudgmentSet:
-    """Read an EmbeddingQAFinetuneDataset of LlamaIndex."""
+    """Read a LlamaIndex EmbeddingQAFinetuneDataset."""
     data = JudgmentSet(str(file))
     with error_context(file, "", PAIRS):
-        row = Row.of(read_json(file))
+        row = Row.parse(read_json(file))
         data.queries = {key: item.text("value") for key, item in _list_values(row, "queries")}
         data.texts = {key: item.text("value") for key, item in _list_values(row, "corpus")}
         values = _list_values(row, "relevant_docs")
@@ -154,35 +154,37 @@ def read_pairs(file: Path) -> JudgmentSet:
 
 
 def _list_values(row: Row, name: str) -> Iterator[tuple[str, Row]]:
-    """Yield the members of an object: the key, and a row whose field `value` is the value."""
+    """Yield the members of an object: the key, and a row that contains the value in the field
+    `value`.
+    """
     if not row.has(name):
         raise FieldError(f"'{name}' is missing")
-    for key, value in Row.of(row.fields[name], name).fields.items():
+    for key, value in Row.parse(row.fields[name], name).fields.items():
         yield key, Row({"value": value}, f"{name}.{key}")
 
 
 @dataclass(frozen=True)
 class GoldenQuestion:
-    """A question of a golden set."""
+    """A question in a golden set."""
 
     file: str
     name: str
     text: str
     contexts: Mapping[str, str]
-    """Id to text of the relevant chunks; the id is a digest unless the file states one."""
+    """Id to text of the relevant chunks. If the file contains no id, it is a digest of the text."""
 
 
 def is_golden(file: Path) -> bool:
-    """Return True for a golden set of LlamaIndex or ragas."""
+    """Return True for a LlamaIndex or ragas golden set."""
     return has_marks(list_fields(file), GOLDEN_MARKS)
 
 
 def read_golden(file: Path) -> Iterator[GoldenQuestion]:
-    """Yield the questions of a golden set; raise DataError if one is malformed."""
+    """Yield the questions in a golden set; raise DataError if one is malformed."""
     for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
         with error_context(file, location, GOLDEN):
             name = row.identifier("id|qid", "") or f"q{number}"
-            contexts = [HOP.sub("", text) for text in _read_texts(row, CONTEXTS)]
+            contexts = [HOP_PREFIX.sub("", text) for text in _read_texts(row, CONTEXTS)]
             ids = [digest(text).hex() for text in contexts]
             if row.has(CONTEXT_IDS):
                 context_ids = _read_texts(row, CONTEXT_IDS)
@@ -194,7 +196,7 @@ def read_golden(file: Path) -> Iterator[GoldenQuestion]:
 
 
 def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
-    """Yield the records of a table, a list, or a list in `examples`: place and row."""
+    """Yield the location and row of each record in a table, a list, or a list in `examples`."""
     suffix = split_suffix(file)[1]
     if suffix in TABLES:
         for number, fields in enumerate(read_delimited(file).iter_rows(named=True), start=1):
@@ -205,7 +207,7 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
             if isinstance(value, dict):
                 value = value.get("examples", value)
             if isinstance(value, dict) and any(isinstance(item, str) for item in value.values()):
-                # The object is the only row.
+                # The object itself is the only row.
                 value = [value]
             rows = Row({"examples": value}).rows("examples")
         yield from ((row.location, Row(row.fields)) for row in rows)
@@ -217,7 +219,9 @@ def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
 
 
 def _read_texts(row: Row, names: str) -> list[str]:
-    """Return a list of strings, empty if it is null. Tables hold it as Python, NumPy or JSON."""
+    """Return a list of strings; a null value counts as empty. Tables store lists as Python, NumPy
+    or JSON text.
+    """
     present = next((name for name in names.split("|") if name in row.fields), names)
     value = row.fields.get(present, "")
     if value is None:
@@ -228,7 +232,7 @@ def _read_texts(row: Row, names: str) -> list[str]:
 
 
 def _parse_texts(text: str) -> list[str]:
-    """Return the strings of a printed list, or the text itself; NumPy prints no commas."""
+    """Return the strings in a printed list, or the text itself. NumPy prints no commas."""
     with suppress(tokenize.TokenError, SyntaxError, ValueError):
         tokens = [*tokenize.generate_tokens(StringIO(text).readline)]
         if {token.type for token in tokens} <= LIST_TOKENS:
@@ -238,7 +242,7 @@ def _parse_texts(text: str) -> list[str]:
 
 
 def read_golden_file(file: Path) -> JudgmentSet:
-    """Read a golden set without its documents: the contexts are the texts."""
+    """Read a golden set without its documents. The contexts become the texts."""
     data = JudgmentSet(str(file))
     with error_context(file, "", GOLDEN):
         for question in read_golden(file):
@@ -250,9 +254,7 @@ def read_golden_file(file: Path) -> JudgmentSet:
 
 
 def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
-    """Yield documents with the questions of golden sets whose contexts they contain, and the
-    skipped items.
-    """
+    """Yield documents with the golden-set questions that they answer, and skipped items."""
     items = [
         replace(item, id=item.id or item.name) if isinstance(item, Passage) else item
         for item in documents
@@ -270,8 +272,8 @@ def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
 def _place_contexts(
     contexts: Iterable[str], texts: Mapping[str, str], folded: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the document and the span of each context; raise UnlocatedError unless it occurs
-    exactly once.
+    """Yield the document and span of each context; raise UnlocatedError unless it occurs exactly
+    once.
     """
     for context in contexts:
         piece = fold_breaks(context)

@@ -1,10 +1,10 @@
-"""Readers of published datasets with a question and its complete page per row: TyDi QA's primary
+"""Readers for published datasets with a question and its complete page per row: TyDi QA's primary
 task, Natural Questions and RepLiQA.
 
 TyDi QA: Clark et al. 2020, TACL; spans are bytes. Natural Questions: Kwiatkowski et al. 2019, TACL;
-its three forms have the same tokens. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. At least two
-annotators must give an answer, as in the official evaluations. Their distinct answers are the
-evidence spans.
+its three releases have the same tokens. RepLiQA: Monteiro et al. 2024, arXiv 2406.11811. As in the
+official evaluations, at least two annotators must have given an answer. Their distinct answers are
+the evidence spans.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from posir_tasks.text.locating import locate_once
 from posir_tasks.text.spans import Span, UnlocatedError, to_characters
 from posir_tasks.values.document_keys import digest_documents
 
-#: Suffixes of files of rows.
+#: Suffixes of files with rows.
 ROWS = (".jsonl", ".parquet")
-#: Minimum number of annotators with an answer, if a question has several annotators.
+#: Minimum number of annotators who gave an answer, if a question has several annotators.
 MIN_ANSWERS = 2
 ENGLISH = "eng-Latn"
 NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or first words"
@@ -53,14 +53,14 @@ NEAR_DUPLICATES = "near-duplicates of another page, with its text, title or firs
 
 @dataclass(frozen=True)
 class Page:
-    """The page of a row."""
+    """The page in a row."""
 
     address: str
     """Identifies the page across its revisions."""
     text: str
     title: str = ""
     id: str = ""
-    """Id of the document; by default a digest of address and text."""
+    """Id of the document; by default a digest of the address and text."""
     tokens: Sequence[tuple[str, Span | None]] = ()
     """Tokens with their spans in the text; None for tags."""
     merges: bool = False
@@ -69,33 +69,33 @@ class Page:
 
 @dataclass(frozen=True)
 class PageForm:
-    """A dataset with a question and its page per row."""
+    """The format of a dataset with a question and its page per row."""
 
     title: str
     marks: tuple[str, ...]
-    """Groups of field names, any of which identifies the form."""
+    """Groups of field names. Each group identifies the format."""
     id: str
     question: str
     read_page: Callable[[Row, Path, ReadOptions], Page | None]
     """Returns the page of a row, or None if the options exclude the row."""
     find_evidence: Callable[[Row, Page, ReadOptions], Iterable[Span]]
-    """Finds the answers in a page; raises ValueError if there are none."""
+    """Finds the answers in the page; raises ValueError if there are none."""
     kinds: tuple[str, ...] = (FOLDER, *ROWS)
     """File suffixes; `/` for a folder whose files share pages."""
     fields: str = ""
-    """Other required field names, separated by blanks."""
+    """Other required field names, separated by spaces."""
     find_language: Callable[[Path], str] = lambda _: ENGLISH
     """Returns the language code of a file or folder, or an empty string for several languages."""
     splits: tuple[str, ...] = ()
-    """Values of `--split`; any value if empty."""
+    """Allowed values of `--split`; if empty, any value."""
 
     @property
     def expected(self) -> str:
-        """The expected row, for messages."""
+        """Description of the expected row, for messages."""
         return f"{self.title}, a row per question with {self.marks[0].replace(' ', ', ')}"
 
     def list_files(self, path: Path) -> list[Path]:
-        """List the visible files in this form at or below a path."""
+        """List the visible files in this format at or below a path."""
         files = [path] if path.is_file() else find_files(path, "")
         return [
             file
@@ -106,11 +106,11 @@ class PageForm:
         ]
 
     def accepts(self, path: Path) -> bool:
-        """Return True if a file, or any file of a folder, is in this form."""
+        """Return True if a file, or any file in a folder, has this format."""
         return bool(self.list_files(path))
 
     def read(self, path: Path, options: ReadOptions) -> Items:
-        """Yield the pages of a file or folder with their usable questions.
+        """Yield the pages in a file or folder with their usable questions.
 
         Raises:
             DataError: A field is malformed, or the split does not exist.
@@ -150,14 +150,16 @@ class PageForm:
 
 @dataclass
 class _Pages:
-    """The first revision of each page, which all questions about the page share."""
+    """The first revision of each page. All questions about a page refer to it."""
 
     originals: dict[str, Page] = field(default_factory=dict)
-    """Address to the first revision of the page, or of a near-duplicate."""
+    """Address to the first revision of the page or of a near-duplicate."""
     by_key: dict[tuple[int, int], Page] = field(default_factory=dict)
 
     def add(self, page: Page) -> tuple[Page, bool]:
-        """Return the original of a page, and True the first time that a near-duplicate is found."""
+        """Return the original of a page, and True if the page is a new near-duplicate of another
+        page.
+        """
         if page.address in self.originals:
             return self.originals[page.address], False
         original = page
@@ -174,7 +176,9 @@ class _Pages:
 
 
 def locate_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer]:
-    """Move spans of a text to the original; raise UnusableError unless each occurs there once."""
+    """Move spans in a text to the original; raise UnusableError unless each occurs there exactly
+    once.
+    """
     if original == text:
         return [Answer.from_span(span) for span in spans]
     answers = [span.of(text) for span in spans]
@@ -184,7 +188,7 @@ def locate_spans(spans: Iterable[Span], text: str, original: str) -> list[Answer
 
 
 def require_answers(answers: Sequence[Row], annotators: int) -> None:
-    """Raise UnusableError if too few of the annotators give an answer."""
+    """Raise UnusableError if too few annotators gave an answer."""
     if not answers:
         raise UnusableError(Cause.UNANSWERABLE)
     if len(answers) < min(MIN_ANSWERS, annotators):
@@ -192,7 +196,7 @@ def require_answers(answers: Sequence[Row], annotators: int) -> None:
 
 
 def _select_answers(row: Row, start: str) -> list[Row]:
-    """Return the annotations with an answer, whose start is not negative; raise UnusableError if
+    """Return the annotations with an answer, which have a nonnegative start; raise UnusableError if
     there are too few.
     """
     annotations = row.rows("annotations")
@@ -211,7 +215,7 @@ def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None: 
 
 
 def _find_tydi_language(path: Path) -> str:
-    """Return the language code of all rows, or an empty string for several languages."""
+    """Return the language code that all rows share, or an empty string."""
     languages = set[str]()
     for file in TYDI.list_files(path):
         for _, row in read_rows(file, TYDI.expected):
@@ -228,7 +232,7 @@ TYDI_END = "minimal_answer/plaintext_end_byte|minimal_answers_end_byte"
 
 
 def _find_tydi_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Span]:  # noqa: ARG001
-    """Yield the minimal answer of each annotator, or the passage if there is none (yes and no)."""
+    """Yield each annotator's minimal answer, or the passage if there is none (yes/no answers)."""
     content = page.text.encode()
     for annotation in _select_answers(row, TYDI_CANDIDATE):
         start = annotation.integer(TYDI_START)
@@ -243,9 +247,9 @@ def _find_tydi_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[
         yield to_characters(content, start, end)
 
 
-#: A tag. The simplified form replaces its blanks by `_`.
+#: A tag. The simplified release replaces spaces in tags with `_`.
 TAG = re.compile(r"</?[A-Za-z][^<>]*>")
-#: Tags of blocks, each of which starts a line.
+#: Block tags. Each block starts a new line.
 BLOCK = re.compile(
     r"</?(?:p|table|t[rhd]|caption|[uod]l|li|d[td]|h[1-6]|br|div|blockquote|pre)(?![a-z0-9])",
     re.IGNORECASE,
@@ -253,13 +257,13 @@ BLOCK = re.compile(
 PARAGRAPH = re.compile(r"<p(?![a-z0-9])", re.IGNORECASE)
 NQ_TOKENS = "document_tokens|document_text|document/tokens"
 NOT_A_TAG = (
-    "its long answer does not begin with a tag: the tokens of its page are not those of the "
-    "release, which single blanks divide"
+    "its long answer does not begin with a tag: the page must have the tokens of the release, "
+    "separated by single spaces"
 )
 
 
 def _list_tokens(row: Row) -> list[tuple[str, bool]]:
-    """Return the tokens of a page; the flag is True for tags."""
+    """Return the tokens of a page, each with a flag that is True for tags."""
     if isinstance(row.fields.get("document_text"), str) and not row.has("document_tokens"):
         words = row.text("document_text").split(" ")
         return [(word, TAG.fullmatch(word) is not None) for word in words]
@@ -268,7 +272,7 @@ def _list_tokens(row: Row) -> list[tuple[str, bool]]:
 
 
 def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: ARG001
-    """Read the text without tags, each block on its own line."""
+    """Read the text without tags, with each block on its own line."""
     parts = list[str]()
     tokens = list[tuple[str, Span | None]]()
     ends_line = False
@@ -293,10 +297,10 @@ def _read_nq_page(row: Row, file: Path, options: ReadOptions) -> Page:  # noqa: 
 
 
 def _find_nq_evidence(row: Row, page: Page, options: ReadOptions) -> Iterator[Span]:
-    """Yield the long answers without tags.
+    """Yield the spans of the long answers, without tags.
 
-    In the split `paragraph` all long answers of a question must be paragraphs; the split `other`
-    takes the remaining questions.
+    In the split `paragraph`, all long answers of a question must be paragraphs. The split `other`
+    contains the remaining questions.
     """
     boxes = [
         (answer.integer("long_answer/start_token"), answer.integer("long_answer/end_token"))

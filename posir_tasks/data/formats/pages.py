@@ -1,8 +1,9 @@
-"""Extraction of the complete text of HTML pages.
+"""Extract the complete text of HTML pages.
 
-By default libxml2 stops silently at its limits (255 open elements, an attribute of 10 MB), and
-inscriptis recurses into each element. This module uses libxml2's largest limits (2,047 elements)
-and a loop, and appends a marker to the page to verify that the text is complete.
+By default, libxml2 stops silently at its limits (255 open elements, attributes of 10 MB), and
+inscriptis recurses into each element. This module raises libxml2's limits to the maximum (2,047
+elements), replaces the recursion with a loop, and appends a marker to the page to verify that the
+text is complete.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from lxml.html import HtmlElement, HTMLParser, document_fromstring
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.untrusted import decode
 
-#: Bytes of a page that are searched for its encoding.
+#: Number of bytes to search for the encoding of a page.
 HEAD_BYTES = 4096
 ENCODING = re.compile(
     rb"""(?:<\?xml\b[^>]*?\sencoding|<meta\b[^>]*?[\s"';]charset)\s*=\s*["']?\s*([\w:.-]+)""",
     re.IGNORECASE,
 )
-#: Python's names of the encodings of web pages, and the supersets that browsers use.
+#: Python's names of web page encodings, and the supersets that browsers use instead.
 ENCODINGS = re.compile(
     r"ascii|iso8859-\d+|cp\d+|koi8-\w|gb\w+|hz|big5\w*|euc_\w+|shift_jis\w*|iso2022_\w+|tis-620|mac-\w+"
 )
-LARGER = {
+SUPERSETS = {
     "ascii": "cp1252",
     "iso8859-1": "cp1252",
     "gb2312": "gb18030",
@@ -40,11 +41,11 @@ LARGER = {
 }
 #: Encodings whose bytes are also valid UTF-8.
 SEVEN_BITS = ("iso2022_", "hz")
-#: End tags of a page, and the marker after its last text.
+#: End tags of a page, and the marker appended to its text.
 LAST_TAGS = re.compile(r"</(?:body|html)\s*>", re.IGNORECASE)
 END = "\ue000 end of the page \ue000"
-#: XML with another meaning in HTML: a CDATA section becomes a comment, and an empty element stays
-#: open.
+#: XML that means something else in HTML: a CDATA section becomes a comment, and an empty element
+#: stays open.
 CDATA = "<![CDATA["
 CDATA_END = "]]>"
 EMPTY = re.compile(r"<(script|style|title|textarea|iframe|noframes|xmp)\b([^<>]*)/>", re.IGNORECASE)
@@ -52,7 +53,7 @@ LIMIT = "RESOURCE_LIMIT"
 
 
 def decode_page(content: bytes) -> str:
-    """Decode a page as UTF-8, as UTF-16 with a byte-order mark, or else by its declared encoding.
+    """Decode a page as UTF-8, as UTF-16 with a byte-order mark, or else with its declared encoding.
 
     Raises:
         UnicodeDecodeError: None of these encodings fits.
@@ -69,34 +70,34 @@ def decode_page(content: bytes) -> str:
 
 
 def _find_encoding(content: bytes) -> str | None:
-    """Return Python's name of the declared encoding, or None without a valid one."""
+    """Return Python's name of the declared encoding, or None if there is no valid one."""
     match = ENCODING.search(content[:HEAD_BYTES])
     try:
         name = codecs.lookup(match[1].decode("ascii")).name if match else ""
     except LookupError:
         return None
-    return LARGER.get(name, name) if ENCODINGS.fullmatch(name) else None
+    return SUPERSETS.get(name, name) if ENCODINGS.fullmatch(name) else None
 
 
 def extract_text(page: str) -> str:
-    """Return the visible text of a page with each block on its own line.
+    """Extract the visible text of a page, with each block on its own line.
 
     Raises:
-        DataError: The end of the page is missing from the text: it exceeds a limit of the parser,
-            or is in a comment, a tag or an element that is open or hidden.
+        DataError: The text does not reach the end of the page: the page exceeds a parser limit, or
+            its end is in a comment, a tag or an element that is open or hidden.
     """
     parser = HTMLParser(encoding="utf-8", huge_tree=True)
-    # Browsers add text after these tags to the body; the parser drops it.
-    body = LAST_TAGS.sub("", _read_as_html(page))
+    # Browsers move text after these tags into the body; the parser drops it.
+    body = LAST_TAGS.sub("", _convert_xhtml(page))
     try:
         text = _Walk(document_fromstring(f"{body}{END}".encode(), parser=parser)).get_text()
     except etree.LxmlError:
-        # The whole page is a comment or a tag, without any element.
+        # The whole page is a comment or a tag and contains no element.
         text = ""
     if END not in text:
         if any(LIMIT in entry.type_name for entry in parser.error_log):
             raise DataError(
-                "has more nested elements, or longer ones, than can be read; convert it to text"
+                "its elements are nested too deeply or too long to be read; convert it to text"
             )
         raise DataError(
             "its end is in a comment, a tag or an element such as <script> that is left open or "
@@ -106,8 +107,8 @@ def extract_text(page: str) -> str:
     return "\n".join(line.strip() for line in lines).rstrip()
 
 
-def _read_as_html(page: str) -> str:
-    """Remove the XML declaration of a page, and rewrite XHTML as HTML."""
+def _convert_xhtml(page: str) -> str:
+    """Convert XHTML to HTML, and remove the XML declaration."""
     page = page.lstrip("\ufeff \t\r\n")
     if not page.startswith("<?xml"):
         return page
@@ -117,13 +118,13 @@ def _read_as_html(page: str) -> str:
 
 
 def _escape_section(section: str) -> str:
-    """Escape the text of a CDATA section; a section without an end becomes a comment."""
+    """Escape the text of a CDATA section. An unclosed section becomes a comment."""
     text, end, remainder = section.partition(CDATA_END)
     return html.escape(text) + remainder if end else CDATA + section
 
 
 class _Walk(Inscriptis):  # type: ignore[misc]
-    """The conversion of inscriptis in a loop, so that nested elements do not exhaust the stack."""
+    """inscriptis's conversion as a loop, so that nested elements do not exhaust the stack."""
 
     def _parse_html_tree(self, state: HtmlDocumentState, tree: HtmlElement) -> Canvas:
         for event, node in etree.iterwalk(tree, events=("start", "end", "comment", "pi")):

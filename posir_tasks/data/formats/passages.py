@@ -1,4 +1,4 @@
-"""The items that every format reader yields: passages with questions, and skipped texts."""
+"""The items that format readers yield: passages with questions, and skipped texts."""
 
 from __future__ import annotations
 
@@ -17,64 +17,63 @@ from posir_tasks.text.spans import UnlocatedError
 
 
 class Use(Enum):
-    """The texts to search for an answer. The value explains why that is not the whole corpus."""
+    """The texts to search for an answer. The value explains why they are not the whole corpus."""
 
     CORPUS = ""
-    """The questions stand alone: search the whole corpus."""
+    """The questions are self-contained: search the whole corpus."""
     WITHIN = (
-        "its questions are about one document that they do not name ('this contract'), so that "
-        "other documents also answer them"
+        "its questions are about one document that they do not name ('this contract'), so other "
+        "documents answer them too"
     )
     NAMED = (
-        "its questions name their document, so that a search of the corpus finds its beginning, "
-        "wherever the evidence is"
+        "its questions name their document, so a corpus search matches its beginning, no matter "
+        "where the evidence is"
     )
 
 
-#: Minimum share of questions whose text recurs for several documents, from which all questions
-#: count as being about one document. PolicyQA ('the website') has 0.97; datasets whose questions
-#: stand alone have less than 0.01.
-WITHIN_SHARE = 0.5
-#: Minimum share that a warning mentions.
-MENTIONED_SHARE = 0.01
-#: The texts to search, as the user names them: the corpus, or the question's own document.
+#: If at least this share of the questions recurs for several documents, each question counts as
+#: being about its own document. The share is 0.97 in PolicyQA ('the website') and below 0.01 in
+#: datasets with self-contained questions.
+MIN_REPEATED_SHARE = 0.5
+#: Minimum share of recurring questions for a warning.
+MIN_WARNING_SHARE = 0.01
+#: The user's choice of texts to search: the corpus, or the question's own document.
 Scope: TypeAlias = Literal["corpus", "document"]
-#: The reason of a skipped question, to be read after a number.
+#: The reason for a skipped question; follows a number in messages.
 UNUSABLE = "questions without a usable answer"
 
 
 class Cause(StrEnum):
-    """The reason why a question is skipped."""
+    """The reason for skipping a question."""
 
     NO_POSITION = (
-        "states neither the text of its answer nor both start and end (fields answers, answer, "
-        "start, end)"
+        "has neither an answer text nor both start and end (fields answers, answer, start, end)"
     )
     MALFORMED = "has a malformed field"
     ELSEWHERE = "its answer is not where its file says"
     AMBIGUOUS = "its answer occurs several times, or not at all"
     OUTSIDE = "its span is not within its document"
     DUPLICATE = "is an exact duplicate"
-    PLACE_UNKNOWN = "has several places of evidence, of which one is not known"
+    PLACE_UNKNOWN = "has several places of evidence, one of which is unknown"
     BLANK_DOCUMENT = "its relevant document has no text"
     NO_DOCUMENT = "its relevant document is not in the corpus"
     NO_TEXT = "its text is not in the data"
     UNANSWERABLE = "has no answer"
     NOT_RELEVANT = "has no relevant document in the judgments"
     UNLOCATED = "its evidence does not occur exactly once in its document"
-    DISAGREEMENT = "fewer than 2 of its annotators give an answer"
+    DISAGREEMENT = "fewer than 2 of its annotators gave an answer"
     REVISED = (
         "is about another revision or copy of its page, and its evidence does not occur exactly "
         "once in the revision that is kept"
     )
-    OTHER_SPLIT = "its evidence is in the other --split"
-    SHORT = "has its evidence in an article of fewer than 4 passages and 512 tokens"
+    OTHER_SPLIT = "its evidence belongs to the other --split"
+    SHORT = "its evidence is in an article of fewer than 4 passages and 512 tokens"
     NO_PASSAGE = "has a relevant passage that is not in the corpus"
-    NOT_TEXT = "has no paragraph as evidence, or only a figure or table"
-    EXCLUDING = "excludes documents from its own search, which a corpus for all queries cannot do"
+    NOT_TEXT = "has no evidence paragraph, or only a figure or table"
+    EXCLUDING = "excludes documents from its search, but all queries share one corpus"
 
 
-#: Causes that follow from the rules of a dataset.
+#: Causes that follow from a dataset's own rules.
 EXPECTED = frozenset(
     {
         Cause.UNANSWERABLE,
@@ -92,7 +91,7 @@ EXPECTED = frozenset(
 
 
 class UnusableError(ValueError):
-    """A question cannot be used. The message defaults to the text of the cause."""
+    """A question cannot be used. The default message is the text of the cause."""
 
     def __init__(self, cause: Cause, text: str = "") -> None:
         super().__init__(text or cause.value)
@@ -101,13 +100,13 @@ class UnusableError(ValueError):
 
 @dataclass(frozen=True)
 class Answer:
-    """The answer in a file: its text, its half-open span in code points, or both."""
+    """An answer in a file: its text, its half-open span in code points, or both."""
 
     text: str | None = None
     start: int | None = None
     end: int | None = None
     is_located: bool = field(default=False, kw_only=True)
-    """If true, the span is exact and needs no check against a text."""
+    """If true, the span is exact and is not checked against a text."""
 
     @classmethod
     def from_span(cls, span: tuple[int, int]) -> Answer:
@@ -117,16 +116,16 @@ class Answer:
 
 @dataclass(frozen=True)
 class PassageQuestion:
-    """A question in a file, before it is checked."""
+    """An unchecked question in a file."""
 
     file: str
     name: str
-    """Name of the question in messages: its id, or its location in the file."""
+    """Name of the question for messages: its id, or its location in the file."""
     text: str
     answer: Answer | None
     """None if the file has qrels without evidence spans."""
     id: str | None = None
-    """Id of the query; None to derive an id from the content."""
+    """Id of the query. If None, an id is derived from the content."""
     query: str | None = None
     """Id of the query if it may have several evidence spans.
 
@@ -134,9 +133,10 @@ class PassageQuestion:
     query. Overlapping spans are merged. If a span is skipped, so is the whole query.
     """
     grade: float = 1
-    """Relevance of the document, above 0. The highest grade among its spans counts."""
+    """Relevance of the document, above 0. If its spans have different grades, the highest counts.
+    """
     alternatives: tuple[Answer, ...] = ()
-    """Alternative answers. The first answer that occurs in the document counts."""
+    """Alternative answers. The first answer that occurs in the document is used."""
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ class Passage:
     text: str
     questions: Sequence[PassageQuestion] = ()
     id: str | None = None
-    """Id of the document; None to derive an id (`derive_document_ids`)."""
+    """Id of the document. If None, `derive_document_ids` derives an id."""
     title: str = ""
-    """Title of the article, or an empty string. Spans do not count its characters."""
+    """Title of the article, or an empty string. Spans do not include the title."""
     question_ids: Sequence[str] = ()
-    """Ids of all its questions in the file, including skipped questions."""
+    """Ids of all questions about the document in the file, including skipped questions."""
 
     @property
-    def where(self) -> str:
+    def source(self) -> str:
         """File and location, for messages."""
         return f"{self.file}: {self.location}" if self.location else self.file
 
@@ -172,13 +172,13 @@ class SkippedText:
 
     name: str
     reason: str
-    """One of a few phrases that follow a number, such as `of one sentence`."""
+    """A phrase that follows a number in messages, such as `with only one sentence`."""
     detail: str = ""
     file: str = ""
     number: int = 1
-    """Number of items that this one stands for."""
+    """Number of items that this item represents."""
     cause: Cause | None = None
-    """The reason for a question; None for files, rows and texts."""
+    """The reason for skipping a question; None for files, rows and texts."""
 
     def __str__(self) -> str:
         return f"{self.file}: question {self.name}: {self.detail}"
@@ -188,16 +188,16 @@ Item: TypeAlias = Passage | SkippedText
 Items: TypeAlias = Iterator[Item]
 
 
-def skip_question(file: str, name: str, why: Cause | ValueError) -> SkippedText:
-    """Return a question as skipped, with a cause or the message of an error."""
+def skip_question(file: str, name: str, reason: Cause | ValueError) -> SkippedText:
+    """Build the item for a skipped question, from a cause or an error."""
     cause = Cause.MALFORMED
-    if isinstance(why, Cause):
-        cause = why
-    elif isinstance(why, UnusableError):
-        cause = why.cause
-    elif isinstance(why, UnlocatedError):
+    if isinstance(reason, Cause):
+        cause = reason
+    elif isinstance(reason, UnusableError):
+        cause = reason.cause
+    elif isinstance(reason, UnlocatedError):
         cause = Cause.UNLOCATED
-    return SkippedText(name, UNUSABLE, str(why), file, cause=cause)
+    return SkippedText(name, UNUSABLE, str(reason), file, cause=cause)
 
 
 def list_places(
@@ -208,9 +208,9 @@ def list_places(
     first: int = 1,
     grade: float = 1,
 ) -> list[PassageQuestion]:
-    """Return one question per evidence span of a query, numbered from `first`.
+    """Build one question per evidence span of a query, numbered from `first`.
 
-    Number 1 has the id of the query, the next ones `query#2`, `query#3`.
+    Number 1 gets the id of the query, the others get `query#2`, `query#3` and so on.
     """
     questions = []
     for number, answer in enumerate(answers, start=first):
@@ -221,28 +221,26 @@ def list_places(
 
 @dataclass(frozen=True)
 class Claim:
-    """Evidence of a query in a document that the reader has yet to read."""
+    """A query's evidence in a document that has not been read yet."""
 
     file: str
     query: str
     text: str
     find_answers: Callable[[str], Iterable[Answer | None]]
-    """Finds the evidence in the text of the document; raises ValueError if the query cannot be
-    used.
-    """
+    """Finds the evidence in the document's text; raises ValueError if the query cannot be used."""
     grade: float = 1
 
 
-#: Claims by document.
+#: Claims by document id.
 Claims: TypeAlias = dict[str, list[Claim]]
 
 
 def add_claims(
     claims: Claims, file: str, query: str, text: str, answers: Iterable[tuple[str, Answer]]
 ) -> Iterator[SkippedText]:
-    """Add the evidence of a query, as pairs of document id and answer, to the claims.
+    """Add a query's evidence to the claims. `answers` yields pairs of document id and answer.
 
-    Yields the query as skipped if there is no pair, or if `answers` raises ValueError.
+    The query is yielded as skipped if there is no pair, or if `answers` raises ValueError.
     """
     try:
         pairs = [*answers]
@@ -264,9 +262,9 @@ def settle_claims(documents: Iterable[Item], claims: Claims, corpus: str) -> Ite
     """Yield documents with their claimed questions, and the queries that cannot be used.
 
     Args:
-        documents: The documents; skipped items are passed on.
-        claims: Claims by document id; emptied on the way.
-        corpus: Name of the documents in messages.
+        documents: The documents. Skipped items are passed through.
+        claims: Claims by document id. Claims on documents that exist are removed.
+        corpus: Name of the documents for messages.
     """
     places = Counter[str]()
     for item in documents:
@@ -308,30 +306,28 @@ class RepeatedTexts:
 
     @property
     def use(self) -> Use:
-        """The texts to search for an answer, judging by the share of repeated questions."""
-        share = WITHIN_SHARE * self.questions
+        """The texts to search for an answer, inferred from the share of recurring questions."""
+        share = MIN_REPEATED_SHARE * self.questions
         return Use.WITHIN if self.repeated >= max(1, share) else Use.CORPUS
 
     @property
     def warning(self) -> str:
-        """A warning, or an empty string if few questions repeat."""
-        if self.repeated < max(1, MENTIONED_SHARE * self.questions):
+        """A warning, or an empty string if few questions recur."""
+        if self.repeated < max(1, MIN_WARNING_SHARE * self.questions):
             return ""
-        return f"{self.describe()}, of which one counts as relevant to each."
+        return f"{self.describe()}, but only one document counts as relevant to each."
 
     def describe(self) -> str:
-        """Return the counts as a clause."""
+        """Return the counts as a clause for messages."""
         verb = "has" if self.repeated == 1 else "have"
         return (
-            f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that is "
-            "asked of several documents"
+            f"{self.repeated:,} of {pluralize(self.questions, 'question')} {verb} a text that "
+            "recurs for several documents"
         )
 
 
 def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
-    """Return a sentence with the number of skipped items per reason and a few names, or an empty
-    string.
-    """
+    """Describe the number of skipped items per reason with a few names; "" if there are none."""
     names: dict[str, list[str]] = defaultdict(list)
     counts = Counter[str]()
     for item in sorted(skipped, key=lambda item: item.name):
@@ -347,7 +343,7 @@ def describe_skipped(skipped: Iterable[SkippedText], examples: int = 2) -> str:
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """Options of a reader; see `open_data`."""
+    """Reader options; see `open_data`."""
 
     column: str | None = None
     id_column: str | None = None
@@ -356,15 +352,15 @@ class ReadOptions:
     language: str | None = None
     repair: bool = True
     root: Path | None = None
-    """Folder that file names are relative to; by default the file's own folder."""
+    """Base folder of file names in messages; by default the file's own folder."""
 
     def name(self, file: Path) -> str:
-        """Return the name of a file for messages."""
+        """Name a file for messages."""
         return file.name if self.root is None else file.relative_to(self.root).as_posix()
 
 
 def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
-    """Return an id for each text without an id in its file.
+    """Derive an id for each text that has no id in its file.
 
     The id of a text is the smallest id of its questions, so that translations share it, as in
     XQuAD. If question ids are missing or repeat across texts, every id is a digest of the text.
@@ -389,10 +385,10 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
 
 
 def name_documents(items: Items, domain: str) -> Items:
-    """Yield each document once, under the id that its questions derive; texts without questions are
-    passed on.
+    """Yield each document once, with the id derived from its questions. Texts without questions are
+    passed through.
 
-    Only the first document is checked for questions, so that a large corpus of texts stays out of
+    Only the first document is checked for questions, so that a large corpus is not loaded into
     memory.
     """
     head = list[Item]()

@@ -1,8 +1,9 @@
-"""Readers of published collections in folders: LegalBench-RAG, MS MARCO v2, BRIGHT and MIRACL.
+"""Readers for published collections in folders: LegalBench-RAG, MS MARCO v2, BRIGHT and MIRACL.
 
-LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2 with the qrels of TREC Deep
+LegalBench-RAG: Pipitone & Alami 2024, arXiv 2408.10343. MS MARCO v2: with the qrels of TREC Deep
 Learning 2021 to 2023. BRIGHT: Su et al. 2024, arXiv 2407.12883; its short passages are located in
-its long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; passages are joined to articles.
+its long documents. MIRACL: Zhang et al. 2022, arXiv 2210.09984; its passages are joined into
+articles.
 """
 
 from __future__ import annotations
@@ -47,19 +48,19 @@ from posir_tasks.text.words import estimate_tokens
 
 
 def is_sampled(name: str, share: int) -> bool:
-    """Return True for one document in `share`, by the digest of its id."""
+    """Return True for one in `share` documents, selected by a digest of the id."""
     return int.from_bytes(digest("posir sample", name)) % share == 0
 
 
-#: Beginning of LegalBench-RAG's queries, which names the document to search.
-NAMING = re.compile(r"^Consider .*?; *", re.DOTALL)
+#: Prefix of LegalBench-RAG's queries, which names the document to search.
+NAMING_PREFIX = re.compile(r"^Consider .*?; *", re.DOTALL)
 LEGALBENCH = "a benchmark of LegalBench-RAG, tests > query and snippets > file_path, span, answer"
 
 
 def read_legalbench(folder: Path, options: ReadOptions) -> Items:
-    """Yield the documents with the queries of all benchmarks, or of one (`--split cuad`).
+    """Yield the documents with the queries of all benchmarks, or of a single one (`--split cuad`).
 
-    The name of the document is removed from the query. Spans count line ends as one character.
+    The document name is removed from the query. Spans count a line end as one character.
     """
     claims = Claims()
     files = {file.stem: file for file in sorted((folder / "benchmarks").glob("*.json"))}
@@ -69,7 +70,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
     for file in files.values():
         tests = []
         with error_context(file, "", LEGALBENCH):
-            for test in Row.of(read_json(file)).rows("tests"):
+            for test in Row.parse(read_json(file)).rows("tests"):
                 pairs = []
                 for row in test.rows("snippets"):
                     answer = Answer(row.text("answer"), *row.span("span"))
@@ -77,7 +78,7 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
                 tests.append((test.text("query"), pairs))
         for number, (query, pairs) in enumerate(tests):
             name = f"{file.stem}:{number}"
-            yield from add_claims(claims, str(file), name, NAMING.sub("", query), pairs)
+            yield from add_claims(claims, str(file), name, NAMING_PREFIX.sub("", query), pairs)
     yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
@@ -90,23 +91,23 @@ def _read_legal_texts(corpus: Path, options: ReadOptions) -> Items:
             yield read_text(name, "", text, name)
 
 
-#: Minimum rating of a relevant passage in TREC Deep Learning.
+#: Minimum rating for a relevant passage in TREC Deep Learning.
 RELEVANT = 2
-#: One in this many unjudged documents of MS MARCO is added to the corpus.
-MARCO_SAMPLED = 64
-#: Id fields of documents and passages.
+#: One in this many unjudged MS MARCO documents is added to the corpus.
+MARCO_SHARE = 64
+#: Id fields for documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
 PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
 
 
 def _find_marco(folder: Path, kind: str) -> list[Path]:
-    """Return the archive of documents or passages, or its extracted files."""
+    """Return the archive of documents or passages, or else its extracted files."""
     archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
     return archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
-    """Stream the documents or passages: location, id and JSON line."""
+    """Stream the documents or passages as tuples of location, id and JSON line."""
     identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
     for source in _find_marco(folder, kind):
         with error_context(source, "", f"{kind}s of MS MARCO v2"):
@@ -119,7 +120,7 @@ def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
 
 
 def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
-    """Yield the name and the lines of a file, or of each compressed member of an archive."""
+    """Yield the name and lines of a file, or of each compressed member of an archive."""
     if source.suffix != ".tar":
         with open_decompressed(source) as content:
             yield source.name, iterate_lines(content, source)
@@ -135,13 +136,13 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGrades, str]:
-    """Return the queries, their ratings, and the names of the qrels files."""
+    """Return the queries, the ratings, and the names of the qrels files."""
     files = [file for file in sorted(folder.rglob("*")) if year in file.name]
     qrels = [file for file in files if "qrels" in file.name and "doc" not in file.name.lower()]
     topics = [file for file in files if file.match("*queries*.tsv")]
     if not (qrels and topics):
         raise DataError(
-            f"{folder}: no qrels of passages, or no queries{f' of {year}' if year else ''}. Put "
+            f"{folder}: no passage qrels, or no queries{f' of {year}' if year else ''}. Put "
             "TREC Deep Learning's 2021.qrels.pass.final.txt and 2021_queries.tsv, or those of "
             "another year, into the folder."
         )
@@ -152,8 +153,8 @@ def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGra
 def read_marco(folder: Path, options: ReadOptions) -> Items:
     """Yield the judged documents with their queries, and a sample of unjudged documents.
 
-    `--split 2021` selects one year of queries. Documents with the same body are merged, since the
-    qrels of 2022 and 2023 include duplicates.
+    `--split 2021` selects the queries of one year. Documents with the same body are merged because
+    the qrels of 2022 and 2023 include duplicates.
     """
     queries, grades, file = _read_ratings(folder, options.split or "")
     yield from grades.skip_contradictions(file)
@@ -169,7 +170,7 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     for location, name, line in _read_marco(folder, "passage"):
         if name in rated:
             document, find = _read_marco_passage(line, location)
-            # Documents of passages with lower ratings stay in the corpus.
+            # Documents whose passages have lower ratings stay in the corpus.
             document_claims = claims.setdefault(document, [])
             for query, rating in rated.pop(name).items():
                 if rating >= RELEVANT and query in queries:
@@ -194,9 +195,9 @@ def _merge_copies(items: Iterable[Item]) -> Items:
 
 
 def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str], list[Answer]]]:
-    """Return the document id of a passage, and a function that locates the passage in its text."""
+    """Return a passage's document id, and a function that locates the passage in the document."""
     with error_context(location, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
-        row = Row.of(parse_json(line, location))
+        row = Row.parse(parse_json(line, location))
         spans = row.text("spans")
         if not PAIRS.fullmatch(spans):
             raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
@@ -207,13 +208,13 @@ def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str]
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
     skipped_count = 0
     for location, name, line in _read_marco(folder, "doc"):
-        if name not in judged and not is_sampled(name, MARCO_SAMPLED):
+        if name not in judged and not is_sampled(name, MARCO_SHARE):
             skipped_count += 1
             continue
         with error_context(location, "", "a document of MS MARCO v2: docid and body"):
-            body = Row.of(parse_json(line, location)).text("body")
+            body = Row.parse(parse_json(line, location)).text("body")
         yield read_text(str(folder), name, body, name)
-    yield from _skip_unjudged("documents", skipped_count, MARCO_SAMPLED)
+    yield from _skip_unjudged("documents", skipped_count, MARCO_SHARE)
 
 
 def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
@@ -226,7 +227,7 @@ def _find_bytes(start: int, end: int, body: str) -> list[Answer]:
     return [Answer.from_span(to_characters(body.encode(), start, end))]
 
 
-#: Fields of BRIGHT's examples, and their types.
+#: Fields of BRIGHT's examples, and the methods that read them.
 BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
     "query": Row.text,
     "id": Row.identifier,
@@ -235,7 +236,7 @@ BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Items:
-    """Yield the long documents of a domain (`--split biology`) with their queries."""
+    """Yield the long documents in a domain (`--split biology`) with their queries."""
     files = folder.rglob("long_documents/*.parquet")
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
@@ -257,7 +258,7 @@ def _read_bright_rows(
     expected = f"rows of BRIGHT with {', '.join(fields)}"
     for file in sorted(folder.rglob(pattern)):
         for location, row in read_rows(file, expected):
-            assert isinstance(row, Row), "rows of Parquet need no decoding"
+            assert isinstance(row, Row), "Parquet rows need no decoding"
             with error_context(file, location, expected):
                 for name, read in fields.items():
                     read(row, name)
@@ -272,9 +273,9 @@ def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
 def _place_gold(
     row: Row, short: Mapping[str, str], long: Mapping[str, str]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the long document and the span of each gold passage.
+    """Yield the long document and span of each gold passage.
 
-    The id of a passage is the id of its document with a number.
+    A passage id is its document's id with a number appended.
     """
     if not {*row.texts("excluded_ids")} <= {"N/A"}:
         raise UnusableError(Cause.EXCLUDING)
@@ -286,15 +287,15 @@ def _place_gold(
         yield document, Answer.from_span(locate_once(short[name], long[document]))
 
 
-#: Separates the passages of an article.
+#: Separator between the passages of an article.
 SEPARATOR = "\n\n"
-#: An article needs this many passages or tokens for its positions to count.
+#: Minimum passages or tokens of an article for its positions to count.
 MIN_PASSAGES = 4
 MIN_TOKENS = 512
-#: Languages whose complete corpus is read.
-WHOLE = ("sw", "bn", "te", "hi", "th")
-#: One in this many unjudged articles of any other language is added to the corpus.
-SAMPLED = 16
+#: Languages whose corpus is read completely.
+COMPLETE_LANGUAGES = ("sw", "bn", "te", "hi", "th")
+#: In other languages, one in this many unjudged articles is added to the corpus.
+MIRACL_SHARE = 16
 PASSAGE_NAME = re.compile(r"(.+)#(\d+)")
 MIRACL = "MIRACL's corpus, one passage per line with docid, title and text"
 TOPICS = "topics.miracl-v1.0-"
@@ -302,19 +303,21 @@ TOPICS = "topics.miracl-v1.0-"
 
 @dataclass
 class Article:
-    """An article of MIRACL: its passages by number."""
+    """A MIRACL article: its passages by number."""
 
     title: str
     passages: dict[int, str] = field(default_factory=dict)
 
     @property
     def text(self) -> str:
-        """The passages, joined in the order of their numbers."""
+        """The passages, joined in numerical order."""
         return SEPARATOR.join(self.passages[number] for number in sorted(self.passages))
 
 
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
-    """Return the language, the topics and the qrels; raise DataError unless they are unique."""
+    """Return the language, the topics file and the qrels file; raise DataError unless they are
+    unique.
+    """
     files = dict[str, dict[str, Path]]()
     for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
         language, _, split = file.stem.removeprefix(TOPICS).partition("-")
@@ -322,7 +325,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     language = find_two_letter_code(options.language) if options.language else "".join(files)
     if language not in files:
         raise DataError(
-            f"{folder}: MIRACL in {', '.join(sorted(files))}. Choose one by the language, such as "
+            f"{folder}: contains MIRACL in {', '.join(sorted(files))}. Choose a language, such as "
             "--language swh-Latn."
         )
     splits = files[language]
@@ -336,7 +339,7 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
 
 
 def find_miracl_language(folder: Path) -> str:
-    """Return the language code of a folder of MIRACL, or an empty string for several languages."""
+    """Return the language code of a MIRACL folder, or an empty string for several languages."""
     stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
     languages = {stem.partition("-")[0] for stem in stems}
     codes = [code for code in MIRACL_LANGUAGES if find_two_letter_code(code) in languages]
@@ -346,15 +349,13 @@ def find_miracl_language(folder: Path) -> str:
 def _read_articles(
     folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
 ) -> Iterator[SkippedText]:
-    """Add the judged and the sampled articles of a language to `articles`; yield the skipped
-    items.
-    """
+    """Add the judged and sampled articles of a language to `articles`; yield skipped items."""
     files = sorted([*folder.rglob("*.jsonl"), *folder.rglob("*.jsonl.gz")])
     if not files:
         expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
-        raise DataError(f"{folder}: no corpus of MIRACL; expected {expected}.")
+        raise DataError(f"{folder}: no MIRACL corpus; expected {expected}.")
     in_folder = [file for file in files if file.parent.name.endswith(f"-{language}")]
-    share = 1 if language in WHOLE else SAMPLED
+    share = 1 if language in COMPLETE_LANGUAGES else MIRACL_SHARE
     skipped_count = 0
     for file in in_folder or files:
         for location, row in read_rows(file, MIRACL):
@@ -364,7 +365,7 @@ def _read_articles(
             with error_context(file, location, MIRACL):
                 name = PASSAGE_NAME.fullmatch(row.text("docid"))
                 if name is None:
-                    raise ValueError("'docid' is not valid: must be such as 39#2")
+                    raise ValueError("'docid' is not valid: it must look like 39#2")
                 text = row.text("text")
                 title = row.text("title", "")
             if name[1] in judged or is_sampled(name[1], share):
@@ -377,8 +378,8 @@ def _read_articles(
 def _place_passages(
     relevant: Iterable[str], articles: Mapping[str, Article]
 ) -> Iterator[tuple[str, Answer]]:
-    """Yield the article and the span of each relevant passage; raise UnusableError if a passage is
-    missing or its article too short.
+    """Yield the article and span of each relevant passage; raise UnusableError if a passage is
+    missing or its article is too short.
     """
     for name in relevant:
         article, _, number = name.rpartition("#")
@@ -394,7 +395,7 @@ def _place_passages(
 
 
 def read_miracl(folder: Path, options: ReadOptions) -> Items:
-    """Yield the articles of a language with the topics of a split."""
+    """Yield the articles in a language with the topics of a split."""
     language, topics, qrels = _find_topics(folder, options)
     grades = read_qrels(qrels)
     yield from grades.skip_contradictions(str(qrels))

@@ -1,4 +1,4 @@
-"""Reader of TREC qrels: lines of query, iteration, document and grade."""
+"""Read TREC qrels. A line contains a query, an iteration, a document and a grade."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from posir_tasks.data.grades import CollectedGrades, collect_grades, read_grade
 
 QRELS_LINE = re.compile(rb"\s*\S+\s+\S+\s+\S+\s+[+-]?[\d.]+([eE][+-]?\d+)?\s*")
 WITHOUT_GRADE = re.compile(rb"\s*\S+\s+Q?0\s+\S+\s*")
-#: Lines by which qrels are recognized.
+#: Number of lines to examine for recognizing qrels.
 MAX_LINES = 20
 QRELS_NAME = re.compile(r"qrels?($|[^a-z])", re.IGNORECASE)
-#: Suffixes of other formats, which rule out qrels.
+#: Suffixes of other formats, which are never qrels.
 OTHER_SUFFIXES = (".json", ".jsonl", ".ndjson", ".parquet", ".csv", ".tsv", ".md", ".html", ".pdf")
 CELLS = 4
 FORM = "query, iteration, document and grade, a number"
@@ -28,11 +28,11 @@ COMMENT = "#"
 
 
 def split_lines(file: Path, columns: int, separator: str | None = None) -> Iterator[list[str]]:
-    """Yield the cells of each line; raise DataError unless there are `columns` of them."""
+    """Yield the cells of each line; raise DataError unless a line has `columns` cells."""
     for number, line in _read_lines(file):
         cells = line.strip().split(separator)
         if len(cells) != columns:
-            problem = f"has {len(cells)} cells ({sanitize(line.strip())}); expected {columns}."
+            problem = f"{len(cells)} cells ({sanitize(line.strip())}) instead of {columns}."
             raise DataError(f"{file}: line {number}: {problem}")
         yield cells
 
@@ -46,7 +46,7 @@ def _read_lines(file: Path) -> Iterator[tuple[int, str]]:
 
 
 def is_qrels(file: Path) -> bool:
-    """Return True if most of the first lines of a file, or its name, look like qrels."""
+    """Return True if a file's name or most of its first lines look like qrels."""
     with error_context(file, "", "lines of text"), open_decompressed(file) as content:
         lines = [line for line in islice(iterate_lines(content, file), MAX_LINES) if line.strip()]
     rows = [line for line in lines if QRELS_LINE.fullmatch(line) or WITHOUT_GRADE.fullmatch(line)]
@@ -57,7 +57,7 @@ def is_qrels(file: Path) -> bool:
 
 
 def check_qrels(file: Path) -> None:
-    """Raise DataError if a file has no judgment or a malformed line."""
+    """Raise DataError if a file contains no judgment or a malformed line."""
     number = 0
     for number, line in _read_lines(file):
         if QRELS_LINE.fullmatch(line.encode()):
@@ -65,11 +65,11 @@ def check_qrels(file: Path) -> None:
         quotation = sanitize(line.strip())
         raise DataError(f"{file}: line {number}: not a judgment ({quotation}). Expected: {FORM}.")
     if not number:
-        raise DataError(f"{file}: has no judgment. Expected lines of {FORM}.")
+        raise DataError(f"{file}: has no judgment. Each line needs {FORM}.")
 
 
 def read_qrels(*files: Path) -> CollectedGrades:
-    """Read the grades of TREC qrels; raise DataError if a grade is not a number."""
+    """Read the grades in TREC qrels; raise DataError if a grade is not a number."""
     rows = []
     for file in files:
         for query, _, document, value in split_lines(file, CELLS):

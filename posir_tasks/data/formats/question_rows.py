@@ -1,4 +1,4 @@
-"""Readers of SQuAD-format JSON, and of JSON Lines or Parquet with a question per row."""
+"""Readers for SQuAD-format JSON, and for JSON Lines or Parquet with a question per row."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ from posir_tasks.data.formats.records import (
     load_values,
     read_items,
 )
-from posir_tasks.data.markers import is_token, states_no_answer
+from posir_tasks.data.markers import is_clear_marker, is_flagged_unanswerable
 
-#: Beginning of CUAD's questions (arXiv 2103.06268). All answers of a question are evidence.
+#: Prefix of CUAD's questions (arXiv 2103.06268). All answers to a question are evidence.
 CUAD_TEMPLATE = "Highlight the parts (if any) of this contract"
 CONTEXT = "context|passage"
-#: Columns of Parquet files with questions.
+#: Columns that Parquet files with questions contain.
 QUESTION_COLUMNS = ("question context", "question passage")
 SQUAD = (
     "SQuAD-format JSON, data > paragraphs > context and qas > id, question, answers > text, "
@@ -49,10 +49,10 @@ SQUAD = (
 )
 LINES = (
     "one JSON object per line with 'context', 'question' and 'start' with 'end', 'answer' with "
-    "'start', or 'answer' alone; 'id' and 'document' may name question and document"
+    "'start', or only 'answer'; 'id' and 'document' are optional ids of question and document"
 )
-MALFORMED = "that are malformed"
-#: Bytes of a line that are enough to recognize its form.
+MALFORMED = "malformed"
+#: Number of bytes at the start of a line that suffice to recognize its format.
 START = 4096
 
 
@@ -61,9 +61,9 @@ def list_answers(row: Row) -> list[Answer]:
 
     Raises:
         UnusableError: The question has no answer.
-        FieldError: Every answer is malformed; the message is about the first.
+        FieldError: Every answer is malformed. The message is about the first.
     """
-    if states_no_answer(row.fields):
+    if is_flagged_unanswerable(row.fields):
         raise UnusableError(Cause.UNANSWERABLE)
     objects = _list_objects(row.fields.get("answers"))
     if not objects:
@@ -77,10 +77,10 @@ def list_answers(row: Row) -> list[Answer]:
     problems = []
     for value in objects:
         try:
-            answer_row = Row.of(value, "answers")
+            answer_row = Row.parse(value, "answers")
             text = answer_row.text("text|answer_text")
-            # The marker of a missing answer needs no start.
-            start = None if is_token(text) else answer_row.integer("answer_start")
+            # A marker of a missing answer needs no start.
+            start = None if is_clear_marker(text) else answer_row.integer("answer_start")
             answers.append(Answer(text, start))
         except ValueError as error:
             problems.append(error)
@@ -90,8 +90,8 @@ def list_answers(row: Row) -> list[Answer]:
 
 
 def _list_objects(value: object) -> list[Any]:
-    """List answers as objects, from a list of objects or (start, text) pairs, an object of lists,
-    or a single object.
+    """Convert answers to a list of objects. Accepts a list of objects or (start, text) pairs, an
+    object of lists, or a single object.
     """
     if isinstance(value, dict):
         columns = [item if isinstance(item, list) else [item] for item in value.values()]
@@ -110,9 +110,7 @@ def _list_objects(value: object) -> list[Any]:
 
 
 def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[PassageQuestion]:
-    """Return the question of a row, or one per span for CUAD; raise ValueError if it is
-    unusable.
-    """
+    """Return a row's question, or one per span for CUAD; raise ValueError if it is unusable."""
     text = row.text("question")
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
@@ -124,7 +122,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
 
 
 def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
-    """Yield the document of a row with its question, if any; raise FieldError if a field is
+    """Yield the document in a row, with its question if present; raise FieldError if a field is
     malformed.
     """
     context = row.text(column)
@@ -146,23 +144,23 @@ def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT)
 
 
 def read_json_lines(file: Path, options: ReadOptions | None = None) -> Items:
-    """Yield the document of each row of JSON Lines or Parquet with its question, if any."""
+    """Yield the document in each row of JSON Lines or Parquet, with its question if present."""
     column = (options.column if options else None) or CONTEXT
     return read_items(file, LINES, partial(read_question_row, file=str(file), column=column))
 
 
 def has_questions_on(file: Path, column: str) -> bool:
-    """Return True for JSON Lines or Parquet with questions about the texts of a column."""
+    """Return True for a JSON Lines or Parquet file with questions about the texts in a column."""
     fields = ("question", "answer", "answers", "start")
     names = [f"{column} question {field}" for field in fields[1:]]
     return column not in fields and has_fields(file, *names)
 
 
 def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  # noqa: ARG001
-    """Yield contexts with questions, from articles or from the rows that `datasets` exports.
+    """Yield contexts with questions, from articles or from rows exported by `datasets`.
 
     Raises:
-        UnrecognizedError: The file has another form, or all of its articles are malformed.
+        UnrecognizedError: The file has another layout, or all of its articles are malformed.
         DataError: The file cannot be read.
     """
     with error_context(file, "", SQUAD):
@@ -173,7 +171,7 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
         for number, value in enumerate(values):
             location = f"data[{number}]"
             with error_context(file, location, LINES):
-                yield from read_question_row(Row.of(value), location, str(file))
+                yield from read_question_row(Row.parse(value), location, str(file))
         return
     has_article = any(isinstance(article, dict) and "paragraphs" in article for article in values)
     items = list[Item]()
@@ -188,7 +186,7 @@ def read_squad_json(file: Path, options: ReadOptions | None = None) -> Items:  #
 
 def _read_article(article: object, location: str, file: str) -> Items:
     try:
-        row = Row.of(article, location)
+        row = Row.parse(article, location)
         title = row.text("title", "")
         paragraphs = row.get("paragraphs", list)
     except FieldError as error:
@@ -203,7 +201,7 @@ def _read_article(article: object, location: str, file: str) -> Items:
 
 def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> Items:
     try:
-        row = Row.of(paragraph, location)
+        row = Row.parse(paragraph, location)
         context = row.text("context")
         values = row.get("qas", list)
     except FieldError as error:
@@ -215,7 +213,7 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
     for number, value in enumerate(values):
         name = f"{location}.qas[{number}]"
         try:
-            question = Row.of(value)
+            question = Row.parse(value)
             question.text("question")
             if identifier := question.identifier("id", ""):
                 name = identifier
@@ -227,20 +225,20 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
 
 
 def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[SkippedText]:
-    """Yield the questions of a malformed paragraph as skipped."""
+    """Yield the questions in a malformed paragraph as skipped."""
     values = paragraph.get("qas") if isinstance(paragraph, dict) else None
     for number in range(len(values) if isinstance(values, list) else 0):
         yield skip_question(file, f"{location}.qas[{number}]", Cause.MALFORMED)
 
 
 def read_questions(file: Path, options: ReadOptions) -> Items:
-    """Yield the documents of a JSON, JSON Lines or Parquet file with their questions."""
+    """Yield the documents in a JSON, JSON Lines or Parquet file with their questions."""
     read = read_squad_json if split_suffix(file)[1] == ".json" else read_json_lines
     return read(file, options)
 
 
 def is_squad_json(file: Path) -> bool:
-    """Return True unless the first line of a JSON file is a JSON Lines row without a context."""
+    """Return True unless the first line of a JSON file is a JSON Lines row without `context`."""
     with open_decompressed(file) as content:
         try:
             line = next(iterate_lines(content, file), b"")
@@ -251,9 +249,7 @@ def is_squad_json(file: Path) -> bool:
 
 
 def _read_start(line: bytes) -> object:
-    """Parse the complete members at the start of a JSON line, or return {} if it is not UTF-8
-    JSON.
-    """
+    """Parse the complete members at the start of a JSON line; return {} if it is not UTF-8 JSON."""
     start = line[:START].decode(errors="ignore")
     try:
         return from_json(start, allow_partial="trailing-strings")
@@ -266,13 +262,13 @@ def _has_articles(value: object) -> bool:
 
 
 def is_question_file(file: Path) -> bool:
-    """Return True for JSON Lines or Parquet with questions and their contexts."""
+    """Return True for a JSON Lines or Parquet file with questions and their contexts."""
     is_table = split_suffix(file)[1] in PARQUET
     return has_fields(file, *(QUESTION_COLUMNS if is_table else ("context", "passage")))
 
 
 def is_cuad(file: Path) -> bool:
-    """Return True if the first questions of a file are CUAD's."""
+    """Return True if the first questions in a file are from CUAD."""
     if split_suffix(file)[1] in PARQUET:
         return is_question_file(file) and asks_about_contract(next(iterate_rows(file), None))
     with open_decompressed(file) as content:
@@ -280,5 +276,5 @@ def is_cuad(file: Path) -> bool:
 
 
 def asks_about_contract(row: object) -> bool:
-    """Return True if the question of a row is one of CUAD's templates."""
+    """Return True if the question in a row follows the CUAD template."""
     return isinstance(row, Mapping) and str(row.get("question")).startswith(CUAD_TEMPLATE)

@@ -1,4 +1,4 @@
-"""Rows of external files, with errors that name file, location and field."""
+"""Rows in external files, with errors that name the file, location and field."""
 
 from __future__ import annotations
 
@@ -21,38 +21,38 @@ from posir_tasks.data.checks import iterate_rows, read_column_types
 from posir_tasks.data.formats.documents import NOT_UTF8, describe_bad_byte
 from posir_tasks.data.formats.passages import Items, SkippedText
 
-#: JSON types and their names in messages.
+#: Names of JSON types for messages.
 KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
 MISSING = object()
-#: Kind of a folder; the kind of a file is its suffix.
+#: Kind of a folder. The kind of a file is its suffix.
 FOLDER = "/"
 PARQUET = (".parquet",)
 
 
 class FieldError(ValueError):
-    """A field is missing, or its value is of another type."""
+    """A field is missing, or its value has the wrong type."""
 
 
 class UnrecognizedError(DataError):
-    """The file has a form that its reader does not know."""
+    """The file has a layout that its reader does not recognize."""
 
 
 @dataclass(frozen=True)
 class Row:
     """An object in a file. Types are strict: a boolean is not an integer.
 
-    A field is addressed by its path, such as `document/title`. `|` separates alternatives, of which
-    the first present field counts. A missing or null field raises FieldError, unless the method
-    gets a default.
+    A field is addressed by its path, such as `document/title`. `|` separates alternatives; the
+    first field that is present is used. A missing or null field raises FieldError unless a default
+    is given.
     """
 
     fields: Mapping[str, Any]
     location: str = ""
-    """Path of the object in its file, for messages."""
+    """Path of the object within its file, for messages."""
 
     @classmethod
-    def of(cls, value: object, location: str = "") -> Row:
-        """Make a row from a value; raise FieldError if it is not an object."""
+    def parse(cls, value: object, location: str = "") -> Row:
+        """Build a row from a value; raise FieldError if the value is not an object."""
         if not isinstance(value, dict):
             where = f"'{location}' " if location else ""
             raise FieldError(f"{where}must be an object, not {_name_type(value)}")
@@ -81,12 +81,12 @@ class Row:
             return str(value)
         name = self.text(names, default)
         if "\0" in name:
-            problem = "has a null character, at which libraries end an id; remove it"
+            problem = "contains a null character, which ends an id in some libraries; remove it"
             raise self._invalid(names, problem)
         return name
 
     def integer(self, names: str) -> int:
-        """Return an integer. Whole floats and strings of digits are accepted."""
+        """Return an integer. Whole floats and digit strings are accepted."""
         name, value = self._locate(names)
         is_whole = isinstance(value, float) and value.is_integer()
         is_digits = isinstance(value, str) and value.strip().removeprefix("-").isdecimal()
@@ -107,22 +107,22 @@ class Row:
         return [*values]
 
     def rows(self, names: str) -> list[Row]:
-        """Return a list of objects. An object of equally long lists counts as one, as in the
-        columnar files of the Hub.
+        """Return a list of objects. An object of equally long lists is accepted as well, as in
+        columnar files on the Hub.
         """
         name, value = self._locate(names)
         path = self._join_path(name)
         if isinstance(value, dict):
             if value and all(isinstance(item, dict) for item in value.values()):
-                # pandas writes each column as an object of row numbers.
+                # pandas writes each column as an object with row numbers as keys.
                 value = {name: [*item.values()] for name, item in value.items()}
             sizes = {len(item) if isinstance(item, list) else -1 for item in value.values()}
             if len(sizes) > 1 or -1 in sizes:
-                raise FieldError(f"'{path}' is not an object of lists of one length")
+                raise FieldError(f"'{path}' is not an object of equally long lists")
             cells = zip(*value.values(), strict=True)
             value = [dict(zip(value, row, strict=True)) for row in cells]
         items = self._require(name, value, list)
-        return [Row.of(item, f"{path}[{number}]") for number, item in enumerate(items)]
+        return [Row.parse(item, f"{path}[{number}]") for number, item in enumerate(items)]
 
     def has(self, names: str) -> bool:
         """Return True if a field is present and not null."""
@@ -130,7 +130,9 @@ class Row:
         return value is not None and value is not MISSING
 
     def _locate(self, names: str) -> tuple[str, Any]:
-        """Return the name and the value of the first field that is present, or `MISSING`."""
+        """Return the name and value of the first field that is present; the value is `MISSING` if
+        none is.
+        """
         if names in self.fields:
             return names, self.fields[names]
         alternatives = names.split("|")
@@ -165,7 +167,7 @@ def _name_type(value: object) -> str:
 
 
 def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]]:
-    """Yield the nonblank lines with their numbers, from 1. A line that cannot be decoded is yielded
+    """Yield the nonblank lines with their 1-based numbers. A line that cannot be decoded is yielded
     as skipped.
 
     Raises:
@@ -192,7 +194,7 @@ def read_lines(file: Path, where: str) -> Iterator[tuple[int, str | SkippedText]
 
 @contextmanager
 def error_context(file: Path | str, location: str, expected: str) -> Iterator[None]:
-    """Turn errors into a DataError that names the file, the location and the expected format."""
+    """Convert errors to a DataError that names the file, the location and the expected format."""
     where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
@@ -202,14 +204,14 @@ def error_context(file: Path | str, location: str, expected: str) -> Iterator[No
         problem = getattr(error, "strerror", None) or summarize_error(error)
         raise DataError(f"{where}: cannot be read ({problem}).") from error
     except UnicodeDecodeError as error:
-        convert = "convert the file to UTF-8, for example by `iconv`"
+        convert = "convert the file to UTF-8, for example with `iconv`"
         raise DataError(f"{where}: {error}; {convert}. Expected: {expected}.") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{where}: {error}. Expected: {expected}.") from error
 
 
 def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
-    """Return the user's split, or the default; raise DataError if it is not available."""
+    """Return the user's split, or else the default; raise DataError if it is not available."""
     names = sorted({*available})
     name = default if split is None else split
     if name not in names:
@@ -221,7 +223,7 @@ def choose_split(where: object, split: str | None, available: Iterable[str], def
 
 
 def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedText]]:
-    """Yield the rows of JSON Lines, a JSON list or Parquet with their locations.
+    """Yield the rows of a JSON Lines, JSON list or Parquet file with their locations.
 
     Raises:
         DataError: A row is not an object, or the file cannot be read.
@@ -233,7 +235,7 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
     with error_context(file, "", expected):
         if _is_list(file):
             for number, value in enumerate(read_json(file)):
-                yield f"[{number}]", Row.of(value, f"[{number}]")
+                yield f"[{number}]", Row.parse(value, f"[{number}]")
             return
         for number, line in read_lines(file, f"{file}: line "):
             location = f"line {number}"
@@ -241,12 +243,12 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
                 yield location, line
                 continue
             with error_context(file, location, expected):
-                row = Row.of(parse_json(line, file))
+                row = Row.parse(parse_json(line, file))
             yield location, row
 
 
 def _is_list(file: Path) -> bool:
-    """Return True if the content of a file is a JSON list."""
+    """Return True if a file contains a JSON list."""
     with open_decompressed(file) as content:
         head = content.read(2**10)
     text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")
@@ -254,7 +256,7 @@ def _is_list(file: Path) -> bool:
 
 
 def load_values(file: Path) -> object:
-    """Return the JSON value of a file, or the list of values of JSON Lines."""
+    """Return the JSON value in a file, or the list of values in a JSON Lines file."""
     content = decode(read_decompressed(file))
     try:
         return parse_json(content, file)
@@ -271,8 +273,8 @@ def load_values(file: Path) -> object:
 
 
 def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> Items:
-    """Yield the items that `read` makes from each row and its location, and undecodable lines as
-    skipped; raise DataError if a row is malformed.
+    """Yield the items that `read` builds from each row and its location. Undecodable lines are
+    yielded as skipped; a malformed row raises DataError.
     """
     for location, row in read_rows(file, expected):
         if isinstance(row, SkippedText):
@@ -283,7 +285,7 @@ def read_items(file: Path, expected: str, read: Callable[[Row, str], Items]) -> 
 
 
 def has_fields(file: Path, *groups: str) -> bool:
-    """Return True if the first row, or the columns of Parquet, have all names of a group."""
+    """Return True if the first row, or the Parquet columns, include all names of a group."""
     try:
         if split_suffix(file)[1] in PARQUET:
             names = set(read_column_types(file))
@@ -291,6 +293,6 @@ def has_fields(file: Path, *groups: str) -> bool:
             rows = (row for _, row in read_rows(file, "") if isinstance(row, Row))
             names = set(next(rows, Row({})).fields)
     except (DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
-        # Reading the rows raises the error.
+        # Reading the rows will raise the error.
         return False
     return any(names.issuperset(group.split()) for group in groups)

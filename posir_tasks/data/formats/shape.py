@@ -1,4 +1,4 @@
-"""The field or column names of a file at any depth, and its first record."""
+"""A file's field or column names at any depth, and its first record."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from posir_tasks.data.formats.records import PARQUET
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (".csv", ".tsv")
-#: Bytes of a file that are searched for fields.
-MAX_HEAD = 2**18
-#: Characters of a record in a message.
-MAX_RECORD = 300
-#: Suffix of a field name that requires an object or a list as the value.
+#: Maximum number of bytes to scan for fields.
+MAX_HEAD_BYTES = 2**18
+#: Maximum number of characters of a record in a message.
+MAX_RECORD_CHARACTERS = 300
+#: Suffix of a field name whose value must be an object or a list.
 NESTED = "/"
-#: A string, possibly cut off, with the colon and the opening bracket after it; or a bracket.
+#: A string, possibly cut off, with any colon and opening bracket that follow; or a bracket.
 TOKEN = re.compile(r'"((?:[^"\\]|\\.)*)(?:"|\\?\Z)(?:\s*(:)\s*([\[{]?))?|[\[\]{}]', re.DOTALL)
 
 #: Field names, outer fields first. The value is True for objects and lists.
@@ -39,7 +39,7 @@ Shape: TypeAlias = Mapping[str, bool]
 def list_fields(file: Path) -> Shape:
     """Return the fields at the start of a JSON file, or the columns of a table.
 
-    The result is empty for other and for unreadable files.
+    The result is empty for other files and unreadable files.
     """
     with suppress(OSError):
         state = file.stat()
@@ -51,7 +51,7 @@ def list_fields(file: Path) -> Shape:
 def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
     suffix = split_suffix(file)[1]
     shape: dict[str, bool] = {}
-    # Reading the rows raises the error.
+    # Reading the rows will raise the error.
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
             columns = read_column_types(file)
@@ -77,7 +77,7 @@ def _add_fields(shape: dict[str, bool], kind: Any) -> None:
 
 def _read_head(file: Path) -> str:
     with open_decompressed(file) as content:
-        head = content.read(MAX_HEAD)
+        head = content.read(MAX_HEAD_BYTES)
     return head.decode(find_encoding(head[:4]), "replace")
 
 
@@ -99,24 +99,24 @@ def _scan_json(text: str) -> dict[str, bool]:
 
 
 def has_marks(shape: Shape, marks: str) -> bool:
-    """Return True if a file has all fields of one layout; `|` separates layouts."""
+    """Return True if a file has all fields of a layout. `|` separates layouts."""
     names = {*shape} | {name + NESTED for name, is_nested in shape.items() if is_nested}
     return any(names.issuperset(group.split()) for group in marks.split("|"))
 
 
 def read_first_record(file: Path) -> str:
-    """Return the first row or line of a file, shortened, or an empty string if it is unreadable."""
+    """Return the first row or line of a file, shortened; an empty string if it is unreadable."""
     suffix = split_suffix(file)[1]
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
-            return sanitize(next(iterate_rows(file), {}), MAX_RECORD)
+            return sanitize(next(iterate_rows(file), {}), MAX_RECORD_CHARACTERS)
         if suffix in TABLES:
             row = next(islice(read_delimited(file).iter_rows(named=True), 1), {})
-            return sanitize(row, MAX_RECORD)
+            return sanitize(row, MAX_RECORD_CHARACTERS)
         lines = _read_head(file).removeprefix("\ufeff").split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
         if suffix in JSON_LINES and len(first) < 2:
             # The record spans several lines.
             first = " ".join(map(str.strip, lines))
-        return sanitize(first, MAX_RECORD)
+        return sanitize(first, MAX_RECORD_CHARACTERS)
     return ""

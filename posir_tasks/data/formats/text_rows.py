@@ -1,4 +1,4 @@
-"""Readers of JSON Lines, Parquet and CSV with a text per row."""
+"""Readers for JSON Lines, Parquet and CSV files with a text per row."""
 
 from __future__ import annotations
 
@@ -30,42 +30,42 @@ ID_COLUMNS = ("_id", "id")
 
 
 def read_csv_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row of a CSV or TSV file."""
+    """Yield the text of every row in a CSV or TSV file."""
     frame = read_delimited(file)
-    # Columns of numbers are not texts.
+    # Numeric columns are not texts.
     numbers = frame.cast(pl.Float64, strict=False)
-    textual = [
+    text_columns = [
         name for name in frame.columns if numbers[name].null_count() > frame[name].null_count()
     ]
-    yield from _read_frame(frame, frame.columns, textual, options.name(file), options)
+    yield from _read_frame(frame, frame.columns, text_columns, options.name(file), options)
 
 
 def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every row of a Parquet file."""
+    """Yield the text of every row in a Parquet file."""
     name = options.name(file)
     try:
         types = read_column_types(file)
-        textual = [column for column, kind in types.items() if kind == pl.String]
-        names = {find_text_column(textual, options), *_list_id_columns(options)}
+        text_columns = [column for column, kind in types.items() if kind == pl.String]
+        names = {find_text_column(text_columns, options), *_list_id_columns(options)}
         frame = read_table(file, [column for column in types if column in names])
     except LimitError:
         raise
     except DataError as error:
         yield SkippedText(name, "not Parquet", str(error), name)
         return
-    yield from _read_frame(frame, types, textual, name, options)
+    yield from _read_frame(frame, types, text_columns, name, options)
 
 
 def _read_frame(
     frame: pl.DataFrame,
     columns: Iterable[str],
-    textual: list[str],
+    text_columns: list[str],
     name: str,
     options: ReadOptions,
 ) -> Items:
-    column = find_text_column(textual, options)
+    column = find_text_column(text_columns, options)
     if column is None:
-        yield _miss_text(name, name, columns)
+        yield _skip_without_text(name, name, columns)
         return
     row_options = replace(options, column=column)
     rows = frame.with_columns(pl.col(column).fill_null("")).iter_rows(named=True)
@@ -74,7 +74,7 @@ def _read_frame(
 
 
 def read_line_texts(file: Path, options: ReadOptions) -> Items:
-    """Yield the text of every line of JSON Lines."""
+    """Yield the text of every line in a JSON Lines file."""
     name = options.name(file)
     for number, line in read_lines(file, f"{name}:"):
         if isinstance(line, SkippedText):
@@ -90,21 +90,21 @@ def read_line_texts(file: Path, options: ReadOptions) -> Items:
 
 
 def read_text_row(row: object, file: str, where: str, name: str, options: ReadOptions) -> Item:
-    """Return the text of a row, or a skipped item without one.
+    """Return the text of a row, or a skipped item if it has none.
 
     Args:
-        row: An object; any other value is skipped.
+        row: The row. Values other than objects are skipped.
         file: Name of the file.
         where: Location of the row in the file.
-        name: Name of the row in messages.
+        name: Name of the row for messages.
         options: The text and id columns.
     """
     if not isinstance(row, Mapping):
         return SkippedText(name, "not a JSON object", file=file)
-    textual = [key for key, value in row.items() if isinstance(value, str)]
-    column = find_text_column(textual, options)
+    text_columns = [key for key, value in row.items() if isinstance(value, str)]
+    column = find_text_column(text_columns, options)
     if column is None:
-        return _miss_text(name, file, row)
+        return _skip_without_text(name, file, row)
     ids = (row.get(key) for key in _list_id_columns(options))
     identifier = next((value for value in ids if value not in (None, "")), None)
     if not isinstance(identifier, str | int | None):
@@ -116,9 +116,9 @@ def read_text_row(row: object, file: str, where: str, name: str, options: ReadOp
     return item
 
 
-def _miss_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
+def _skip_without_text(name: str, file: str, columns: Iterable[object]) -> SkippedText:
     names = sanitize(", ".join(map(str, columns)), 300)
-    detail = f"it has {names}; name one with --column, or text_field in `posir build`"
+    detail = f"it has {names}; choose one with --column, or text_field in `posir build`"
     return SkippedText(name, "without a text column", detail, file)
 
 
@@ -126,12 +126,10 @@ def _list_id_columns(options: ReadOptions) -> tuple[str, ...]:
     return (options.id_column,) if options.id_column else ID_COLUMNS
 
 
-def find_text_column(textual: Iterable[str], options: ReadOptions) -> str | None:
-    """Return the text column among the columns of strings, or None if it is missing or
-    ambiguous.
-    """
+def find_text_column(text_columns: Iterable[str], options: ReadOptions) -> str | None:
+    """Choose the text column among string columns; return None if it is missing or ambiguous."""
     ids = _list_id_columns(options)
-    columns = [name for name in textual if name not in ids]
+    columns = [name for name in text_columns if name not in ids]
     if options.column is None and len(columns) == 1:
         return columns[0]
     names = TEXT_COLUMNS if options.column is None else [options.column]

@@ -189,10 +189,10 @@ def test_documents_of_the_hub_have_the_commit_in_their_source(monkeypatch):
         lambda *_, revision, **__: SimpleNamespace(sha=f"commit-of-{revision}", siblings=()),
     )
     (first,) = open_source(settings(documents="some/texts:part", revision="v1")).read_texts()
-    assert first.where == "some/texts:part@commit-of-v1: row 0"
+    assert first.source == "some/texts:part@commit-of-v1: row 0"
     commit = "0123456789" * 4
     (second,) = open_source(settings(documents="some/texts", revision=commit)).read_texts()
-    assert second.where == f"some/texts@{commit}: row 0"
+    assert second.source == f"some/texts@{commit}: row 0"
     assert [*dict.fromkeys(asked)] == [
         ("some/texts", "part", "train", "commit-of-v1"),
         ("some/texts", None, "train", commit),

@@ -48,7 +48,7 @@ def test_json_lines_and_beir_folders_become_the_same_domain(tmp_path, lines):
     printed = posir("import", lines, output=tmp_path / "lines")
     first, *titles = printed.splitlines()
     assert first == f"{tmp_path / 'lines/eng-Latn/sports'}: 1 document, 1 question"
-    assert titles == ["titles: 1 document in 1 article; spans count in the texts alone"]
+    assert titles == ["titles: 1 document in 1 article; spans refer to the texts only"]
     printed = posir("import", beir, output=tmp_path / "beir_out", split="dev")
     assert printed.splitlines()[1:] == titles
     for name in FILES.values():
@@ -160,7 +160,7 @@ def test_queries_of_another_split_are_no_loss(tmp_path, unknown):
         return
     printed = posir("import", folder, output=tmp_path / "out").splitlines()
     assert printed[0].endswith(": 1 document, 3 questions")
-    assert printed[1] == "left out by the rules of the data: 7 questions:"
+    assert printed[1] == "left out by the data's own rules: 7 questions:"
     assert printed[2].startswith(f"  7 of 10: {Cause.NOT_RELEVANT}; first: ")
 
 
@@ -170,7 +170,7 @@ def test_judgments_alone_and_texts_alone_cannot_be_imported(tmp_path):
     pairs = {"queries": {"q": "Who?"}, "corpus": {"c": TEXT}, "relevant_docs": {"q": ["c"]}}
     (tmp_path / "a.json").write_text(json.dumps(pairs))
     for name, message in (
-        ("a.qrels", "has judgments and no texts"),
+        ("a.qrels", "has judgments but no texts"),
         ("a.csv", "AutoRAG's corpus"),
         ("a.json", r"judgments without evidence spans.*posir score RUN --data .*a\.json`"),
     ):

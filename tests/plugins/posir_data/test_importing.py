@@ -121,7 +121,7 @@ def test_a_blank_document_stays_and_its_questions_are_left_out(tmp_path):
     [
         (
             [passage(TEXT, asked(), id="d"), passage("Other.", id="d")],
-            "file: line 1: another document has the id 'd' too",
+            "file: line 1: another document has the same id, 'd'",
         ),
         ([passage(" \n", asked())], "file: question 1: its relevant document has no text"),
         (
@@ -184,7 +184,7 @@ def test_an_unknown_language_or_a_malformed_domain_is_refused(tmp_path, kind, na
     message = (
         f"language {name}: "
         if kind == "language"
-        else "not allowed. A domain is a folder name of at most 100 characters"
+        else "invalid domain. Give a folder name of at most 100 characters"
     )
     with pytest.raises(PosirError, match=re.escape(message)):
         imported([passage(TEXT, asked())], tmp_path / "out", **{kind: name})

@@ -45,11 +45,11 @@ def read(source, **options):
     data = collect_questions(subset.read_passages(), "published", repair=False)
     places = {}
     for name, (_, document, span) in data.questions.items():
-        if name not in data.unsuited:
+        if name not in data.unpositioned:
             query = data.places[name].query if name in data.places else name
             places.setdefault(query, []).append(span.of(data.documents[document]))
     reasons = {}
-    for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unsuited.values())):
+    for skipped in dict.fromkeys(item for item in (*data.skipped, *data.unpositioned.values())):
         reasons[skipped.detail or skipped.reason] = (
             reasons.get(skipped.detail or skipped.reason, 0) + skipped.number
         )
@@ -122,8 +122,8 @@ def test_tydi_qa(tmp_path):
         Cause.DISAGREEMENT: 1,
         Cause.UNANSWERABLE: 1,
         Cause.REVISED: 1,
-        "its span of bytes divides a character": 1,
-        "its span of bytes is not within its document": 1,
+        "its byte span splits a character": 1,
+        "its byte span is not within its document": 1,
     }
     assert list(data.documents.values()) == [TELUGU] * 2
     assert read(file, language="ara-Arab")[0] == {"8": ["ببطولتين"]}
@@ -232,8 +232,8 @@ def test_miracl_of_a_large_corpus_is_sampled(tmp_path):
 
 
 NOT_A_TAG = (
-    "its long answer does not begin with a tag: the tokens of its page are not those of the "
-    "release, which single blanks divide"
+    "its long answer does not begin with a tag: the page must have the tokens of the release, "
+    "separated by single spaces"
 )
 NQ_TOKENS = "<H1> Google </H1> <P> It was founded by Page . </P>"
 NQ_TOKENS += ' <Table> <Tr> <Td_colspan="2"> CEO </Td> <Td> a\u180eb </Td> </Tr> </Table>'
@@ -312,7 +312,7 @@ def test_natural_questions(tmp_path, form, name):
     paragraph = "It was founded by Page ."
     assert places == {"5": [paragraph]}
     assert reasons == {
-        "fewer than 2 of its annotators give an answer": 1,
+        "fewer than 2 of its annotators gave an answer": 1,
         Cause.OTHER_SPLIT: 2,
         "has no answer": 1,
         NOT_A_TAG: 1,
@@ -568,7 +568,7 @@ def test_legalbench_rag(tmp_path):
     assert data.questions["cuad:0"][0] == "What is the law; and when?"
     assert [*data.documents] == ["cuad/A%20B.txt", "maud/D.txt"]
     assert {reason.split("'")[0] for reason in reasons} == {
-        "has several places of evidence, of which one is not known",
+        "has several places of evidence, one of which is unknown",
         "its answer ",
         "its relevant document ",
     }

@@ -76,10 +76,12 @@ def test_pdf_is_read_by_a_library_if_there_is_one(tmp_path: Path, monkeypatch):
     (tmp_path / "b.pdf").write_bytes(b"%PDF-1.7\x00")
     collection = read_texts(str(tmp_path))
     assert [" ".join(text.text.split()) for text in collection.texts] == [GOOD]
-    assert [(skip.name, skip.reason) for skip in collection.skipped] == [("b.pdf", "of PDF")]
+    assert [(skip.name, skip.reason) for skip in collection.skipped] == [
+        ("b.pdf", "unreadable as PDF")
+    ]
     monkeypatch.setitem(sys.modules, "pypdf", None)
     with pytest.raises(
-        PosirError, match=r"2 of PDF \(a.pdf: `pip install 'posir\[pdf\]'`, or convert"
+        PosirError, match=r"2 unreadable as PDF \(a.pdf: `pip install 'posir\[pdf\]'`, or convert"
     ):
         read_texts(str(tmp_path))
 
@@ -126,11 +128,11 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
     assert reasons == {
         copy.pop(): "duplicate",
         "empty.txt": "empty",
-        "short.txt": "of fewer than ten words",
-        "one.txt": "of one sentence",
+        "short.txt": "with fewer than ten words",
+        "one.txt": "with only one sentence",
         "binary.txt": "binary",
         "latin.txt": "not UTF-8",
-        "picture.png": "of another kind",
+        "picture.png": "of an unsupported type",
         "mixed.txt": "in mixed languages",
         "rows.jsonl:2": "not a JSON object",
         "rows.jsonl:3": "without a text column",
@@ -158,7 +160,7 @@ def test_files_in_every_format(tmp_path: Path):
 
 def test_a_column_is_named_if_it_is_not_clear(tmp_path: Path):
     pl.DataFrame({"left": [GOOD], "right": [OTHER]}).write_parquet(tmp_path / "two.parquet")
-    with pytest.raises(PosirError, match="it has left, right; name one with --column"):
+    with pytest.raises(PosirError, match="it has left, right; choose one with --column"):
         read_texts(str(tmp_path))
     assert read_texts(str(tmp_path), column="right").texts[0].text == OTHER
 

@@ -462,7 +462,7 @@ def test_the_command_prints_every_form(folder, described):
         assert (done.exit_code, done.stdout.strip()) == (0, text.strip())
     table = run(folder).stdout
     assert f"{POSIR_FOLDER} · all languages · queries by position of the evidence" in table
-    assert "follow a rule of posir" in " ".join(run(folder, "--explain").stdout.split())
+    assert "follow posir's own rule" in " ".join(run(folder, "--explain").stdout.split())
 
 
 def test_what_is_not_there_is_refused_by_name(folder, tmp_path, monkeypatch):

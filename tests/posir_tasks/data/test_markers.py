@@ -12,7 +12,7 @@ import posir
 from posir_score.excerpts import read_evidence_data
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import Answer, Cause, Use
-from posir_tasks.data.markers import marks_no_answer, states_no_answer
+from posir_tasks.data.markers import is_flagged_unanswerable, is_no_answer_marker
 from posir_tasks.datasets.opening import open_data
 from tests.support.datasets import write_beir_folder
 
@@ -113,7 +113,7 @@ MARKS: list[tuple[str, int | None, str, bool]] = [
 
 @pytest.mark.parametrize(("text", "start", "document", "expected"), MARKS)
 def test_a_mark_is_no_word_of_the_text(text: str, start: int | None, document: str, expected: bool):
-    assert marks_no_answer(Answer(text, start), document) == expected
+    assert is_no_answer_marker(Answer(text, start), document) == expected
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,11 @@ def test_a_flag_says_that_there_is_no_answer(tmp_path: Path, flag: dict[str, Any
     ]
     answers, skipped, _ = read(write(tmp_path, suffix, rows))
     assert (answers, skipped) == (["in 1901"], [Cause.UNANSWERABLE])
-    assert (states_no_answer(flag), states_no_answer(fine), states_no_answer({})) == (
+    assert (
+        is_flagged_unanswerable(flag),
+        is_flagged_unanswerable(fine),
+        is_flagged_unanswerable({}),
+    ) == (
         True,
         False,
         False,

@@ -162,7 +162,7 @@ def test_a_sample_is_selected_once_and_refused_for_other_data(root, monkeypatch,
     assert posir.nano("PosIR-English").to_polars().drop("documents").rows() == [("sports", 48, 300)]
     assert len(task.read_subset("sports").queries) == 48
     find_lists(NAME, "sports")[0].write_text("{}")
-    with pytest.raises(DataError, match="not a list"):
+    with pytest.raises(DataError, match="not a sample"):
         task.read_subset("sports")
 
 

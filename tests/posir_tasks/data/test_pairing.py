@@ -64,7 +64,8 @@ def test_without_ids_two_languages_are_never_paired(tmp_path):
             language=language,
         )
     with pytest.raises(
-        DataError, match=r"(?s)no query can be evaluated.*8 of 8 judgments.*needs the same id"
+        DataError,
+        match=r"(?s)no query can be evaluated.*8 of 8 judgments.*needs the same document ids",
     ):
         read_domain(LocalRepository(tmp_path), GERMAN, ENGLISH, "sports")
     assert len(read_domain(LocalRepository(tmp_path), GERMAN, GERMAN, "sports").evidence) == 8
@@ -109,7 +110,7 @@ def test_xquad_is_paired_by_its_questions_and_refused_by_order(squad_data, tmp_p
     imported(with_ids_by_order(english), tmp_path / "by order")
     imported(with_ids_by_order(other[1:]), tmp_path / "by order", language=language)
     (problem,) = inspect(tmp_path / "by order", language)[0]
-    assert "lengths correlate by 0.2" in problem.message
+    assert "the lengths have a correlation of 0.2" in problem.message
 
 
 def test_a_shift_in_a_part_is_a_warning_that_names_it(squad_data, tmp_path):
@@ -143,7 +144,7 @@ def test_lengths_decide_where_the_texts_are_not_at_hand(tmp_path):
         write_domain(tmp_path, {"queries": queries, "qrels": tables["qrels"]}, language=GERMAN)
         messages = [problem.message for problem in inspect(tmp_path)[0]]
         assert bool(messages) != isinstance(order, range)
-    assert re.search(r"same id in .* lengths correlate by", messages[0])
+    assert re.search(r"same id in .* lengths have a correlation of", messages[0])
 
 
 def test_nothing_more_is_read_from_the_hub(tmp_path, monkeypatch):

@@ -461,7 +461,7 @@ def test_two_columns_of_one_name_are_refused_where_they_are_read(tmp_path):
     assert len(read(tmp_path).evidence) == 4
     pq.write_table(table.append_column("text", table["_id"]), folder / "queries.parquet")
     with pytest.raises(
-        DataError, match=r"queries\.parquet: field 'text': is the name of several columns"
+        DataError, match=r"queries\.parquet: field 'text': several columns have this name"
     ):
         read(tmp_path)
 
@@ -483,7 +483,7 @@ REFUSED = {
     ),
     "ids with a null character": (
         {"corpus": {"_id": ["a\0", "b\0", "c\0", "d\0"]}},
-        r"corpus\.parquet: field '_id': has a null character.*; 4 rows, first: 0",
+        r"corpus\.parquet: field '_id': contains a null character.*; 4 rows, first: 0",
     ),
 }
 

@@ -305,7 +305,7 @@ def test_fineweb_as_json_lines_is_what_it_is_in_parquet(tmp_path):
     assert (pairs(data), data.corpus["text"][:]) == (pairs(parquet), parquet.corpus["text"][:])
     assert data.evidence.labels == parquet.evidence.labels
     (lines / "train.jsonl").unlink()
-    with pytest.raises(DataError, match=r"no file train-\*\.parquet, and none of JSON objects"):
+    with pytest.raises(DataError, match=r"no file train-\*\.parquet, and no JSON file"):
         read_fineweb(LocalRepository(lines))
 
 

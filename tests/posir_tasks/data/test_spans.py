@@ -57,8 +57,8 @@ def test_start_and_end_alone_must_quote_text_of_the_document(document, start, en
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (Answer("and", end=5), "neither the text of its answer nor both start and end"),
-        (Answer(start=3), "neither the text of its answer nor both start and end"),
+        (Answer("and", end=5), "neither an answer text nor both start and end"),
+        (Answer(start=3), "neither an answer text nor both start and end"),
         (Answer("  ", 3), "has no answer"),
         (Answer("and", 4, 6), "its span 4 to 6 is not as long as its answer 'and'"),
         (Answer("And", 4, 7), "is not at character 4 or anywhere else"),

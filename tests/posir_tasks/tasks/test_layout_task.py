@@ -158,9 +158,9 @@ def test_a_task_is_registered_until_another_has_its_name(folder):
         ({"place": "nowhere"}, "/nowhere: no such folder"),
         (
             {"place": "eng-Latn", "language": "fin-Latn"},
-            "/eng-Latn: holds the language eng-Latn, not fin-Latn",
+            "/eng-Latn: contains the language eng-Latn, not fin-Latn",
         ),
-        ({"place": "eng-Latn/sports/qrels"}, "It has no language"),
+        ({"place": "eng-Latn/sports/qrels"}, "It contains no language"),
         ({"licenze": "mit"}, "task 'Mine': field 'licenze': Extra inputs are not permitted"),
         ({"license": "none"}, "field 'license"),
     ],

@@ -54,7 +54,7 @@ def test_lists_generators_and_objects_with_a_text_are_chunks(split):
         (lambda _: [" "], "s: returned no chunk for 'Some text.'. Every text needs at least one."),
         (
             lambda _: ["Other"],
-            "s: no chunk is part of its text, such as 'Other'. Return parts of the text",
+            "s: no chunk occurs in its text, for example 'Other'. Return parts of the text",
         ),
     ],
 )

@@ -89,7 +89,7 @@ def test_a_file_of_which_a_part_cannot_be_read_is_skipped(tmp_path: Path, option
     write_pdf(tmp_path / "a.pdf", **options)
     (item,) = read(tmp_path / "a.pdf")
     assert isinstance(item, SkippedText)
-    assert item.reason == "of PDF"
+    assert item.reason == "unreadable as PDF"
 
 
 def test_pages_that_are_pictures_are_counted(tmp_path: Path):
@@ -102,5 +102,5 @@ def test_pages_that_are_pictures_are_counted(tmp_path: Path):
     text, skipped = read(tmp_path / "a.pdf")
     assert isinstance(text, Passage)
     assert isinstance(skipped, SkippedText)
-    assert (skipped.reason, skipped.number) == ("pages of PDF that are pictures", 2)
+    assert (skipped.reason, skipped.number) == ("scanned PDF pages", 2)
     assert skipped.detail.startswith("pages 2, 4;")

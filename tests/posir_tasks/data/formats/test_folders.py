@@ -101,7 +101,7 @@ def test_another_split_can_be_read(tmp_path):
 
 KNOWN, UNKNOWN_PLACE = (
     ("q2", "d1", 1, 0, 3),
-    "has several places of evidence, of which one is not known",
+    "has several places of evidence, one of which is unknown",
 )
 UNUSABLE = {
     "no relevant document": ([SECOND], [], "has no relevant document in"),
@@ -115,7 +115,7 @@ UNUSABLE = {
     "no span": (
         [SECOND],
         [("q2", "d1", 1, "", "")],
-        "neither the text of its answer nor both start and end",
+        "neither an answer text nor both start and end",
     ),
     "span of one": (
         [SECOND | {"pos_char_span": [3]}],
@@ -285,10 +285,10 @@ def test_evidence_of_scifact_is_read_by_numbers_of_sentences(tmp_path):
         "5": "",
     }
     assert questions.places == {"3": Place("3"), "3#2": Place("3")}
-    details = {name: skipped.detail for name, skipped in questions.unsuited.items()}
+    details = {name: skipped.detail for name, skipped in questions.unpositioned.items()}
     assert details == {"5": Cause.NO_POSITION}
     assert [(skip.name, skip.detail) for skip in questions.skipped] == [
-        ("4", "names sentence 9 of its document, which has 4")
+        ("4", "refers to sentence 9 of its document, which has 4")
     ]
 
 
@@ -371,4 +371,4 @@ def test_invalid_references_are_one_message(tmp_path: Path, references: str, mes
             open_data(write_chunking_folder(tmp_path, [("When?", references, "bells")]))
         )
     assert message in str(error.value)
-    assert "as Chroma's chunking evaluation has it" in str(error.value)
+    assert "as in Chroma's chunking evaluation" in str(error.value)

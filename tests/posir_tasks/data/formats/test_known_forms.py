@@ -17,7 +17,7 @@ from datasets import Dataset
 import posir
 from posir_data.api import import_data, read_sources
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.catalog import FORMATS, describe_form
+from posir_tasks.data.formats.catalog import FORMATS, describe_format
 from posir_tasks.data.formats.form import REFUSED
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions
@@ -294,7 +294,7 @@ def test_forms_of_others_are_read_by_a_name_of_the_hub(monkeypatch):
     assert [*data.evidence.starts] == [NORTH]
     judged = open_data("some/ragas", revision="6" * 40).subsets[0].judgments
     assert [len(grades) for grades in judged.grades.values()] == [1]
-    with pytest.raises(DataError, match="some/drop: is DROP, which is not read"):
+    with pytest.raises(DataError, match="some/drop: is DROP, which posir cannot read"):
         open_data("some/drop", revision="6" * 40)
     named = open_data("some/body", revision="6" * 40, column="body").subsets[0].read()
     assert [*named.evidence.starts] == [TEXT.index(WIND)]
@@ -368,7 +368,7 @@ def test_different_texts_with_one_id_are_an_error(tmp_path):
     row = RAGAS[0] | {"reference_context_ids": ["c7"]}
     other = row | {"reference_contexts": ["Another text."]}
     file = write(tmp_path / "a.jsonl", [row, other])
-    with pytest.raises(DataError, match="another text has the id c7 too"):
+    with pytest.raises(DataError, match="another text has the same id, c7"):
         open_data(file).subsets[0].read()
 
 
@@ -597,7 +597,7 @@ def test_a_form_that_is_not_read_is_refused_by_name(tmp_path, case):
     (form,) = [form for form in REFUSED if case.startswith(form.title.split()[0])]
     with pytest.raises(DataError) as caught:
         open_data(file)
-    assert f"is {form.title}, which is not read. {form.advice}" in str(caught.value)
+    assert f"is {form.title}, which posir cannot read. {form.advice}" in str(caught.value)
     assert "rite " in form.advice
     # As texts, it can be read by naming the column.
     assert open_data(file, column="text").has_questions is False
@@ -725,8 +725,8 @@ def test_the_message_names_the_only_field_that_is_missing(tmp_path, case, field)
     with pytest.raises(PosirError) as caught:
         import_data(file, language="eng-Latn", domain="d", output=tmp_path / "out", scope="corpus")
     # What is said of any data names no field that is missing.
-    said, _, _ = str(caught.value).replace(str(tmp_path), "").partition("Forms that are read")
-    said = re.sub(r"Expected: .*?\.(?= It has|$|\n)", "", said)
+    said, _, _ = str(caught.value).replace(str(tmp_path), "").partition("Supported formats")
+    said = re.sub(r"Expected: .*?\.(?= It contains|$|\n)", "", said)
     for form in FORMATS:
         said = said.replace(form.advice or "-", "")
     assert field in said, said
@@ -746,9 +746,9 @@ def test_autorag_without_a_file_or_a_column_names_it(tmp_path, missing):
 
 def test_the_message_shows_the_first_record_and_lists_the_forms(tmp_path):
     file = write(tmp_path / "a.jsonl", [{"question": "Who?", "answer": "Zoë", "body": TEXT}] * 2)
-    said = describe_form(file)
+    said = describe_format(file)
     assert 'first record is {"question": "Who?", "answer": "Zo\\u00eb"' in said
-    assert "of which it lacks context" in said
+    assert "missing: context" in said
     assert "posir import --formats" in said
     listed = import_data(formats=True)
     assert [row["form"] for row in listed.rows] == [form.title for form in FORMATS if form.kinds]

@@ -71,7 +71,7 @@ def test_a_page_whose_end_cannot_be_read_is_refused(case, tmp_path: Path):
     (tmp_path / "a.html").write_text(REFUSED[case])
     (item,) = open_data(tmp_path / "a.html").read_texts()
     assert isinstance(item, SkippedText)
-    assert (item.name, item.reason, bool(item.detail)) == ("a.html", "of HTML", True)
+    assert (item.name, item.reason, bool(item.detail)) == ("a.html", "unreadable as HTML", True)
     with pytest.raises(PosirError, match=r"a\.html"):
         read_texts(tmp_path / "a.html")
 

@@ -1,4 +1,4 @@
-"""Data in no form that is read: what it has, the nearest form and the line that is wrong are
+"""Data in no form that is read: what it has, the nearest format and the line that is wrong are
 named.
 """
 
@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from posir_tasks.base.errors import DataError, PosirError
-from posir_tasks.data.formats.catalog import FORMATS, describe_form, find_nearest_form
+from posir_tasks.data.formats.catalog import FORMATS, describe_format, find_nearest_format
 from posir_tasks.data.formats.question_rows import is_squad_json
 from posir_tasks.data.posir import find_layout
 from posir_tasks.datasets.opening import QRELS, open_data
@@ -62,11 +62,11 @@ def test_qrels_are_recognized_among_texts(tmp_path: Path):
 )
 def test_each_form_is_nearest_to_its_own_fields(form):
     for layout in form.layouts:
-        assert find_nearest_form(sorted(layout)) == form
+        assert find_nearest_format(sorted(layout)) == form
 
 
 def test_no_form_is_nearest_to_other_fields():
-    assert find_nearest_form(["foo", "bar"]) is None
+    assert find_nearest_format(["foo", "bar"]) is None
 
 
 def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
@@ -80,9 +80,9 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
     pl.DataFrame(corpus).write_parquet(tmp_path / "corpus.parquet")
     pl.DataFrame(questions).write_parquet(tmp_path / "qa.parquet")
     assert find_layout(tmp_path) is None
-    said = describe_form(tmp_path)
-    assert "corpus.parquet (nearest form: AutoRAG's corpus)" in said
-    assert "qa.parquet (nearest form: AutoRAG's questions)" in said
+    said = describe_format(tmp_path)
+    assert "corpus.parquet (nearest format: AutoRAG's corpus)" in said
+    assert "qa.parquet (nearest format: AutoRAG's questions)" in said
     assert open_data(tmp_path).kind == "a folder of AutoRAG"
     # A domain that has only its corpus is told what it lacks.
     pl.DataFrame({"_id": ["a"], "text": ["A text."]}).write_parquet(tmp_path / "corpus.parquet")
@@ -95,7 +95,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
         (
             "a.json",
             json.dumps([{"question": "Who?", "contexts": ["a"]}]),
-            "form is a golden set of LlamaIndex or ragas, of which it lacks ground_truth",
+            "format is a golden set of LlamaIndex or ragas; missing: ground_truth",
         ),
         ("a.json", '{"foo": 1}', "the fields foo"),
         ("a.tsv", "query-id\tcorpus-id\tscore\nq\td\t1\n", "the qrels of a BEIR folder"),
@@ -105,7 +105,7 @@ def test_a_folder_of_autorag_is_not_taken_for_the_layout(tmp_path: Path):
 )
 def test_what_a_file_has_and_the_nearest_form_are_said(tmp_path: Path, name, content, seen):
     (tmp_path / name).write_text(content)
-    assert seen in describe_form(tmp_path / name)
+    assert seen in describe_format(tmp_path / name)
     with pytest.raises(PosirError, match=seen):
         open_data(tmp_path / name).with_questions("posir score").subsets[0].read()
 
