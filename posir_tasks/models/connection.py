@@ -38,26 +38,27 @@ T = TypeVar("T")
 KEY_VARIABLE = "OPENAI_API_KEY"
 #: Retries after status 408, 409, 429 or 5xx, or without an answer.
 RETRIES = 10
-#: Maximum of the server's Retry-After, in seconds, that is respected.
-MAX_ASKED_SECONDS = 120.0
+#: Longest Retry-After, in seconds, that is respected.
+MAX_RETRY_AFTER = 120.0
 #: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
 MAX_WAIT = 8.0
-#: Timeouts in seconds for a connection, and for the next bytes of an answer.
+#: Timeouts in seconds: for connecting, and for the next bytes of an answer.
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 600.0
-#: The timeout for a complete answer, as a multiple. Such requests are not retried.
+#: Timeout for a complete answer, as a multiple of `ANSWER_SECONDS`. Requests that exceed it are not
+#: retried.
 COMPLETE_FACTOR = 2
-#: Maximum characters of an error that are read, and that are shown.
+#: Maximum number of characters of an error message to keep, and to show.
 MAX_ERROR = 10_000
 MAX_MESSAGE = 500
-#: Status of an answer that was not read.
-UNREAD_STATUS = 598
-#: Statuses of a rejected request, and error messages of servers that fail with status 500 for long
-#: texts.
+#: Internal status of an answer that posir discards.
+DISCARDED_STATUS = 598
+#: Statuses of rejected requests, and the error messages about long texts that some servers send
+#: with status 500.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
-#: Maximum number of values of a list that are shown.
+#: Maximum number of list values to show.
 MAX_VALUES = 10
 
 
@@ -72,9 +73,10 @@ class RequestError(Exception):
         *,
         is_timeout: bool = False,
     ) -> None:
-        """Store the server's message without secrets, and the status, or 0 without an answer.
+        """Store the server's message without secrets, and the HTTP status, or 0 if there is no
+        answer.
 
-        With `is_timeout`, the server was connected but did not answer in time.
+        If `is_timeout` is true, the server accepted the connection but did not answer in time.
         """
         self.reason = redact(reason)
         self.status = status
@@ -84,7 +86,7 @@ class RequestError(Exception):
 
     @property
     def is_rejected(self) -> bool:
-        """True if the server rejects the request, or fails since a text is too long."""
+        """True if the server rejects the request, or fails because a text is too long."""
         is_too_large = self.status == 500 and bool(TOO_LARGE.search(self.reason))
         return self.status in REFUSED or is_too_large
 
@@ -102,7 +104,7 @@ class RequestError(Exception):
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None."""
+    """Parse a Retry-After header (RFC 9110, section 10.2.3) as seconds, or return None."""
     value = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
         if value.replace(".", "", 1).isdecimal():
@@ -112,7 +114,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class Connection:
-    """A thread-safe connection to a server. Messages never contain the key."""
+    """A thread-safe connection to a server. Error messages never contain the API key."""
 
     def __init__(
         self,
@@ -126,13 +128,13 @@ class Connection:
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
-            key_variable: Environment variable with the key.
+            key_variable: Environment variable with the API key.
             retries: Retries after temporary failures; by default `RETRIES`.
-            timeout: Seconds until the next bytes of an answer, ten minutes by default. A complete
-                answer may take twice as long.
+            timeout: Maximum seconds until the next bytes of an answer, ten minutes by default. A
+                complete answer may take twice as long.
 
         Raises:
-            PosirError: The key cannot be sent in a header.
+            PosirError: The key contains characters that an HTTP header does not allow.
         """
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
@@ -148,7 +150,7 @@ class Connection:
         self.limit_retries = self.retries
         self.connect_seconds = timeout or CONNECT_SECONDS
         self.seconds = timeout or ANSWER_SECONDS
-        # aiohttp's `trust_env` would also read keys from ~/.netrc.
+        # aiohttp's `trust_env` would also read credentials from ~/.netrc.
         parts = urlsplit(address)
         has_proxy = not proxy_bypass(parts.hostname or "")
         self._proxy = getproxies().get(parts.scheme) if has_proxy else None
@@ -190,7 +192,7 @@ class Connection:
         *,
         retries: int | None = None,
     ) -> str:
-        """Send a request, a GET if it has no body, with retries after temporary failures.
+        """Send a POST request, or a GET request without a body, and retry after temporary failures.
 
         `retries` limits the retries after status 500.
 
@@ -210,11 +212,11 @@ class Connection:
             max_retries = self.limit_retries if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
                 max_retries = min(max_retries, retries)
-            is_final = not failure.is_temporary or failure.status == UNREAD_STATUS
+            is_final = not failure.is_temporary or failure.status == DISCARDED_STATUS
             if is_final or attempt >= max_retries:
                 raise failure
             wait = read_retry_after(failure.headers) or 0.0
-            if not 0 < wait <= MAX_ASKED_SECONDS:
+            if not 0 < wait <= MAX_RETRY_AFTER:
                 wait = min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT)
                 wait *= random.uniform(0.75, 1)
             await asyncio.sleep(wait)
@@ -225,7 +227,7 @@ class Connection:
     ) -> str:
         import aiohttp
 
-        # Per request, since callers may change the seconds.
+        # Built per request, since callers may change `seconds`.
         timeout = aiohttp.ClientTimeout(
             total=COMPLETE_FACTOR * self.seconds,
             connect=self.connect_seconds,
@@ -244,7 +246,7 @@ class Connection:
                 raise RequestError(
                     f"redirects to {response.headers['Location']}, which would receive the texts; "
                     "use that address if this is intended",
-                    UNREAD_STATUS,
+                    DISCARDED_STATUS,
                 )
             text = await _read_text(response)
             if response.ok:
@@ -259,7 +261,7 @@ class Connection:
         if isinstance(error, TimeoutError) and not is_server_timeout:
             seconds = COMPLETE_FACTOR * self.seconds
             reason = f"is not complete after {seconds:,.0f} seconds"
-            return RequestError(reason, UNREAD_STATUS, is_timeout=True)
+            return RequestError(reason, DISCARDED_STATUS, is_timeout=True)
         cause = getattr(error, "os_error", error)
         number = getattr(cause, "errno", None)
         reason = str(cause) or repr(cause)
@@ -297,8 +299,8 @@ class Connection:
                 )
             case 429:
                 return (
-                    f"the server's limit is still exceeded after all attempts (429: {reason}). "
-                    "Run again later."
+                    f"the server's rate limit is still exceeded after all attempts (429: "
+                    f"{reason}). Run again later."
                 )
         return f"the server failed up to {attempts} times ({status}: {reason})."
 
@@ -322,8 +324,8 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def _find_message(text: str) -> str:
-    """Return the message in an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama, or
-    the whole text.
+    """Extract the message from an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama;
+    otherwise return the whole text.
     """
     try:
         answer = parse_json(text, "answer")
@@ -346,11 +348,11 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
                 f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger "
                 "number to read it"
             )
-            raise RequestError(problem, UNREAD_STATUS)
+            raise RequestError(problem, DISCARDED_STATUS)
     return content.decode("utf-8", "replace")
 
 
 def shorten(values: Sequence[object]) -> str:
-    """Return the first values as text on one line."""
+    """Join the first values on one line."""
     text = ", ".join(sanitize(str(value)) for value in values[:MAX_VALUES])
     return text + (", ..." if len(values) > MAX_VALUES else "")

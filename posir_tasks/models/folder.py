@@ -1,8 +1,8 @@
-"""Local models of sentence-transformers (dense, sparse, multi-vector, cross-encoder) and
+"""Model folders of sentence-transformers (dense, sparse, multi-vector, cross-encoder) and
 transformers.
 
-The name is from the model card or the folder. The revision is a digest of weights and settings, so
-a retrained model never reuses results or cached embeddings of its predecessor.
+The name comes from the model card or the folder. The revision is a digest of weights and settings,
+so a retrained model never reuses results or cached embeddings of its predecessor.
 
 A folder is untrusted data: code in it is never run. If its settings would make a library import,
 unpickle or download code, it is rejected before anything is loaded.
@@ -44,9 +44,9 @@ KIND_SETTINGS = (
     MODULES_FILE,
     CONFIG_FILE,
 )
-#: Packages of allowed module classes. sentence-transformers replaces PyLate's classes by its own.
+#: Packages of allowed module classes. sentence-transformers replaces PyLate's classes with its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers also reads.
+#: Folder of chat templates, which transformers also reads.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation and training state.
 IGNORED = (
@@ -100,7 +100,7 @@ def _is_outside(packages: str, value: Any) -> bool:
 #: Settings, at any depth, with a check for values that make a library import, unpickle or download
 #: code.
 CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
-    # The key may also be a word in a vocabulary, with a number.
+    # The key may also be a vocabulary entry, whose value is a number.
     "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
     "custom_generate": lambda value: isinstance(value, str),
     "trust_remote_code": lambda value: isinstance(value, (bool, str)) and bool(value),
@@ -330,7 +330,7 @@ def find_model_folder(name: str) -> Path | None:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Return True if a folder has a model of sentence-transformers or transformers."""
+    """Return True if a folder contains a model of sentence-transformers or transformers."""
     return any((folder / file).is_file() for file in (MODULES_FILE, CONFIG_FILE))
 
 
@@ -396,8 +396,8 @@ def digest_folder(folder: Path) -> str:
 
 
 def find_model_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a model: top-level files, except `IGNORED`, and files in subfolders of its
-    modules.
+    """Yield the files of a model: top-level files, except `IGNORED`, and files in the subfolders of
+    its modules.
 
     Other folders, such as checkpoints, logs and evaluation results, are not part of the model.
     """

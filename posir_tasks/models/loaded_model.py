@@ -29,7 +29,7 @@ QUERY = "Where does the river rise?"
 DOCUMENT = "The river rises in the hills."
 #: Models that encode queries and documents separately; others get pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
-#: Words of a text that is longer than the windows of all models in the papers.
+#: Number of words of a text that is longer than the window of every model in the papers.
 MANY_WORDS = 33_000
 
 
@@ -70,7 +70,7 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the known values as results store them."""
+        """Return the known values as a result stores them."""
         values: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, TextRead):

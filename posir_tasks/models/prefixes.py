@@ -1,6 +1,4 @@
-"""Model families that were trained with prompts, and a hint for models of a family without
-prompts.
-"""
+"""Model families that were trained with prompts, and a warning if such a model has no prompt."""
 
 from __future__ import annotations
 
@@ -60,7 +58,7 @@ FAMILIES = (
 
 
 def hint_prefixes(model: MTEBModels) -> None:
-    """Warn once per model that was trained with prompts but has none."""
+    """Warn once about each model that was trained with prompts but has none."""
     try:
         family = find_family(model)
     except Exception as error:  # must not stop the run
@@ -76,7 +74,7 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:
-    """Return the hint: the prompts of the family and the variables that set them."""
+    """Return the warning: the prompts of the family and the variables that set them."""
     expected = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:

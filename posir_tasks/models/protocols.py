@@ -1,8 +1,8 @@
 """Protocols: the settings with which the authors of a paper ran a model.
 
 `protocols.csv` has a row per paper and model, with its source in the authors' code or text. An
-empty cell means that the authors kept the default of the library or the model; for prompts, it
-means no prompt. Cells with `unknown` are printed but not applied.
+empty cell means that the authors kept the library's or the model's default; for prompts, it means
+no prompt. Cells with `unknown` are printed but not applied.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TITLES = {
     "built-in-or-learned": "Built-in or Learned",
     "bias-learning": "Bias Learning",
 }
-#: Papers with published results, by prefixes of task names.
+#: Papers with published results, by task name prefix.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
 #: Fields that are applied to a model, in order, with their names on screen.
@@ -49,7 +49,7 @@ SETTINGS = {
     "rerank_instruction": "instruction",
     "rerank_template": "template",
 }
-#: Further fields, which are only reported.
+#: Other fields, which are reported but not applied.
 STATED = {
     "cut_tokens": "texts of probes cut to tokens",
     "first_stage": "first stage",
@@ -100,7 +100,7 @@ class Protocol:
     def find(self, name: str) -> str | None:
         """Return the value of a field, or None for defaults and unknown values."""
         value: str = getattr(self, name)
-        # Probes and trainings have no query prompt.
+        # Probes and training runs have no query prompt.
         is_prompt = name == "document_prompt" or (
             name == "query_prompt" and self.kind not in ("probe", "training")
         )
@@ -112,7 +112,7 @@ class Protocol:
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
     def asked(self) -> dict[str, str]:
-        """Return all fields that are set or unknown."""
+        """Return the values of all fields that are set or unknown."""
         values = {
             name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
@@ -173,9 +173,9 @@ def describe_difference(paper: str, model: str) -> str:
 
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each difference between mteb's settings and the protocols of papers.
+    """Return a line for each difference between mteb's settings and the papers' protocols.
 
-    Runs are pairs of a paper, or a task with results in the paper, and a model.
+    Each run is a pair: a paper, or a task with results in the paper, and a model.
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:

@@ -1,11 +1,11 @@
-"""Measure the part of a text that a model reads, based on embeddings: changes of unread text do not
+"""Measure the part of a text that a model reads, based on embeddings: changing unread text does not
 change the embedding.
 
-It works for local models, APIs and servers, regardless of their metadata. Texts with the same head
-and different tails show where the model stops reading, texts with the same tail and different heads
-where it starts, and texts with different middles whether it skips text in between. Edges are found
-by bisection. A model that rejects long texts instead of truncating them reads the longest text that
-it accepts.
+The method works for local models, APIs and servers, regardless of their metadata. Texts with the
+same head and different tails show where the model stops reading, texts with the same tail and
+different heads where it starts, and texts with different middles whether it skips text in between.
+Edges are found by bisection. A model that rejects long texts instead of truncating them reads the
+longest text that it accepts.
 
 A changed embedding proves that at least some of the changed text is read. An unchanged embedding is
 weaker evidence: mean pooling over n tokens divides the effect of one token by n, and a server's
@@ -51,8 +51,8 @@ ACCEPTED_PIECES = 8
 #: its middle are read.
 BLOCKS = 16
 CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
-#: Number of blocks that are changed one at a time to find gaps: in the part that appears to be
-#: read, in the longest text, and in a text that is read in samples.
+#: Number of blocks to change one at a time to find gaps: in the part that appears to be read, in
+#: the longest text, and in a text that is read in samples.
 READ_BLOCKS = 6
 LONGEST_BLOCKS = 12
 SAMPLED_BLOCKS = 24
@@ -119,8 +119,8 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added_tokens: int = 0) -> ReadPart:
-        """Return the part by its upper bounds, plus `added_tokens` of the prompt and special
-        tokens.
+        """Return the part with the upper bounds as its length, plus `added_tokens` of the prompt
+        and special tokens.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
@@ -132,8 +132,8 @@ class ReadingLength:
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added_tokens: int) -> ReadPart:
-        """Return the part that is read of other texts. If the longest text was read completely, its
-        length is a lower bound.
+        """Return the part of any text that the model reads. If the longest text was read
+        completely, its length is a lower bound.
         """
         if self.part is not None:
             return self.read_part(added_tokens)
@@ -200,7 +200,7 @@ def measure_reading_length(
 
 @dataclass
 class _RejectedError(Exception):
-    """A model raises an error for a document of this many pieces."""
+    """The model rejects a document of `pieces` pieces; it accepted one of `accepted` pieces."""
 
     pieces: int
     accepted: int
@@ -312,7 +312,7 @@ def _find_edge(
 
     Args:
         probe: The model.
-        source: Source of further documents.
+        source: Source of additional documents.
         document: The first document.
         stop: Position beyond the edge.
         claim: The claimed window in tokens; 0 if unknown.
@@ -352,7 +352,7 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
             return True
     if True not in cuts:
         return False
-    # Samples at equal distances move with the length of the text; the last words do not.
+    # Evenly spaced samples shift with the length of the text; the last words do not.
     widths = {from_end: cut.pieces + cut.slack for from_end, cut in cuts.items()}
     shorter = document.shorten((document.size + sum(widths.values()) + 1) // 2)
     tail = shorter.size - widths[True]

@@ -1,5 +1,5 @@
-"""Texts with known differences, and the search for the edge of the part of them that a model reads,
-from its embeddings.
+"""Texts with known differences, and the search for the edge of the part that a model reads, based
+on its embeddings.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ MIN_DISTANCE = 3e-6
 NOISE_FACTOR = 4.0
 #: Minimum ratio of a distance to the noise limit at which an edge is certain.
 CLEAR_FACTOR = 4.0
-#: Ratio for a block whose change noise may hide: it counts as read.
-LOST = 1.01
-#: Relative distance of two embeddings of the same input above which a server is noisy.
+#: Ratio that is assigned to a block whose effect noise may hide: the block counts as read.
+HIDDEN_RATIO = 1.01
+#: Relative distance between two embeddings of the same input above which a server is noisy.
 NOISY = 1e-5
 #: Changed texts per request. Fewer than `MIN_DISTINCT` of the endpoint client, which rejects equal
 #: vectors for many texts.
@@ -38,7 +38,7 @@ FEW_PIECES = 16
 #: Minimum and maximum number of documents in which the cut is searched.
 MIN_DOCUMENTS = 3
 MAX_DOCUMENTS = 12
-#: Maximum number of requests before a new document, and in total.
+#: Maximum number of requests before another document is started, and in total.
 MANY_REQUESTS = 28
 MAX_REQUESTS = 35
 SEED = 14
@@ -90,7 +90,7 @@ class ProbedText:
         return self.join([(self.size - cut, self.size) if self.from_end else (0, cut)])
 
     def join(self, blocks: Iterable[Block]) -> str:
-        """Return the pieces of blocks, which count from the start."""
+        """Join the pieces of blocks, whose positions count from the start."""
         return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
@@ -116,7 +116,7 @@ class TextSource:
     count_tokens: TokenCounter | None
 
     def build(self, size: int, number: int) -> ProbedText:
-        """Build a document of `size` pieces in a random order with the seed `number`."""
+        """Build a document of `size` pieces in random order. `number` sets the seed."""
         rng = random.Random(SEED + number)
         pieces: list[str] = []
         if self.texts:
@@ -155,7 +155,7 @@ class TextSource:
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
-        """Counters of a text's length, by unit."""
+        """Length counters by unit."""
         tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
         return {
             **tokens,
@@ -234,7 +234,7 @@ class ModelProbe:
         is_read = ratios > 1
         if is_read.any():
             measurable_size = CLEAR_FACTOR / np.median(ratios[is_read] / sizes[is_read])
-            ratios = np.where(sizes < measurable_size, np.maximum(ratios, LOST), ratios)
+            ratios = np.where(sizes < measurable_size, np.maximum(ratios, HIDDEN_RATIO), ratios)
         return dict(zip(blocks, ratios.tolist(), strict=True))
 
     def find_truncated(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
@@ -282,9 +282,9 @@ class Cut:
     document: ProbedText
     pieces: int
     slack: int = 0
-    """Further pieces that may be read, but whose effect noise may hide."""
+    """Additional pieces that may be read, but whose effect noise may hide."""
     noisy: bool = False
-    """If true, noise may hide the same pieces of several documents."""
+    """If true, noise may hide the same pieces in several documents."""
 
 
 def search_cut(

@@ -93,8 +93,8 @@ BM25_BASELINE = "mteb/baseline-bm25s"
 MAX_NAME = 100
 #: Bytes of the digest in a name that had to be changed.
 NAME_DIGEST_BYTES = 4
-#: A server that its name identifies: a host that does not end like `localhost-8000`, or a host with
-#: a port.
+#: A server that its name in results identifies: a host that does not end like `localhost-8000`, or
+#: a host with a port.
 USUAL_SERVER = re.compile(
     r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+"
 )
@@ -107,13 +107,13 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
-    """Return the start of an error message for an unknown name, with the most similar name."""
+    """Return the start of an error message for an unknown name, with a suggestion."""
     names = {full if "/" in name else bare_name(full) for full in registered}
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 
 
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
-    """Return the error for an unknown name."""
+    """Build the error for an unknown name."""
     return PosirError(
         f"{describe_unknown(name, registered)}, and {reason}. A model can also be a folder "
         "(./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
@@ -146,7 +146,7 @@ def _digest_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind an address."""
+    """A model served at an address."""
 
     model: str
     address: str
@@ -215,8 +215,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
         ) from None
     if parts.username or parts.password or parts.query:
         raise PosirError(
-            f"the address of the model '{model}' has a user, a password or a query. Addresses are "
-            "shown in results and must not contain secrets. Set the key as OPENAI_API_KEY. "
+            f"the address of the model '{model}' contains a user, a password or a query. Addresses "
+            "are shown in results and must not contain secrets. Set the key as OPENAI_API_KEY. "
             f"{EXAMPLE}."
         )
     if not model or not host or any(map(str.isspace, address)):
@@ -225,7 +225,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
         )
     if parts.fragment and not REVISION.fullmatch(parts.fragment):
         raise PosirError(
-            f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06."
+            f"'#{parts.fragment}': a revision may only contain letters, digits and ._-, such as "
+            "#2025-06."
         )
     if kind not in ("", *ENDPOINT_KINDS):
         raise PosirError(

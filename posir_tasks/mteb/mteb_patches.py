@@ -107,7 +107,7 @@ def explain_missing_models(module: ModuleType) -> None:
         module: `mteb.models.model_meta`.
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
-    from posir_tasks.models.packaged import file_as_published, use_package
+    from posir_tasks.models.packaged import restore_loader, use_package
     from posir_tasks.models.prefixes import hint_prefixes
     from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
@@ -128,7 +128,7 @@ def explain_missing_models(module: ModuleType) -> None:
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
         if source is not meta:
-            attempt(file_as_published, model, meta, otherwise=None)
+            attempt(restore_loader, model, meta, otherwise=None)
         attempt(warn_repository_code, self, code_before, otherwise=None)
         attempt(ensure_padding, model, otherwise=None)
         model = attempt(apply_run_settings, model, self, otherwise=model)
@@ -138,7 +138,7 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         registered = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be asked for it"
+        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be searched for it"
         with explain_missing_hub(failure):
             meta: ModelMeta = from_hub(model, *arguments, **options)
         return meta

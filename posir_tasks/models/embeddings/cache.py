@@ -170,14 +170,14 @@ def read_embeddings(file: Path) -> FileContents:
         embedding_format = EmbeddingFormat(**fields)
         if embedding_format.checksum != header["checksum"]:
             raise DamageError("the checksum of the embedding format does not match")
-        numbers = batch.column("embedding").values.to_numpy()
+        values = batch.column("embedding").values.to_numpy()
         return FileContents(
             format=embedding_format,
             keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(
                 len(batch), 2
             ),
             checksums=batch.column("checksum").to_numpy(),
-            rows=numbers.view(embedding_format.stored_dtype).reshape(
+            rows=values.view(embedding_format.stored_dtype).reshape(
                 len(batch), embedding_format.dimensions
             ),
         )
@@ -191,11 +191,11 @@ logger = logging.getLogger(__name__)
 
 SUFFIX = ".arrow"
 DAMAGED_SUFFIX = ".damaged"
-#: Embeddings that are read and verified at a time.
+#: Number of embeddings to read and verify at a time.
 READ_BATCH_SIZE = 4_096
 
 
-#: First half of an embedding's key, number of its file, and row in the file.
+#: First half of an embedding's key, index of its file, and row in the file.
 INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
 
 
@@ -216,7 +216,7 @@ class EmbeddingCache:
         self.format: EmbeddingFormat | None = None
         """Format of the embeddings; None for an empty cache."""
         self._files: dict[str, int] = {}
-        """Number of each file in the index."""
+        """File number in the index, by file name."""
         self._numbers = count()
         self._index = np.empty(0, INDEX_ENTRY)
         """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
@@ -228,8 +228,8 @@ class EmbeddingCache:
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings for keys, shape (n, 2), including those of other
-        processes.
+        """Return the cached embeddings for keys, shape (n, 2), including those that other processes
+        have added.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._files else self._open(file.name)
@@ -241,7 +241,7 @@ class EmbeddingCache:
             return Lookup(np.empty((len(keys), 0)), missing)
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
         has_damage = True
-        # Another file may have the embeddings that a corrupt file has lost.
+        # Another file may contain the embeddings that are lost in a corrupt file.
         while has_damage:
             selected, entries = self._find_entries(keys, missing)
             intact = np.zeros(len(selected), np.bool_)

@@ -33,7 +33,7 @@ from posir_tasks.models.references import MISSING_REVISIONS
 if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
 
-#: Attributes that `encode` sets, and that do not affect embeddings.
+#: Attributes that `encode` sets and that do not affect embeddings.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
 #: Arguments of `encode` that only affect rounding, or only the prompt.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
@@ -83,7 +83,7 @@ def build_embedding_key(
     arguments: Mapping[str, Any],
     prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Build the key of a call of `encode`, or None if the model cannot be identified.
+    """Build the key for a call of `encode`, or return None if the model cannot be identified.
 
     A model cannot be identified if it has neither a revision nor accessible weights, or if it wraps
     another encoder (such as mteb's `CompressionWrapper`): an embedding may then depend on the other
@@ -207,7 +207,7 @@ logger = logging.getLogger(__name__)
 
 #: Environment variable with the folder of the cache. If unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
-#: Texts hashed at a time.
+#: Number of texts to hash at a time.
 HASH_BATCH_SIZE = 1_000
 
 
