@@ -53,7 +53,7 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
-    """Find the line of a quotation mark that joins apparent rows, or None."""
+    """Find the line with a quotation mark that joins apparent rows, or return None."""
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:

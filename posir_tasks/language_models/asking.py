@@ -33,9 +33,9 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Assumed tokens of an answer before the first answer.
+#: Number of tokens per answer that is assumed until the first answer arrives.
 FIRST_OUTPUT_TOKENS = 500
-#: Number of rejected requests that ends the run if a prompt has no answer yet, since the cause is
+#: Number of rejected requests that ends the run if a prompt has no answer yet: the cause is then
 #: not a single document.
 MAX_REJECTED = 5
 #: Seconds between two checks of the budget while requests are in flight.
@@ -58,7 +58,7 @@ class Reply(Generic[AnswerT]):
     prompt: str
     """Name and version of the prompt."""
     answer: AnswerT | None
-    """None if it is not usable."""
+    """None if unusable."""
     fault: str = ""
     """Reason for a missing answer: an `AnswerFault` or the caller's reason."""
     detail: str = ""
@@ -77,7 +77,7 @@ class LanguageModel:
         log: CallLog,
         prompts: Mapping[str, PromptTemplate[Any]] | None = None,
     ) -> None:
-        """Open a model. `prompts` replace prompts by name."""
+        """Set up a model. `prompts` replaces the default prompts by name."""
         self.name = settings.model
         self._prompts = prompts or {}
         self._settings = settings
@@ -101,7 +101,7 @@ class LanguageModel:
         description: str,
         check: Callable[[Item, AnswerT], object] | None = None,
     ) -> list[Reply[AnswerT]]:
-        """Ask a prompt about each item, with several requests in flight.
+        """Send a prompt about each item, with several requests in flight.
 
         The values of placeholders are built just before sending, since they may contain many copies
         of each document. Requests are repeated if the answer cannot be parsed, or `check` raises
@@ -206,9 +206,9 @@ async def map_in_flight(
     in_flight: int,
     stop: threading.Event,
 ) -> list[Result]:
-    """Apply a function to items concurrently; return the results in the order of the items.
+    """Apply a function to items concurrently; return the results in item order.
 
-    After an error or `stop`, no further calls are started.
+    After an error or `stop`, no more calls are started.
     """
     queue = enumerate(items)
     results: dict[int, Result] = {}
@@ -237,11 +237,11 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     future = submit(work)
 
     def join() -> None:
-        # In short steps, since the signal may reach another thread and not end a wait.
+        # Wait in short steps, since a signal that reaches another thread does not end a wait.
         while wait([future], SIGNAL_SECONDS).not_done:
             pass
 
-    # Exclude imported modules from garbage collection, which takes a tenth of the time.
+    # Exclude imported modules from garbage collection, which would take a tenth of the run time.
     gc.freeze()
     try:
         join()

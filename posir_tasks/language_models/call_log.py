@@ -1,4 +1,4 @@
-"""SQLite log of answered calls, with a row per call, by a hash of the request.
+"""SQLite log of answered calls: a row per call, with a hash of the request as its key.
 
 Rows are committed before answers are used, so a killed build never pays twice for a call.
 """
@@ -93,7 +93,7 @@ class CallLog:
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
                 f"{self._file}: {error}. If the disk is full, free some space and run again; if "
-                "the file is corrupt, remove it (its calls are paid again)."
+                "the file is corrupt, remove it (its calls will be paid for again)."
             ) from error
 
     def find(self, key: str) -> Completion | None:
@@ -136,7 +136,7 @@ class CallLog:
         return f"{summary}; not used: {causes}" if causes else summary
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Return the stored scores of keys."""
+        """Return the stored scores by key; missing keys are left out."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
             rows = {key: self._database.execute(query, (key,)).fetchone() for key in keys}

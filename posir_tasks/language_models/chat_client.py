@@ -1,4 +1,4 @@
-"""Client of language models behind OpenAI-compatible chat APIs, on one or more servers."""
+"""Client for language models behind OpenAI-compatible chat APIs, on one or more servers."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ from posir_tasks.text.words import estimate_tokens
 
 #: Seconds without requests to an unreachable server, if there is another server.
 REST_SECONDS = 30.0
-#: Retries after an answer without the format of a chat API, such as a proxy's error page.
+#: Retries after an answer that is not in the format of a chat API, such as a proxy's error page.
 INVALID_ANSWERS = 2
 #: Maximum number of bytes of an answer.
 MAX_ANSWER = 2**26
 #: Token counts of this size are implausible and ignored.
 MAX_COUNT = 2**40
-#: Minimum temperature of a repeated question.
+#: Minimum temperature of a repeated request.
 RETRY_TEMPERATURE = 0.5
-#: Retries on each of several servers.
+#: Retries per server if there are several servers.
 RETRIES_PER_SERVER = 2
 ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON "
@@ -146,7 +146,7 @@ class ChatClient:
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Read a server's answer, or return None if it does not have the format of a chat API.
+    """Parse a server's answer, or return None if it is not in the format of a chat API.
 
     `input_tokens` is used if the server does not count tokens.
     """
@@ -174,7 +174,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
 
 
 def _join_parts(content: Any) -> Any:
-    """Join the text parts of an answer, without thoughts."""
+    """Join the text parts of an answer and drop its thoughts."""
     if not isinstance(content, list):
         return content
     return "".join(entry["text"] for entry in content if entry.get("type") == "text")
@@ -189,7 +189,7 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
-#: Maximum number of positions in an answer at which JSON is tried.
+#: Maximum number of positions in an answer at which to try parsing JSON.
 MAX_STARTS = 50
 #: Possible start of JSON: an object, a list of objects, or an empty list that is the whole answer.
 START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
@@ -248,7 +248,7 @@ class PromptTemplate(Generic[AnswerT]):
     def build_request(
         self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
     ) -> ChatRequest:
-        """Build a request from values of the placeholders. Attempts count from 0."""
+        """Build a request from placeholder values. Attempts count from 0."""
         system = self.system.substitute(values)
         user = self.user.substitute(values)
         options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
@@ -296,7 +296,7 @@ class ModelAnswer(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spell_as_asked(cls, value: Any) -> Any:
+    def _normalize_spelling(cls, value: Any) -> Any:
         """Normalize the spelling of fields and choices: models write `"Answer": "Yes."`."""
         if not isinstance(value, dict):
             return value
@@ -327,7 +327,7 @@ class UnusableAnswerError(Exception):
     def __init__(self, fault: str, detail: str = "") -> None:
         super().__init__(fault, detail)
         self.fault = fault
-        """An `AnswerFault`, or a reason of the caller."""
+        """An `AnswerFault`, or the caller's reason."""
         self.detail = detail
 
 
@@ -336,8 +336,8 @@ def parse_answer(
 ) -> AnswerT:
     """Parse a language model's answer: JSON, possibly with prose or thoughts around it.
 
-    For an answer type with a single field, a list or a number without the object is also read; with
-    `is_bare`, a text, too.
+    If the answer type has a single field, its value is also accepted without the object: a list, a
+    number or, with `is_bare`, a text.
 
     Raises:
         UnusableAnswerError: The answer does not match the type, or the model refused.

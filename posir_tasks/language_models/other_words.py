@@ -13,7 +13,7 @@ which is checked for shared words. The method is ours:
   the vector of the sentence (orthogonal matching pursuit without its projection).
 
 These questions favor the embedder that chose them, and short texts, whose vectors are close to the
-vectors of sentences. For scripts without spaces, only a language model can ask.
+vectors of sentences. For scripts without spaces, only a language model can write questions.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from posir_tasks.text.words import find_terms, is_unspaced
 #: Minimum and maximum words of a sentence. Shorter ones are headings, longer ones lists or tables.
 MIN_WORDS = 5
 MAX_WORDS = 80
-#: Words of an embedder's question.
+#: Number of words in an embedder's question.
 WORDS = 8
-#: Letters of a stem, and letters of a stem of words of at most `SHORT` letters.
+#: Number of letters of a stem, and of the stem of a word with at most `SHORT` letters.
 STEM = 4
 SHORT_STEM = 3
 SHORT = 5
@@ -182,7 +182,7 @@ class EmbedderWriter:
         return questions
 
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
-        """Return indices of the words that share no stem with a word of the texts."""
+        """Return the indices of the words that share no stem with a word in the texts."""
         stems = find_stems(*avoided)
         is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
         return np.flatnonzero(is_allowed)
@@ -218,7 +218,7 @@ OTHER_WORDS = load_prompt("other_words", OtherWordsQuestion)
 
 @dataclass(frozen=True)
 class LanguageModelWriter:
-    """Gets a question about each sentence from a language model."""
+    """Requests a question about each sentence from a language model."""
 
     model: LanguageModel
     common: frozenset[str]
@@ -234,7 +234,7 @@ class LanguageModelWriter:
         return self.model.describe_answers()
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Ask for a question about each sentence.
+        """Request a question about each sentence.
 
         A question is None if all answers are in another language or share content words with the
         sentence, or if the model asks the same about another sentence.

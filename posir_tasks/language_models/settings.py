@@ -26,7 +26,7 @@ class Prices(Section):
 
     @property
     def given(self) -> bool:
-        """True if a price is not 0."""
+        """True if at least one price is not 0."""
         return bool(self.input or self.output)
 
 

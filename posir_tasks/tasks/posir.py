@@ -116,7 +116,7 @@ class PosirTask(PositionTask):
         custom = [domain for domain in domains if domain not in languages]
         if custom:
             logger.warning(
-                "%s has domains unknown to posir: %s; they are evaluated too",
+                "%s has domains unknown to posir: %s; these are also evaluated",
                 repository.location,
                 ", ".join(custom),
             )
@@ -173,7 +173,8 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
         annotations_creators="LM-generated",
-        # PosIR's Chinese, like its English, is from crawled corpora, so they are not a pair.
+        # PosIR's Chinese and English texts both come from crawled corpora, so they are not
+        # translations.
         sample_creation="found"
         if language.name in ("English", "Chinese")
         else "machine-translated",
@@ -202,5 +203,5 @@ class PosIRMini(PositionTask):
     metadata = MINI_METADATA
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the texts in the package."""
+        """Read the dataset in the package."""
         return mini.read_mini()

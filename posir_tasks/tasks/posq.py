@@ -38,7 +38,7 @@ from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
-#: Metadata that both datasets share.
+#: Metadata fields that both datasets share.
 SHARED_FIELDS: dict[str, Any] = {
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],

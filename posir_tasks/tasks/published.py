@@ -67,7 +67,7 @@ class PublishedTask(PositionTask):
             problem = f"{self._repository().location}: no data"
         else:
             problem = f"{DATA_VARIABLE} is not set"
-        return f"{name}: {problem}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
+        return f"{name}: {problem}. Import it from {self.source}; then set {DATA_VARIABLE}=data."
 
     def missing_subsets(self) -> list[str]:
         """Return the subsets that are not imported or are filtered out."""
@@ -105,7 +105,7 @@ def _build_task(
         files: Location and size of the published files.
         arguments: First arguments of `posir import`.
         domain: Domain of all subsets; by default, the name of each subset.
-        fields: Further metadata.
+        fields: Additional metadata fields.
     """
     name = declared.name
     languages = dict(declared.languages)  # type: ignore[arg-type]
@@ -125,7 +125,7 @@ def _build_task(
         f"--output data/{name}"
     )
     source = (
-        f"{files} ({metadata.license}): download it and run `{command}`, for each of "
+        f"{files} ({metadata.license}): download the files and run `{command}` for each of "
         f"{', '.join(keys)}"
     )
     attributes = {
@@ -186,8 +186,8 @@ PUBLISHED_TASKS = (
         "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 "
         "documents",
         "repliqa_0-*.parquet",
-        description="RepLiQA: questions on invented documents of about 1,000 words, whose "
-        "paragraph is found once; by split.",
+        description="RepLiQA: questions about invented documents of about 1,000 words, where "
+        "the paragraph with the answer is found exactly once. Each split is a subset.",
         license="cc-by-4.0",
         annotations_creators="human-annotated",
         domains=["Fiction", "Written"],
@@ -205,8 +205,8 @@ PUBLISHED_TASKS = (
         "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 "
         "GB",
         "FOLDER --split paragraph",
-        description="Natural Questions: real searches and whole Wikipedia pages; apart, long "
-        "answers that are no paragraphs.",
+        description="Natural Questions: real searches and whole Wikipedia pages. Long answers "
+        "that are not paragraphs are a separate subset.",
         license="cc-by-sa-3.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],

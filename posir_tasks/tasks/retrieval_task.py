@@ -1,6 +1,6 @@
 """Base class of posir's retrieval tasks, and readers of mteb's retrieval tasks.
 
-Private names of mteb get public names here.
+mteb's private methods get public names here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
-    """Return mteb's retrieval task with a name, or None."""
+    """Find an mteb retrieval task by name, or return None."""
     import mteb
 
     try:
@@ -39,7 +39,7 @@ def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
 
 
 def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
-    """Return mteb's data of a subset and a split, by default the first evaluated split.
+    """Load mteb's data for a subset and a split, by default the first evaluated split.
 
     Raises:
         DataError: The split does not exist, or the data cannot be loaded or has no texts.
@@ -182,8 +182,8 @@ class RetrievalTask(AbsTaskRetrieval):
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
     """Data by subset and split. Subsets are read on access, and only the last one stays in memory.
 
-    The 31 domains of a language have about 8 GB of text, and mteb evaluates them one at a time. The
-    candidates that `convert_to_reranking` adds are kept for all subsets.
+    The 31 domains of a language contain about 8 GB of text, and mteb evaluates them one at a time.
+    The candidates that `convert_to_reranking` adds are kept for all subsets.
     """
 
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:
