@@ -91,7 +91,7 @@ class LanguageModel:
 
     def describe_answers(self) -> str:
         """Summarize the answers: number, tokens, and reasons for unusable answers."""
-        return f"{self.name}: {self._log.describe_read()}."
+        return f"{self.name}: {self._log.describe_answers()}."
 
     def ask(
         self,
@@ -144,7 +144,7 @@ class LanguageModel:
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 usage = Usage(1, completion.input_tokens, completion.output_tokens)
-                self._log.read[request.key] = usage
+                self._log.usage_by_key[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)

@@ -68,10 +68,10 @@ class CallLog:
             PosirError: The file cannot be opened, is not a log, or has a newer schema.
         """
         self._file = file
-        self.read: dict[str, Usage] = {}
-        """Usage of all answers, new or saved, since the log was opened, by key."""
+        self.usage_by_key: dict[str, Usage] = {}
+        """Usage of new and saved answers, by request key."""
         self.faults: dict[str, str] = {}
-        """Reasons for unusable answers, by key."""
+        """Reasons for unusable answers, by request key."""
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -124,9 +124,9 @@ class CallLog:
             ).fetchall()
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 
-    def describe_read(self) -> str:
+    def describe_answers(self) -> str:
         """Summarize the answers: number, tokens, and reasons for unusable answers."""
-        total = sum(self.read.values(), Usage())
+        total = sum(self.usage_by_key.values(), Usage())
         summary = (
             f"{pluralize(total.calls, 'answer')}, {total.input_tokens:,} input tokens, "
             f"{total.output_tokens:,} output tokens"
