@@ -37,8 +37,8 @@ class UsageError(PosirError):
         """Command whose help explains the usage; empty for the current command."""
 
 
-class NoAnswerError(PosirError):
-    """A server accepted a request and did not answer in time."""
+class NoResponseError(PosirError):
+    """A server accepted a request but did not respond in time."""
 
 
 class DataError(PosirError):
@@ -90,7 +90,7 @@ def _sanitize_argument(argument: object) -> object:
 
 
 def sanitize_chain(error: BaseException | None) -> None:
-    """Remove secrets and control characters from an error and its chain of causes.
+    """Remove secrets and control characters from an error and its causes.
 
     Tracebacks print the whole chain. Causes that cannot be changed are detached.
     """

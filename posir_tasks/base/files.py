@@ -1,5 +1,5 @@
 """File access: search, transparent gzip (`a.json.gz` is read like `a.json`), atomic writes, and
-locks of folders.
+folder locks.
 """
 
 from __future__ import annotations
@@ -338,7 +338,7 @@ def is_unfinished(path: Path) -> bool:
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove unfinished files and folders of killed processes, at least half an hour old."""
+    """Remove files and folders that killed processes left unfinished at least half an hour ago."""
     for part in folder.glob(f".*{PART_SUFFIX}"):
         # Another user may own the file, or another process may have removed it.
         with suppress(OSError):
@@ -442,7 +442,7 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 
 def find_compressed(file: Path) -> Path:
-    """Return the compressed file if only that exists, else the file."""
+    """Return the compressed file if only that one exists, else the file."""
     compressed_file = file.with_name(file.name + SUFFIX)
     return compressed_file if compressed_file.is_file() and not file.is_file() else file
 

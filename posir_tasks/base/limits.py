@@ -20,11 +20,12 @@ from posir_tasks.base.errors import DataError, PosirError
 #: Maximum expansion of a compressed file. Text compresses to a tenth, tables of zeros to a
 #: fiftieth.
 MAX_EXPANSION = 100
-#: Ratio of the limit for a file to the limit for a line (a document) or a server's answer.
+#: Ratio of the limit for a file to the limit for a line (a document) or a server's response.
 LINE_PART = 4
 #: Ratio of the limit for rows of a file to the limit for pages of a PDF.
 PAGE_PART = 1_000
-#: Minimum average size of JSON values in a document with more values than the row limit.
+#: Minimum average size in bytes of the JSON values in a document with more values than the row
+#: limit.
 BYTES_PER_VALUE = 8
 #: Time limit for a document in seconds per MiB.
 SECONDS_PER_MIB = 10
@@ -35,7 +36,7 @@ class LimitError(DataError):
     """Untrusted input exceeds a limit. The message names the source and the variable."""
 
     def __init__(self, name: object, problem: str) -> None:
-        """Make the message `name: problem`."""
+        """Build the message `name: problem`."""
         super().__init__(f"{name}: {problem}")
         self.problem = problem
 
@@ -74,7 +75,7 @@ MAX_SECONDS = ReadLimit("POSIR_MAX_SECONDS", 60)
 
 
 def read_line_limit() -> int:
-    """Return the maximum size of a line or of a server's answer in bytes."""
+    """Return the maximum size of a line or of a server's response in bytes."""
     return max(1, MAX_BYTES.read() // LINE_PART)
 
 
@@ -89,7 +90,7 @@ def compute_unpacked_limit(size: int) -> int:
 
 
 def check_rows(name: object, rows: int, size: int) -> None:
-    """Raise LimitError if a file of `size` bytes has more rows than bytes and than the limit."""
+    """Raise LimitError if a file of `size` bytes has more rows than bytes and than `MAX_ROWS`."""
     limit = max(MAX_ROWS.read(), size)
     if rows > limit:
         raise MAX_ROWS.refuse(name, f"has {rows:,} rows; the limit is {limit:,}")

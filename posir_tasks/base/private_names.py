@@ -121,7 +121,7 @@ failures: list[str] = []
 
 
 def record_failure(patch: str, error: Exception) -> None:
-    """Record the failure of a patch, and print the first one on standard error."""
+    """Record the failure of a patch; print the first failure on standard error."""
     if not failures:
         print(
             f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "

@@ -71,7 +71,7 @@ def load_settings(
         for problem in error.errors(include_url=False):
             path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
-                # The errors of the other members of a union are more useful.
+                # Errors from the other members of the union are more useful.
                 continue
             source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
             if path and path[0] in option_names:

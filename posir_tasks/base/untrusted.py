@@ -1,4 +1,4 @@
-"""Strict readers of untrusted JSON, CSV and YAML: files, downloads and servers' answers.
+"""Strict readers of untrusted JSON, CSV and YAML: files, downloads and server responses.
 
 Standard parsers silently turn damaged files into wrong numbers: the last of repeated keys wins, a
 truncated row lacks its last cells, `1e999` is infinite. These readers raise `GateError` for such
@@ -62,7 +62,7 @@ class GateError(DataError):
     """Untrusted input is unreadable or ambiguous. The message names source and location."""
 
     def __init__(self, name: object, problem: str) -> None:
-        """Make the message `name: problem`."""
+        """Build the message `name: problem`."""
         super().__init__(f"{name}: {problem}")
         self.problem = problem
 
@@ -174,7 +174,7 @@ def require_distinct(columns: Iterable[object], name: object) -> None:
 
 
 def read_heading(content: bytes) -> bytes:
-    """Return the first line of a table that is not blank."""
+    """Return the first non-blank line of a table."""
     first = re.search(rb"[^\r\n]+", content)
     return first[0] if first else b""
 
@@ -367,7 +367,7 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
         try:
             rows = _split_cells(text, name, delimiter)
         except GateError:
-            # The caller reports the first line with a wrong number of cells.
+            # The caller reports the first line with the wrong number of cells.
             return literal
         if not is_regular(rows):
             return literal

@@ -96,7 +96,7 @@ def drop_organizations(names: Sequence[str]) -> list[str]:
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
-    """Shorten names to at most `width` characters, if they stay different.
+    """Shorten names to at most `width` characters, if they stay distinct.
 
     Names lose organizations and middles or, if they become equal, their common prefix.
     """

@@ -54,7 +54,7 @@ class Reply(Generic[AnswerT]):
     """The outcome of a question to a language model."""
 
     model: str
-    """Model in the server's answer, or else the requested model."""
+    """Model named in the response, or else the requested model."""
     prompt: str
     """Name and version of the prompt."""
     answer: AnswerT | None
@@ -108,7 +108,7 @@ class LanguageModel:
         UnusableAnswerError.
 
         Raises:
-            PosirError: No server answers, or the budget is spent.
+            PosirError: No server responds, or the budget is spent.
         """
         prompt = self._prompts.get(prompt.name, prompt)
         stop = threading.Event()

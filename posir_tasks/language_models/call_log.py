@@ -39,7 +39,7 @@ class Completion:
     input_tokens: int
     output_tokens: int
     served: str = ""
-    """Model in the server's answer, such as the snapshot behind an alias; empty if not reported."""
+    """Model named in the response, such as the snapshot behind an alias; empty if not reported."""
 
 
 @dataclass(frozen=True)

@@ -27,13 +27,13 @@ from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
 from posir_tasks.text.words import estimate_tokens
 
-#: Seconds without requests to an unreachable server, if there is another server.
+#: Seconds in which a failed server gets no requests if there is another server.
 REST_SECONDS = 30.0
-#: Retries after an answer that is not in the format of a chat API, such as a proxy's error page.
-INVALID_ANSWERS = 2
-#: Maximum number of bytes of an answer.
-MAX_ANSWER = 2**26
-#: Token counts of this size are implausible and ignored.
+#: Retries after a response that is not in the format of a chat API, such as a proxy's error page.
+MAX_INVALID_RESPONSES = 2
+#: Maximum size of a response in bytes.
+MAX_RESPONSE_BYTES = 2**26
+#: Token counts from this size on are implausible and ignored.
 MAX_COUNT = 2**40
 #: Minimum temperature of a repeated request.
 RETRY_TEMPERATURE = 0.5
@@ -101,12 +101,12 @@ class ChatClient:
 
         Raises:
             RejectedError: The server rejects this request.
-            PosirError: No server answers.
+            PosirError: No server responds.
         """
         candidates = list(self._servers)
         while True:
             now = time.monotonic()
-            # Resting servers come last.
+            # Servers that failed recently come last.
             server = min(
                 candidates,
                 key=lambda candidate: (candidate.resting_until > now, candidate.in_flight),
@@ -115,11 +115,11 @@ class ChatClient:
             server.in_flight += 1
             name = f"{self._model}@{server.connection.address}"
             try:
-                for _ in range(INVALID_ANSWERS + 1):
+                for _ in range(MAX_INVALID_RESPONSES + 1):
                     text = await server.connection.send_async(
                         f"{server.connection.address}/chat/completions",
                         request.body,
-                        # Gateways that support the key do not charge twice if an answer is lost.
+                        # Gateways that support the key do not charge twice if a response is lost.
                         headers={"Idempotency-Key": request.key},
                     )
                     completion = read_completion(text, request.input_tokens)
@@ -136,22 +136,22 @@ class ChatClient:
             finally:
                 server.in_flight -= 1
             reason = (
-                "the server's answer does not have the format of an OpenAI-compatible chat API "
+                "the server's response does not have the format of an OpenAI-compatible chat API "
                 f"({quote_message(text)})."
             )
-            # Gateways report errors of a single request as an answer without choices.
+            # Gateways report the error of a single request as a response without choices.
             if text.lstrip().startswith("{"):
                 raise RejectedError(reason)
             raise PosirError(f"{name}: {reason}")
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Parse a server's answer, or return None if it is not in the format of a chat API.
+    """Parse a server's response, or return None if it is not in the format of a chat API.
 
     `input_tokens` is used if the server does not count tokens.
     """
     try:
-        answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
+        answer = parse_json(text, "answer", max_bytes=MAX_RESPONSE_BYTES)
         choice = answer["choices"][0]
         message = choice["message"]
         content = _join_parts(message.get("content") or "")
@@ -174,7 +174,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
 
 
 def _join_parts(content: Any) -> Any:
-    """Join the text parts of an answer and drop its thoughts."""
+    """Join the text parts of an answer and drop its reasoning."""
     if not isinstance(content, list):
         return content
     return "".join(entry["text"] for entry in content if entry.get("type") == "text")
@@ -197,9 +197,10 @@ START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
 NUMBER = re.compile(r"[\s*_`#]*(?:[^\W\d_]+[\s*_:=]+){0,2}(\d)[\s*_`.]*")
 #: Strings, and trailing commas in lists and objects.
 REPAIRED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
-#: Thoughts before an answer. The opening tag may be in the prompt, the closing tag cut off.
+#: Reasoning before an answer. The opening tag may be part of the prompt, and the closing tag may be
+#: cut off.
 TAG = "(think|thinking|thought|reasoning)>"
-THOUGHTS = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
+REASONING = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
 #: Finish reasons of a truncated answer.
 CUT_OFF = ("length", "max_tokens")
 #: Finish reasons of a refusal.
@@ -334,7 +335,7 @@ class UnusableAnswerError(Exception):
 def parse_answer(
     completion: Completion, answer: type[AnswerT], *, is_bare: bool = False
 ) -> AnswerT:
-    """Parse a language model's answer: JSON, possibly with prose or thoughts around it.
+    """Parse a language model's answer: JSON, possibly with prose or reasoning around it.
 
     If the answer type has a single field, its value is also accepted without the object: a list, a
     number or, with `is_bare`, a text.
@@ -342,8 +343,8 @@ def parse_answer(
     Raises:
         UnusableAnswerError: The answer does not match the type, or the model refused.
     """
-    thoughts = THOUGHTS.match(completion.text)
-    text = completion.text[thoughts.end() if thoughts else 0 :].strip()
+    reasoning = REASONING.match(completion.text)
+    text = completion.text[reasoning.end() if reasoning else 0 :].strip()
     is_cut = completion.finish_reason in CUT_OFF
     is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
     fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY

@@ -1,8 +1,8 @@
 """Paraphrased questions about a sentence, which share no words with the sentence or its text.
 
 Lexical search finds verbatim questions and rare words. Here, an embedder combines words of the
-user's texts that are close to the meaning of the sentence, or a language model asks a question,
-which is checked for shared words. The method is ours:
+user's texts that are close to the meaning of the sentence, or a language model writes a question,
+which is checked for shared words. The method is our own:
 
 - The vocabulary consists of words of at least three letters that occur in at least two texts and at
   most a fifth of the texts.
@@ -69,7 +69,7 @@ FEW_TEXTS = 2
 MAX_VOCABULARY = 5_000
 #: Separator in terms such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Attempts to get a valid question.
+#: Maximum number of attempts to get a valid question.
 ATTEMPTS = 2
 
 
@@ -126,8 +126,8 @@ def find_common_words(texts: Sequence[str]) -> frozenset[str]:
 
 
 def build_vocabulary(texts: Sequence[str]) -> list[str]:
-    """Return the words for questions, which are neither common nor in only one text, most frequent
-    first.
+    """Return the words for questions, most frequent first: words that are not common but occur in
+    at least two texts.
     """
     counts = count_texts(texts)
     candidates = counts.keys() - find_common_words(texts)
@@ -208,7 +208,7 @@ def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
 
 
 class OtherWordsQuestion(ModelAnswer):
-    """A paraphrased question that a sentence answers (ours)."""
+    """A paraphrased question that a sentence answers (our own prompt)."""
 
     question: str
 
@@ -288,8 +288,8 @@ def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
     """Create a writer with a language model, `MODEL` or `MODEL@ADDRESS`, and the default settings
     of `llm` in `posir build`.
 
-    Answers are cached in posir's cache folder. Common words of the texts may be shared by question
-    and sentence.
+    Answers are cached in posir's cache folder. Question and sentence may share common words of the
+    texts.
 
     Raises:
         PosirError: The reference is malformed.

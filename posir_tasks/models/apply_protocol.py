@@ -64,7 +64,7 @@ class ProtocolDifferenceError(PosirError):
 
 
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
-    """Return metadata with the settings that only the loader can apply."""
+    """Return metadata that includes the settings that only the loader can apply."""
     loader: Any = meta.loader
     # Unwrap decorated loaders.
     kind: Any = unwrap(loader) if callable(loader) else loader

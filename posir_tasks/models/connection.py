@@ -1,7 +1,7 @@
 """HTTP connections to embedding, reranking and language model servers: keys, retries, limits and
 error messages.
 
-Answers are limited in size (decompressed) and time. Redirects are not followed, so texts never
+Responses are limited in size (decompressed) and time. Redirects are not followed, so texts never
 reach another server.
 """
 
@@ -36,23 +36,23 @@ T = TypeVar("T")
 
 #: Environment variable with the API key, if the server needs one.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Retries after status 408, 409, 429 or 5xx, or without an answer.
+#: Retries after status 408, 409, 429 or 5xx, or without a response.
 RETRIES = 10
-#: Longest Retry-After, in seconds, that is respected.
+#: Longest Retry-After, in seconds, that posir respects.
 MAX_RETRY_AFTER = 120.0
 #: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
 MAX_WAIT = 8.0
-#: Timeouts in seconds: for connecting, and for the next bytes of an answer.
+#: Timeouts in seconds: for connecting, and for the next bytes of a response.
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 600.0
-#: Timeout for a complete answer, as a multiple of `ANSWER_SECONDS`. Requests that exceed it are not
+RESPONSE_SECONDS = 600.0
+#: Timeout for a complete response, as a multiple of `RESPONSE_SECONDS`. Such timeouts are not
 #: retried.
 COMPLETE_FACTOR = 2
 #: Maximum number of characters of an error message to keep, and to show.
 MAX_ERROR = 10_000
 MAX_MESSAGE = 500
-#: Internal status of an answer that posir discards.
+#: Internal status of a response that posir discards.
 DISCARDED_STATUS = 598
 #: Statuses of rejected requests, and the error messages about long texts that some servers send
 #: with status 500.
@@ -63,7 +63,7 @@ MAX_VALUES = 10
 
 
 class RequestError(Exception):
-    """A request without a usable answer."""
+    """A request without a usable response."""
 
     def __init__(
         self,
@@ -74,9 +74,9 @@ class RequestError(Exception):
         is_timeout: bool = False,
     ) -> None:
         """Store the server's message without secrets, and the HTTP status, or 0 if there is no
-        answer.
+        response.
 
-        If `is_timeout` is true, the server accepted the connection but did not answer in time.
+        If `is_timeout` is true, the server accepted the connection but did not respond in time.
         """
         self.reason = redact(reason)
         self.status = status
@@ -130,8 +130,8 @@ class Connection:
             address: Base address of the API, which usually ends in `/v1`.
             key_variable: Environment variable with the API key.
             retries: Retries after temporary failures; by default `RETRIES`.
-            timeout: Maximum seconds until the next bytes of an answer, ten minutes by default. A
-                complete answer may take twice as long.
+            timeout: Maximum seconds until the next bytes of a response, ten minutes by default. A
+                complete response may take twice as long.
 
         Raises:
             PosirError: The key contains characters that an HTTP header does not allow.
@@ -149,7 +149,7 @@ class Connection:
         #: Retries after status 429, an exceeded rate limit.
         self.limit_retries = self.retries
         self.connect_seconds = timeout or CONNECT_SECONDS
-        self.seconds = timeout or ANSWER_SECONDS
+        self.seconds = timeout or RESPONSE_SECONDS
         # aiohttp's `trust_env` would also read credentials from ~/.netrc.
         parts = urlsplit(address)
         has_proxy = not proxy_bypass(parts.hostname or "")
@@ -159,7 +159,7 @@ class Connection:
     def send(
         self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> str:
-        """Call `send_async` from another thread and wait for its answer."""
+        """Call `send_async` from another thread and wait for its response."""
         return submit(self.send_async(url, body, retries=retries)).result()
 
     @cached_property
@@ -197,7 +197,7 @@ class Connection:
         `retries` limits the retries after status 500.
 
         Raises:
-            RequestError: There is no usable answer.
+            RequestError: There is no usable response.
         """
         import aiohttp
 
@@ -281,13 +281,13 @@ class Connection:
         match status:
             case 0 if error.is_timeout:
                 return (
-                    f"no answer within {self.seconds:,.0f} seconds. Is the server overloaded, or "
+                    f"no response within {self.seconds:,.0f} seconds. Is the server overloaded, or "
                     "loading its model?"
                 )
             case 0:
-                return f"no answer after {attempts} attempts ({reason}). Is the server running?"
+                return f"no response after {attempts} attempts ({reason}). Is the server running?"
             case 598:
-                return f"the server's answer is not accepted: it {reason}."
+                return f"the server's response is not accepted: it {reason}."
             case 401 | 403:
                 name = self._key_variable
                 key = f"the key in {name}" if self._key else f"requests without a key; set {name}"
@@ -328,17 +328,17 @@ def _find_message(text: str) -> str:
     otherwise return the whole text.
     """
     try:
-        answer = parse_json(text, "answer")
+        response = parse_json(text, "response")
     except GateError:
         return text
     for key in ("error", "detail", "message"):
-        if isinstance(answer, dict) and answer.get(key):
-            answer = answer[key]
-    return answer if isinstance(answer, str) else str(answer)
+        if isinstance(response, dict) and response.get(key):
+            response = response[key]
+    return response if isinstance(response, str) else str(response)
 
 
 async def _read_text(response: aiohttp.ClientResponse) -> str:
-    """Read an answer up to the size limit."""
+    """Read a response up to the size limit."""
     content = bytearray()
     limit = read_line_limit()
     async for chunk in response.content.iter_any():

@@ -221,9 +221,9 @@ def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, 
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
-    names = pl.Series(hits.document_ids).gather(rows.ravel())
-    names_of_rows = names.reshape(rows.shape).arr.to_list().to_list()
-    return dict(zip(request.queries["id"][:], names_of_rows, strict=True))
+    ranked_ids = pl.Series(hits.document_ids).gather(rows.ravel())
+    ids_by_query = ranked_ids.reshape(rows.shape).arr.to_list().to_list()
+    return dict(zip(request.queries["id"][:], ids_by_query, strict=True))
 
 
 #: Constant of reciprocal rank fusion (Cormack et al. 2009), which dampens the first ranks.

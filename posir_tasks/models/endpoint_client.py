@@ -1,4 +1,4 @@
-"""Client for embedding servers that validates their answers.
+"""Client for embedding servers that validates their responses.
 
 `KINDS` describes the differences between servers. This module imports neither mteb nor PyTorch.
 """
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
@@ -31,7 +31,7 @@ from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
-#: Documents, each as its chunks.
+#: Documents, each as a sequence of chunks.
 Documents: TypeAlias = Sequence[Sequence[str]]
 
 ADVICE = (
@@ -39,7 +39,7 @@ ADVICE = (
 )
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
-#: Maximum seconds until an answer starts while the window is measured; the server may have to load
+#: Maximum seconds until a response starts while the window is measured: the server may have to load
 #: its model first.
 FIRST_SECONDS = 60.0
 #: Lengths in words of the texts whose tokens the server counts: slightly longer than common
@@ -104,7 +104,7 @@ class EndpointModel:
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> Any:
-        """Send a request and parse the JSON answer."""
+        """Send a request and parse the JSON response."""
         text = self._connection.send(address, body, retries=retries)
         try:
             return parse_json(text, self._endpoint)
@@ -113,7 +113,7 @@ class EndpointModel:
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
     def _build_error(self, error: RequestError, details: str = "") -> PosirError:
-        kind = NoAnswerError if error.is_timeout else PosirError
+        kind = NoResponseError if error.is_timeout else PosirError
         reason = self._connection.explain(error, advice=self.advice)
         failure = kind(f"{self._endpoint}: {reason}{details}")
         if error.is_text_error:
@@ -122,12 +122,12 @@ class EndpointModel:
 
     def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
         return kind(
-            f"{self._endpoint}: the server's answer {reason}. Check the server and its model."
+            f"{self._endpoint}: the server's response {reason}. Check the server and its model."
         )
 
 
 class NoVectorError(PosirError):
-    """An answer lacks a vector for at least one text."""
+    """A response lacks a vector for at least one text."""
 
 
 class NotFiniteError(NoVectorError):
@@ -145,7 +145,7 @@ class EmbeddingClient(EndpointModel):
     ) -> None:
         """Connect, and embed two short texts before any data is read.
 
-        If `retries` is given, the first answer must start within `FIRST_SECONDS`.
+        If `retries` is given, the first response must start within `FIRST_SECONDS`.
 
         Raises:
             PosirError: The server does not embed the two texts.
@@ -160,12 +160,12 @@ class EmbeddingClient(EndpointModel):
         self._sends_alone = False
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
-        with self._answer_soon() if retries is not None else nullcontext():
-            self.kind, answer = self._find_kind(documents)
-            if answer is None:
+        with self._limit_response_time() if retries is not None else nullcontext():
+            self.kind, response = self._find_kind(documents)
+            if response is None:
                 first, second = self._embed(self.kind, documents)
             else:
-                first, second = self._read(self.kind, documents, answer)
+                first, second = self._read(self.kind, documents, response)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
@@ -181,10 +181,10 @@ class EmbeddingClient(EndpointModel):
         return bool(self.kind.query_fields or self.fields.query)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
-        """Return the server's kind and its first answer. The kind is taken from the reference or
+        """Return the server's kind and its first response. The kind is taken from the reference or
         the host; otherwise the kinds are tried until the server has the route.
 
-        The answer is None if the server accepts fewer documents at a time.
+        The response is None if the server accepts fewer documents at a time.
         """
         endpoint = self._endpoint
         kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
@@ -268,8 +268,8 @@ class EmbeddingClient(EndpointModel):
         failure: PosirError
         if size == total:
             try:
-                answer = self._request_texts(kind, documents, query=query)
-                return self._read(kind, documents, answer)
+                response = self._request_texts(kind, documents, query=query)
+                return self._read(kind, documents, response)
             except RequestError as error:
                 failure = self._build_error(error)
                 if total > 1 and _limits_count(error):
@@ -296,7 +296,7 @@ class EmbeddingClient(EndpointModel):
         """Send a request. Use all retries only if the server fails for every text.
 
         Raises:
-            RequestError: The server fails for this request; after status 500, it still answers
+            RequestError: The server fails for this request; after status 500, it still handles
                 other requests.
             PosirError: The server fails for a text that it embedded before.
         """
@@ -326,10 +326,10 @@ class EmbeddingClient(EndpointModel):
         error.reason = failure.reason
         raise error
 
-    def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
+    def _read(self, kind: EndpointKind, documents: Documents, response: Any) -> Embeddings:
         texts = [*chain(*documents)]
         try:
-            rows = answer
+            rows = response
             for key in filter(None, kind.vectors.split(".")):
                 rows = rows[key]
             rows = self._order(rows, len(documents) if kind.nests else len(texts))
@@ -359,7 +359,7 @@ class EmbeddingClient(EndpointModel):
         return embeddings
 
     def _order(self, rows: Any, number: int) -> list[Any]:
-        """Sort the rows of an answer by their index, if they have one."""
+        """Sort the rows of a response by index, if they have one."""
         if not isinstance(rows, list):
             raise TypeError(rows)
         sorted_rows: list[Any] = rows
@@ -416,12 +416,12 @@ class EmbeddingClient(EndpointModel):
             return None, False
         body = {"model": self._endpoint.model} if kind.names_model else None
         try:
-            answer = self._ask(kind.address(self._endpoint, kind.limit_route), body)
+            response = self._ask(kind.address(self._endpoint, kind.limit_route), body)
         except (RequestError, PosirError):
             return None, False
-        self._max_documents = self._max_documents or _find_count(answer, "max_client_batch_size")
-        refuses = isinstance(answer, Mapping) and answer.get("auto_truncate") is False
-        return _find_count(answer, kind.limit), refuses
+        self._max_documents = self._max_documents or _find_count(response, "max_client_batch_size")
+        refuses = isinstance(response, Mapping) and response.get("auto_truncate") is False
+        return _find_count(response, kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the server's token count.
@@ -431,8 +431,8 @@ class EmbeddingClient(EndpointModel):
         Raises:
             RequestError: The server cannot embed the text.
         """
-        answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
-        return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
+        response = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
+        return self._read(self.kind, [[text]], response), _find_count(response, self.kind.tokens)
 
     def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
         """Find the window by sending increasingly long texts, from the server's token counts or a
@@ -444,7 +444,7 @@ class EmbeddingClient(EndpointModel):
             The window in tokens or None, whether longer texts are rejected, and seconds per word.
 
         Raises:
-            NoAnswerError: The server does not answer within `FIRST_SECONDS`.
+            NoResponseError: The server does not respond within `FIRST_SECONDS`.
         """
         seconds_per_word = 0.0
         for text in texts:
@@ -452,9 +452,9 @@ class EmbeddingClient(EndpointModel):
             if seconds_per_word * words > MAX_COUNT_SECONDS:
                 break
             start = time.perf_counter()
-            with self._answer_soon():
+            with self._limit_response_time():
                 try:
-                    answer = self._request(self.kind, [[text]])
+                    response = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
                         details = f" The text had {words:,} words; shorter texts were answered."
@@ -462,7 +462,7 @@ class EmbeddingClient(EndpointModel):
                     limit = max(_find_numbers(error.reason, below=words), default=None)
                     return limit, error.is_rejected, seconds_per_word
             seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
-            count = _find_count(answer, self.kind.tokens)
+            count = _find_count(response, self.kind.tokens)
             # If all words are counted, the text is within the window.
             if count and count < words:
                 return count, False, seconds_per_word
@@ -471,8 +471,8 @@ class EmbeddingClient(EndpointModel):
                 break
         return None, False, seconds_per_word
 
-    def _answer_soon(self) -> AbstractContextManager[None]:
-        """Require answers to start within `FIRST_SECONDS`."""
+    def _limit_response_time(self) -> AbstractContextManager[None]:
+        """Require responses to start within `FIRST_SECONDS`."""
         seconds = min(FIRST_SECONDS, self._connection.seconds)
         return override(self._connection, seconds=seconds)
 
@@ -491,17 +491,17 @@ class EmbeddingClient(EndpointModel):
             yield
 
 
-def _find_count(answer: Any, keys: str) -> int | None:
-    """Look up a positive number by its dotted keys in an answer, or return None.
+def _find_count(response: Any, keys: str) -> int | None:
+    """Look up a positive number by its dotted keys in a response, or return None.
 
     `context_length` also matches a key with a dotted prefix, such as `bert.context_length`.
     """
     for key in keys.split("."):
-        if not isinstance(answer, Mapping):
+        if not isinstance(response, Mapping):
             return None
-        values = (value for name, value in answer.items() if f".{name}".endswith(f".{key}"))
-        answer = next(values, None)
-    return answer if isinstance(answer, int) and answer > 0 else None
+        values = (value for name, value in response.items() if f".{name}".endswith(f".{key}"))
+        response = next(values, None)
+    return response if isinstance(response, int) and response > 0 else None
 
 
 def _limits_count(error: RequestError) -> bool:

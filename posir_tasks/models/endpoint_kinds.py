@@ -1,4 +1,4 @@
-"""Request and answer formats of embedding servers."""
+"""Request and response formats of embedding servers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FORMAT = "encoding_format"
 
 @dataclass(frozen=True)
 class EndpointKind:
-    """Request and answer format of a kind of server."""
+    """Request and response format of a kind of server."""
 
     name: str
     route: str
@@ -32,8 +32,8 @@ class EndpointKind:
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the answer itself is the
-    list.
+    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the response is the list
+    itself.
     """
     truncation: str = ""
     """Option that makes the server truncate texts; empty if there is none or it always
@@ -46,12 +46,11 @@ class EndpointKind:
     limit_route: str = ""
     """Path that reports the window; empty if there is none."""
     limit: str = ""
-    """Dotted keys of the window in that answer; the server may add a dotted prefix to the last one.
-    """
+    """Dotted keys of the window in that response; servers may prefix the last key."""
     in_context: EndpointKind | None = None
     """Format for embedding chunks in the context of their document; None if not supported."""
     nests: bool = False
-    """If true, requests and answers contain a list of chunks per document."""
+    """If true, requests and responses contain a list of chunks per document."""
 
     def address(self, endpoint: Endpoint, route: str | None = None) -> str:
         """Return the address of a route, by default the route for embeddings."""

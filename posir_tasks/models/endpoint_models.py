@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 #: The query of the first request to a reranker, before any data is read.
 FIRST_QUERY = "position"
@@ -228,7 +228,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             (again,) = self.embed([batch[row]], query=query)
             self._sends_alone = _compare(alone, again) >= MIN_SAME_IN_BATCH
             problem = (
-                f"the same text has a different vector in each answer (cosine {cosine:.3f}), so "
+                f"the same text has a different vector in each response (cosine {cosine:.3f}), so "
                 "scores differ from run to run. Check the server and its model."
             )
             if self._sends_alone:
@@ -255,8 +255,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             embeddings[~is_long] = self._embed_batches(short, size, description, query=query)
         rows = np.flatnonzero(is_long).tolist()
         embed = partial(self._embed_beginning, window=window, query=query)
-        answers = send_in_flight(embed, [texts[row] for row in rows], description)
-        for row, (beginning, vectors) in zip(rows, answers, strict=True):
+        responses = send_in_flight(embed, [texts[row] for row in rows], description)
+        for row, (beginning, vectors) in zip(rows, responses, strict=True):
             texts[row] = beginning
             embeddings[row] = vectors[0]
         return embeddings
@@ -395,9 +395,9 @@ class RerankEndpoint(EndpointModel):
         Raises:
             PosirError: The server fails, or the scores are incomplete or not finite.
         """
-        answer = self._request(query, texts)
+        response = self._request(query, texts)
         try:
-            rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
+            rows = list(response["results"] if isinstance(response, Mapping) else response)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
         except (TypeError, ValueError, KeyError, AttributeError):
             raise self._invalid("does not have the format of a rerank API") from None
@@ -426,14 +426,14 @@ class RerankEndpoint(EndpointModel):
                 if model != RERANK:
                     body["model"] = model
             try:
-                answer = self._ask(f"{self._endpoint.address}/rerank", body)
+                response = self._ask(f"{self._endpoint.address}/rerank", body)
             except RequestError as error:
                 failures.append(error)
                 if error.status not in OTHER_FIELDS:
                     break
             else:
                 self._fields = [name]
-                return answer
+                return response
         raise self._build_error(failures[0]) from None
 
 
@@ -463,8 +463,8 @@ def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
 
 
 def send_in_flight(
-    send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None
-) -> list[Answer]:
+    send: Callable[[Item], Response], items: Sequence[Item], description: str | None = None
+) -> list[Response]:
     """Send requests concurrently. After an error, no more requests are sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]

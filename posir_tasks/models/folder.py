@@ -76,7 +76,7 @@ DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
 #: the weights are read.
 LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
 MAX_LAYERS = 10_000
-#: Maximum number of weights that a message lists.
+#: Maximum number of weights to list in a message.
 MAX_NAMED = 3
 #: Advice for a folder that would run code.
 NO_CODE = (
@@ -140,7 +140,7 @@ def _load_folder(
         raise PosirError(
             f"{folder}: the model cannot be loaded ({summarize_error(error)})."
         ) from error
-    # If the files are missing, transformers creates a tokenizer without a vocabulary.
+    # If the tokenizer files are missing, transformers creates a tokenizer without a vocabulary.
     tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if special and len(tokenizer) <= len(special):
@@ -335,9 +335,7 @@ def is_model_folder(folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> ModelMeta:
-    """Return mteb's metadata of a local model. Raise PosirError if a settings file cannot be
-    read.
-    """
+    """Build mteb's metadata for a folder. Raise PosirError if a settings file is unreadable."""
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"

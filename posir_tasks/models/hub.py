@@ -1,8 +1,8 @@
-"""Access to models on the Hugging Face Hub, with a single error message if it is unreachable.
+"""Access to models on the Hugging Face Hub, with a single error message if the Hub is unreachable.
 
 The Hub's client retries every request for half a minute or more, for each file of a model, and
-raises errors from several libraries. Here, a single request checks whether the Hub answers; if not,
-only the cache is used.
+raises errors from several libraries. Here, a single request checks whether the Hub responds; if
+not, only the cache is used.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from posir_tasks.models.references import portable_name
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Timeout of the Hub in seconds.
+#: Timeout for requests to the Hub, in seconds.
 TIMEOUT = 5
 #: Advice if the Hub cannot be reached.
 ALTERNATIVES = (
@@ -44,7 +44,7 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str) -> Iterator[None]:
-    """Use only the cache if the Hub does not answer.
+    """Use only the cache if the Hub does not respond.
 
     Raises:
         PosirError: The cache is not sufficient; the message starts with `failure`.
@@ -101,7 +101,7 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, or None if it answers at all."""
+    """Return why nothing can be downloaded from the Hub, or None if the Hub responds at all."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []

@@ -1,7 +1,7 @@
 """Properties of a loaded model: the text that reaches its weights, windows, precision, dimensions.
 
 Texts are captured as the token ids that mteb's class passes to the transformers model. The forward
-pass is aborted there, so this only costs the preprocessing.
+pass is then aborted, so only the preprocessing takes time.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ def find_pooling(model: object) -> Any:
 
 
 class _InputsReadError(BaseException):
-    """Aborts a forward pass with its inputs. A BaseException, so that no error handler catches
-    it.
+    """Aborts a forward pass and carries its inputs. A BaseException, so that no error handler
+    catches it.
     """
 
     def __init__(self, ids: list[int]) -> None:

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 #: Maximum number of special tokens per text.
 MAX_SPECIAL = 3
-#: Words beyond the longest window, so that a text is certainly truncated.
+#: Number of words beyond the longest window, so that a text is certainly truncated.
 BEYOND = 64
 #: Maximum number of requests to verify a window that the server reports.
 VERIFIED_REQUESTS = 5
@@ -55,8 +55,8 @@ TEXTS = CHANGES + 2
 
 @dataclass
 class RememberingEncoder:
-    """Encodes documents and caches the answer for the first text of each request. Texts that start
-    with a rejected text are not sent.
+    """Encodes documents and caches the vector or the error of single texts. Texts that start with a
+    rejected text are not sent.
     """
 
     encode: DocumentEncoder
@@ -163,7 +163,7 @@ class MeasuredModel:
 
     @property
     def added_tokens(self) -> int:
-        """Number of special tokens and tokens of the prompt."""
+        """Number of special and prompt tokens."""
         return (self.special_tokens or 0) + self.prompt_tokens
 
     def measure(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of characters of a model card that are read.
+#: Maximum number of characters to read from a model card.
 MAX_CARD = 100_000
 ENGLISH_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章："
@@ -26,7 +26,7 @@ CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章：
 
 @dataclass(frozen=True)
 class PrefixFamily:
-    """Models with the same prompts on their cards."""
+    """Models whose cards specify the same prompts."""
 
     name: re.Pattern[str]
     """Pattern for lowercase names of the family without an organization."""

@@ -32,7 +32,7 @@ PROMPT_METHODS = (
 )
 #: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Attribute with the prompts that replaced a model's own.
+#: Attribute that stores the prompts that replaced a model's own.
 REPLACED = "posir_replaced_prompts"
 
 
@@ -86,7 +86,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
 
 def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
-    """Replace the methods by which models of other mteb classes look up their prompts.
+    """Replace the methods with which models of other mteb classes look up their prompts.
 
     Encoding then raises PosirError if the model has not called any of them.
     """

@@ -83,9 +83,9 @@ class Protocol:
     rerank_instruction: str
     rerank_template: str
     cut_tokens: str
-    """Length in tokens to which probes cut texts, including a needle."""
+    """Number of tokens to which probes cut texts, including a needle."""
     depth: str
-    """Number of documents that are reranked."""
+    """Number of documents to rerank."""
     first_stage: str
     """First-stage models, as `TASK=MODEL` with a prefix of task names."""
     index: str
@@ -93,7 +93,7 @@ class Protocol:
     mteb_differs: str
     """Fields, separated by spaces, in which mteb's settings differ or are left to the model."""
     source: str
-    """Repository@commit and location, or the section of the paper."""
+    """`repository@commit` and location, or section of the paper."""
     status: str
     """Kind of the source: `code` or `text`."""
 
@@ -193,7 +193,7 @@ def _plain_name(model: str) -> str:
 
 
 def quote_value(value: str) -> str:
-    """Format a value of a protocol for a sentence."""
+    """Format a protocol's value for a sentence."""
     if value.isdecimal():
         return f"{int(value):,}"
     needs_quotes = value != value.strip() or " " in value or not value

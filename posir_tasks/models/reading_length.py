@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posir_tasks.base.errors import NoAnswerError, PosirError, summarize_error
+from posir_tasks.base.errors import NoResponseError, PosirError, summarize_error
 from posir_tasks.models.reading_probe import (
     CHANGES,
     CLEAR_FACTOR,
@@ -56,7 +56,7 @@ CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
 READ_BLOCKS = 6
 LONGEST_BLOCKS = 12
 SAMPLED_BLOCKS = 24
-#: Maximum length of texts in tokens, and relative to the claimed window.
+#: Maximum text length in tokens, and relative to the claimed window.
 MAX_TOKENS = 32_768
 CLAIM_FACTOR = 1.25
 
@@ -132,7 +132,7 @@ class ReadingLength:
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added_tokens: int) -> ReadPart:
-        """Return the part of any text that the model reads. If the longest text was read
+        """Return the part to store, which applies to any text. If the longest text was read
         completely, its length is a lower bound.
         """
         if self.part is not None:
@@ -173,12 +173,12 @@ def measure_reading_length(
     If the model encodes no text at all, its error is raised.
 
     Args:
-        encode: The model. Its prompt for documents takes part of the window and is not counted.
+        encode: The model. Its document prompt uses part of the window and is not counted.
         texts: Texts for the documents; short ones are joined and repeated. By default, frequent
             English words.
         count_tokens: Token counter; None if the tokenizer is unknown.
         claimed_tokens: The claimed window including special tokens; None if unknown.
-        special_tokens: Number of special tokens of a text.
+        special_tokens: Number of special tokens per text.
         required_tokens: Minimum length of the longest text.
         max_tokens: Maximum length of texts; by default 1.25 times the claimed window, at most
             32,768.
@@ -189,7 +189,7 @@ def measure_reading_length(
     probe = ModelProbe(encode, advance)
     source = TextSource(texts, count_tokens)
     claim = None
-    # In synthetic texts of a known tokenizer, pieces are tokens.
+    # In synthetic texts with a known tokenizer, pieces are tokens.
     if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
         claim = claimed_tokens - special_tokens
     try:
@@ -286,7 +286,7 @@ def _find_unread(
                 block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
                 block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception as error:
             raise _RejectedError(size, accepted_size, error) from error
@@ -343,7 +343,7 @@ def _find_edge(
 def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) -> bool:
     """Return True if text within the edges is unread, or the edges move in a shorter document.
 
-    `cuts` has the cut from the start (False) and from the end (True).
+    `cuts` maps False to the cut from the start, and True to the cut from the end.
     """
     for from_end, cut in cuts.items():
         size = cut.pieces - 1

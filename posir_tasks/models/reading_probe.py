@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.errors import NoAnswerError
+from posir_tasks.base.errors import NoResponseError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distances of embeddings up to this, or up to a multiple of the measured noise, count as
@@ -94,13 +94,13 @@ class ProbedText:
         return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
-        """Replace a block by the pieces of a variant."""
+        """Replace a block with the pieces of a variant."""
         if self.from_end:
             start, end = self.size - end, self.size - start
         return "".join(self.pieces[:start] + self.variants[variant][start:end] + self.pieces[end:])
 
     def shorten(self, size: int) -> ProbedText:
-        """Return a text of the first pieces."""
+        """Return a text with only the first pieces."""
         return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
 
     def view(self, *, from_end: bool) -> ProbedText:
@@ -171,7 +171,7 @@ class TextSource:
     @property
     def min_documents(self) -> int:
         """Number of documents whose agreement is not a coincidence. Two are enough for synthetic
-        documents, which have short and long words.
+        documents: one has short words, the other long ones.
         """
         return MIN_DOCUMENTS if self.texts else 2
 
@@ -250,7 +250,7 @@ class ModelProbe:
             changed_texts.append("".join(words))
         try:
             vectors = self._request([*texts, *changed_texts, texts[0]])
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception:
             if len(texts) == 1:
@@ -264,11 +264,11 @@ class ModelProbe:
         """Return True if the model encodes a text without an error.
 
         Raises:
-            NoAnswerError: The server is too slow.
+            NoResponseError: The server is too slow.
         """
         try:
             self._request([text])
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception:
             return False
@@ -341,7 +341,7 @@ def search_cut(
 
 
 def divide(start: int, end: int, parts: int) -> list[Block]:
-    """Divide a range into blocks of nearly the same size."""
+    """Divide a range into blocks of nearly equal size."""
     if end <= start:
         return []
     edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)

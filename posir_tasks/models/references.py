@@ -26,7 +26,7 @@ ORIGINS = {
     ENDPOINT: "a model behind an endpoint",
     RUN: "a run of another system",
 }
-#: mteb's type of models that only rerank.
+#: mteb's model type for models that only rerank.
 CROSS_ENCODER = "cross-encoder"
 #: mteb's values for a missing revision.
 MISSING_REVISIONS = (None, "", "no_revision_available")
@@ -34,7 +34,7 @@ MISSING_REVISIONS = (None, "", "no_revision_available")
 RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-#: A reference to a model behind an endpoint, and the kinds of servers in it.
+#: A reference to a model behind an endpoint, and the server kinds that it may contain.
 ENDPOINT_REFERENCE = re.compile(
     r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
 )
@@ -91,7 +91,7 @@ def model_origin(name: str) -> str | None:
 BM25_BASELINE = "mteb/baseline-bm25s"
 #: Maximum length of the name of a model in a local folder or behind an endpoint.
 MAX_NAME = 100
-#: Bytes of the digest in a name that had to be changed.
+#: Number of digest bytes in a name that had to be changed.
 NAME_DIGEST_BYTES = 4
 #: A server that its name in results identifies: a host that does not end like `localhost-8000`, or
 #: a host with a port.

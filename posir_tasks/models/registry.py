@@ -1,4 +1,4 @@
-"""mteb's registry of models, extended with posir's kinds of references.
+"""mteb's model registry, extended with posir's kinds of references.
 
 `ModelRegistry` replaces mteb's registry (see `posir_tasks.mteb`), so `mteb run`, `posir run` and
 `mteb.get_model` accept the same references. To add a kind of reference, add a function to
@@ -114,9 +114,9 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 @cache
 def read_declarations() -> dict[str, str]:
-    """Return the declarations of mteb's models by name.
+    """Read the declarations of mteb's models by name.
 
-    They are read from mteb's source code, since importing it takes seconds.
+    They come from mteb's source code, since importing mteb takes seconds.
     """
     folder = mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
@@ -179,8 +179,8 @@ def split_reference(reference: str) -> list[str]:
         return [reference]
     if method := METHOD.fullmatch(reference):
         return split_reference(method["base"])
-    if parts := split_hybrid(reference):
-        return [name for part in parts for name in split_reference(part)]
+    if members := split_hybrid(reference):
+        return [name for member in members for name in split_reference(member)]
     return [PAPER_NAMES.get(reference, reference).removesuffix(HEAD_SUFFIX)]
 
 
@@ -206,7 +206,7 @@ def _refuse_name(name: str) -> None:
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
-    """Return mteb's metadata of a model.
+    """Return mteb's metadata for a model.
 
     Raises:
         PosirError: The model is not in mteb, on the Hub, in a folder or at an endpoint.
@@ -330,14 +330,14 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
 
 def split_models(text: str) -> list[str]:
-    """Split a text at commas outside parentheses."""
-    parts: list[str] = []
+    """Split model references at commas outside parentheses."""
+    models: list[str] = []
     for part in text.split(","):
-        if parts and parts[-1].count("(") > parts[-1].count(")"):
-            parts[-1] += f",{part}"
+        if models and models[-1].count("(") > models[-1].count(")"):
+            models[-1] += f",{part}"
         else:
-            parts.append(part)
-    return [part.strip() for part in parts]
+            models.append(part)
+    return [model.strip() for model in models]
 
 
 # `MODEL:colbert` is the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
@@ -405,7 +405,7 @@ def _load_head(
         init_bias=weights.get("bias"),
         module_input_name="token_embeddings",
     )
-    # CLS, the first token, is the dense vector and has no token vector.
+    # CLS, the first token, provides the dense vector and gets no token vector.
     mask = MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"])
     modules: list[nn.Module] = [
         transformer,
@@ -427,7 +427,9 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
 
     reference = name.removesuffix(HEAD_SUFFIX)
     if reference not in registered:
-        raise PosirError(f"{name}: '{reference}' is neither a model that mteb knows nor a folder.")
+        raise PosirError(
+            f"{name}: '{reference}' is neither a model registered with mteb nor a folder."
+        )
     base = registered[reference]
     folder = Path(portable_name(base)) if model_origin(str(base.name)) == LOCAL else None
     if folder is not None and not (folder / HEAD_FILE).is_file():
@@ -468,7 +470,7 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if isinstance(target, type) or (callable(target) and not hasattr(target, "encode")):
         try:
             target = target()
-        except Exception as error:  # it is the user's own code
+        except Exception as error:  # the user's code
             raise PosirError(
                 f"{name}: cannot be called without arguments ({summarize_error(error)}). Give an "
                 "object whose `encode(texts)` returns a vector for each text."

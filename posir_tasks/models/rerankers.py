@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Scores = Floats
 #: A question and a text.
 Pair = tuple[str, str]
-#: Decimals of a margin.
+#: Number of decimals in a margin.
 DECIMALS = 12
 
 

@@ -36,15 +36,15 @@ if TYPE_CHECKING:
 # Keys of mteb's `experiment_kwargs`.
 #: Model whose top 100 a reranker reranks; BM25 by default.
 FIRST_STAGE = "first_stage"
-#: Text before each query; `\n` is a line break.
+#: Text to put before each query; `\n` is a line break.
 QUERY_PROMPT = "query_prompt"
-#: Text before each document.
+#: Text to put before each document.
 DOCUMENT_PROMPT = "document_prompt"
 #: Context window in tokens.
 WINDOW = "window"
-#: Paper whose protocol is used.
+#: Paper whose protocol the run follows.
 PROTOCOL = "protocol"
-#: Tokenizer that measures the window of an endpoint.
+#: Tokenizer that counts the tokens in an endpoint's window.
 TOKENIZER = "tokenizer"
 #: 1 to leave out texts that an endpoint cannot embed.
 SKIP_FAILED = "skip_failed"
@@ -52,7 +52,7 @@ SKIP_FAILED = "skip_failed"
 BACKEND = "backend"
 #: Additional request fields for an endpoint, one per line.
 REQUEST_FIELDS = ("query_field", "passage_field")
-#: Domains of PosIR's tasks.
+#: Domains of PosIR's tasks to evaluate.
 SELECTED_DOMAINS = "domains"
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -156,15 +156,15 @@ def _read(name: str) -> str:
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
-def select_domains(present: Iterable[str]) -> list[str]:
+def select_domains(available: Iterable[str]) -> list[str]:
     """Return the domains of a task that the run selects, by default all."""
     selection = _list_selected()
-    return [domain for domain in present if not selection or domain in selection]
+    return [domain for domain in available if not selection or domain in selection]
 
 
-def check_selected(present: Iterable[str], where: object) -> None:
+def check_selected(domains: Iterable[str], where: object) -> None:
     """Raise PosirError if the data lacks a domain that the run selects."""
-    available = {*present}
+    available = {*domains}
     missing = [domain for domain in _list_selected() if domain not in available]
     if missing:
         names = ", ".join(sorted(available)) or "none"
@@ -253,8 +253,8 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the run's backend. Raise PosirError if it is unknown, or the model's class has no
-    backends.
+    """Return the run's backend. Raise PosirError if the backend is unknown or the model's class
+    does not support backends.
     """
     backend = _read(BACKEND)
     if not backend:
@@ -369,12 +369,12 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     return prepare_loading(meta, protocol)
 
 
-def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
+def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModels:
     """Apply the run's settings to a loaded model and record them.
 
     Args:
         model: The model.
-        described: The metadata before it was prepared for loading.
+        original_meta: Metadata before `prepare_run_settings`.
 
     Raises:
         PosirError: The model does not support a setting.
@@ -390,7 +390,7 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
         apply_protocol(model, protocol)
     if protocol or BACKEND in settings:
         # Results record the original loader.
-        loader = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
+        loader = {"loader": original_meta.loader, "loader_kwargs": original_meta.loader_kwargs}
         meta = meta.model_copy(update=loader)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window

@@ -38,7 +38,7 @@ LIMIT_PATHS_BY_CLASS = {
     "NoInstructModel": "tokenizer.model_max_length",
     "RepLLaMAModel": "model.config.max_length",
 }
-#: Attribute of a model whose window was set.
+#: Attribute that stores a window set by `set_window`.
 WINDOW = "posir_window"
 
 
@@ -151,7 +151,7 @@ def _find_positions(model: Any) -> int | None:
 
 
 class WindowLimit(NamedTuple):
-    """The attribute with the window of a loaded model."""
+    """The attribute that stores the window of a loaded model."""
 
     owner: Any
     attribute: str

@@ -252,8 +252,9 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
     """Wrap mteb's `ResultCache.load_task_result` to return None for a corrupt result of a
     position-aware task.
 
-    Results only contain subsets on the current data, so that mteb evaluates the others. PosirError
-    is raised if the result is on the Hub's data and the current data is different local data.
+    Results only contain subsets that were computed on the current data, so that mteb evaluates the
+    others. PosirError is raised if the result is on the Hub's data and the current data is
+    different local data.
     """
 
     @wraps(load)
@@ -306,7 +307,7 @@ def _file_state(file: Path) -> FileState:
 
 
 def _select_present(file: Path, result: TaskResult) -> TaskResult:
-    """Return the subsets of a saved result that are on the current data.
+    """Return the subsets of a saved result that were computed on the current data.
 
     If data is local, the result gets the task's current revision: mteb compares revisions of the
     complete data, but only some of the local subsets may have changed.
@@ -336,7 +337,7 @@ def _select_present(file: Path, result: TaskResult) -> TaskResult:
 def _filter_subsets(
     result: TaskResult, keep: Callable[[Mapping[str, Any]], bool], **changes: Any
 ) -> TaskResult:
-    """Return a copy of a result with some of its subsets and with changed fields."""
+    """Return a copy of a result with only some of its subsets and with changed fields."""
     scores = {}
     for split, subsets in result.scores.items():
         kept_subsets = [dict(subset) for subset in subsets if keep(subset)]

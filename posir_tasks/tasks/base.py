@@ -187,7 +187,7 @@ class PositionTask(RetrievalTask):
         """Read a subset. Raise DataError if it cannot be read."""
 
     def has_data(self) -> bool:
-        """Return True if the data has a subset of the task.
+        """Return True if the data contains a subset of the task.
 
         Raises:
             DataError: The data cannot be reached.
@@ -281,7 +281,7 @@ class PositionTask(RetrievalTask):
 
         Args:
             overwrite_results: If true, compute them again.
-            num_proc: Number of processes, if mteb uses several.
+            num_proc: Number of processes that mteb may use.
 
         Raises:
             DataError: The data cannot be read, or the task has only some of its subsets.
@@ -348,7 +348,7 @@ class PositionTask(RetrievalTask):
         return scores
 
     def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
-        """Return the references to model, settings and data that a result records."""
+        """Return the references to model, settings and data to record in a result."""
         from posir_tasks.models.command_reference import describe_reference
 
         reference = describe_reference(model.mteb_model_meta)
@@ -392,7 +392,7 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
 
     def build_scorer(self) -> SubsetScorer:
-        """Return a scorer for search results on the task's subsets."""
+        """Build a scorer for search results on the task's subsets."""
 
         def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
             qrels = subset.data["relevant_docs"]
@@ -409,7 +409,7 @@ class LayoutTask(PositionTask):
     """A task on a single dataset, with one subset per domain in the PosIR layout.
 
     Subset names end with the revision of the data (`letters@1f0c8a52`), since mteb considers a
-    result complete once it has all subset names of the task.
+    result complete once it contains all subset names of the task.
     """
 
     #: Readers by subset name.

@@ -154,7 +154,7 @@ def mention_task(name: str) -> str:
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return tasks in additional languages of the data or of plugins, by name."""
+    """Return the tasks in additional languages, from the data or from plugins, by name."""
     return {
         declared.name: task
         for declared in declare_other_tasks()
@@ -196,7 +196,7 @@ def declare_tasks() -> list[DeclaredTask]:
 
 
 def list_languages() -> dict[str, frozenset[str]]:
-    """Return the domains in the data by language code, or nothing if the data cannot be reached."""
+    """Return the domains in the data by language code; empty if the data cannot be reached."""
     from posir_tasks.data.declared import REPO_ID, REVISION
     from posir_tasks.data.repository import HubRepository, open_repository
 
@@ -221,7 +221,7 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 @cache
 def plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the language codes that plugins add, and the problems, which are logged once."""
+    """Return the language codes that plugins add, and the problems; log each problem once."""
     from posir_tasks.text.languages import check_code
 
     codes = []
@@ -240,7 +240,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 @cache
 def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the plugins' valid task classes by name. Invalid ones are logged once."""
+    """Return the plugins' valid task classes by name; log each invalid one once."""
     tasks, problems = checked_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)

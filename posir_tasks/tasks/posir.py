@@ -46,7 +46,9 @@ class PosirTask(PositionTask):
         else:
             # The digest of local data takes time and is only computed when the data is loaded.
             revision = LOCAL
-            domains = self._present(LocalRepository(folder / folder_name(REPO_ID))) or domains
+            domains = (
+                self._list_available(LocalRepository(folder / folder_name(REPO_ID))) or domains
+            )
         # Selected domains that the data lacks are reported when the data is loaded.
         domains = select_domains(domains) or domains
         languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
@@ -57,7 +59,7 @@ class PosirTask(PositionTask):
     def _repository() -> Repository:
         return open_repository(REPO_ID, REVISION)
 
-    def _present(self, repository: Repository) -> list[str]:
+    def _list_available(self, repository: Repository) -> list[str]:
         corpora = list_domains(repository, self.corpus_language.code)
         domains = list_domains(repository, self.language.code)
         order = {domain: index for index, domain in enumerate(DOMAINS)}
@@ -67,12 +69,12 @@ class PosirTask(PositionTask):
         )
 
     def has_data(self) -> bool:
-        """Return True if the data has a domain in the task's languages.
+        """Return True if the data contains a domain in the task's languages.
 
         Raises:
             DataError: The data cannot be reached.
         """
-        return bool(self._present(self._repository()))
+        return bool(self._list_available(self._repository()))
 
     def explain_missing_data(self) -> str:
         """Return the expected files and their location."""
@@ -85,9 +87,7 @@ class PosirTask(PositionTask):
         )
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that are missing or filtered out; empty for purely custom
-        data.
-        """
+        """List PosIR's missing or filtered domains; empty if all domains are custom."""
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
@@ -95,13 +95,13 @@ class PosirTask(PositionTask):
         """Prepare the domains in the data, including custom domains.
 
         Raises:
-            DataError: The data has no domain in this language.
+            DataError: The data contains no domain in this language.
         """
         hide_tracebacks()
         if self.data_loaded:
             return
         repository = self._repository()
-        available = self._present(repository)
+        available = self._list_available(repository)
         if available:
             check_selected(available, repository.location)
             domains = select_domains(available)

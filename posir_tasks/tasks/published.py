@@ -38,7 +38,9 @@ class PublishedTask(PositionTask):
         if data_folder() is not None:
             # The digest of local data takes time and is only computed when the data is loaded.
             languages = self.metadata.hf_subsets_to_langscripts
-            languages = {subset: languages[subset] for subset in self._present()} or languages
+            languages = {
+                subset: languages[subset] for subset in self._list_available()
+            } or languages
             self._set_revision(LOCAL, eval_langs=languages)
         super().__init__(*args, **kwargs)
 
@@ -48,7 +50,7 @@ class PublishedTask(PositionTask):
         name = type(self).metadata.name
         return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
 
-    def _present(self) -> list[str]:
+    def _list_available(self) -> list[str]:
         repository = self._repository()
         return [
             name
@@ -57,8 +59,8 @@ class PublishedTask(PositionTask):
         ]
 
     def has_data(self) -> bool:
-        """Return True if `POSIR_DATA` has a subset."""
-        return data_folder() is not None and bool(self._present())
+        """Return True if `POSIR_DATA` contains a subset."""
+        return data_folder() is not None and bool(self._list_available())
 
     def explain_missing_data(self) -> str:
         """Return the expected location, and the command that imports the data."""
@@ -76,13 +78,13 @@ class PublishedTask(PositionTask):
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Prepare the imported subsets, with the digest of their files as the revision."""
         if not self.data_loaded and self.has_data():
-            present = self._present()
+            available = self._list_available()
             files = list_present_files(
-                self._repository(), [self.keys[subset] for subset in present]
+                self._repository(), [self.keys[subset] for subset in available]
             )
             self._set_revision(self._repository().revision(files))
             # mteb holds a reference to this list and evaluates the subsets in it.
-            self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
+            self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in available]
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:

@@ -116,12 +116,12 @@ def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> I
         yield Passage(task.metadata.name, row["id"], text, id=row["id"])
 
 
-#: Key of the model's name and revision in a prediction file.
+#: Key for the model's name and revision in a prediction file.
 FIRST_STAGE_KEY = "mteb_model_meta"
 
 
 class RetrievalTask(AbsTaskRetrieval):
-    """An mteb retrieval task with its own evaluation of subsets."""
+    """An mteb retrieval task whose subsets posir evaluates."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -134,7 +134,7 @@ class RetrievalTask(AbsTaskRetrieval):
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
-        """Return the scores of a model on a subset, from the arguments of mteb's method."""
+        """Score a model on a subset. The arguments are those of mteb's method."""
 
     def save_predictions(
         self,
@@ -156,9 +156,7 @@ class RetrievalTask(AbsTaskRetrieval):
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents of a prediction file, or of this task's file in a folder, like
-        mteb.
-        """
+        """Rerank the documents in a prediction file, or in a folder's file for the task."""
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
@@ -169,7 +167,7 @@ class RetrievalTask(AbsTaskRetrieval):
     def evaluate(
         self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
     ) -> Mapping[str, ScoresDict]:
-        """Evaluate like mteb's tasks. Raise PosirError if this version of mteb would bypass posir's
+        """Evaluate like mteb's tasks. Raise PosirError if the installed mteb would bypass posir's
         scores.
         """
         EVALUATE_SUBSET.resolve()

@@ -3,9 +3,9 @@
 Processes on several machines can share the folder without locks, and a killed process leaves no
 incomplete file. Corrupt embeddings count as missing.
 
-mteb's `CachedEmbeddingWrapper` has one folder per task, so tasks do not share embeddings; its keys
-contain neither model nor revision nor prompt; it changes files in place, for a single process; and
-it does not detect corruption.
+mteb's `CachedEmbeddingWrapper` uses one folder per task, so tasks do not share embeddings. Its keys
+contain neither model nor revision nor prompt, it supports only a single process, which changes
+files in place, and it does not detect corruption.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ Keys = NDArray[np.uint64]
 
 #: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
-#: Key of the Arrow metadata that holds schema version and embedding format.
+#: Key of the Arrow metadata that stores schema version and embedding format.
 METADATA_KEY = b"posir"
 
 
-class DamageError(Exception):
+class CorruptFileError(Exception):
     """A file is corrupt."""
 
 
@@ -156,7 +156,7 @@ def read_embeddings(file: Path) -> FileContents:
     """Memory-map a file of embeddings without verifying their checksums.
 
     Raises:
-        DamageError: The file is corrupt.
+        CorruptFileError: The file is corrupt.
         PosirError: The file has a newer schema.
         FileNotFoundError: The file does not exist.
         PermissionError: The file cannot be read.
@@ -169,7 +169,7 @@ def read_embeddings(file: Path) -> FileContents:
         fields = header["format"]
         embedding_format = EmbeddingFormat(**fields)
         if embedding_format.checksum != header["checksum"]:
-            raise DamageError("the checksum of the embedding format does not match")
+            raise CorruptFileError("the checksum of the embedding format does not match")
         values = batch.column("embedding").values.to_numpy()
         return FileContents(
             format=embedding_format,
@@ -184,7 +184,7 @@ def read_embeddings(file: Path) -> FileContents:
     except (FileNotFoundError, PermissionError):
         raise
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise DamageError(f"{type(error).__name__}: {error}") from error
+        raise CorruptFileError(f"{type(error).__name__}: {error}") from error
 
 
 logger = logging.getLogger(__name__)
@@ -325,7 +325,7 @@ class EmbeddingCache:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
             self._forget(name)
-        except DamageError as error:
+        except CorruptFileError as error:
             self._quarantine(name, str(error))
         return None
 

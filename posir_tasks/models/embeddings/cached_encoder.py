@@ -205,7 +205,7 @@ def digest_module(module: nn.Module) -> str | None:
 
 logger = logging.getLogger(__name__)
 
-#: Environment variable with the folder of the cache. If unset, nothing is cached.
+#: Environment variable with the cache folder. If unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
 #: Number of texts to hash at a time.
 HASH_BATCH_SIZE = 1_000
@@ -259,9 +259,9 @@ class CachedEncoder(WrappedEncoder):
         prompt_type: PromptType | None = None,
         **arguments: Any,
     ) -> Array:
-        """Return the embeddings of the texts; texts that are not cached are encoded and added."""
+        """Return the embeddings of the texts; encode missing texts and add them to the cache."""
         if self._weights is None:
-            # Once per wrapper, that is per subset: the model may be trained in between.
+            # Computed once per wrapper, and thus per subset: the model may be trained in between.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
 

@@ -44,8 +44,8 @@ class EmbeddingMemory:
     _vectors: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
 
     @property
-    def known_texts(self) -> list[str]:
-        """Texts with remembered embeddings. A text that is query and document occurs twice."""
+    def remembered_texts(self) -> list[str]:
+        """Texts with remembered embeddings. A text that is both query and document occurs twice."""
         return [text for _, text in self._vectors]
 
     def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:

@@ -17,7 +17,7 @@ from posir_tasks.base.errors import NewerSchemaError, PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import (
-    INVALID_ANSWERS,
+    MAX_INVALID_RESPONSES,
     AnswerFault,
     load_prompt,
     read_completion,
@@ -250,7 +250,7 @@ def test_an_answer_of_another_api_is_one_message(server, tmp_path):
     with pytest.raises(PosirError, match=r"chat API .*busy"):
         ask(connect(tmp_path, server), ASKED[:1])
     # Such a page is asked for again.
-    assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
+    assert sum(server.seen.values()) == 1 + MAX_INVALID_RESPONSES
 
 
 def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):

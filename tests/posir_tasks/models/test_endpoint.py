@@ -133,7 +133,7 @@ def test_prompts_are_put_before_texts_and_part_of_the_key(server):
     [
         (Failure(429, message="no quota left"), r"limit .*no quota left"),
         (Failure(503), "failed up to 3 times"),
-        (Failure(None), r"no answer after 3 attempts .*running"),
+        (Failure(None), r"no response after 3 attempts .*running"),
     ],
 )
 def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, failure, message):
