@@ -459,7 +459,7 @@ def check_readable(file: Path) -> None:
         kind = "a pipe"
     elif stat.S_ISSOCK(mode):
         kind = "a socket"
-    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that")
+    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that file")
 
 
 def _is_anonymous_pipe(file: Path) -> bool:

@@ -130,7 +130,8 @@ def _read_first_lines(file: Path, number: int) -> bytes:
             remaining -= len(line)
             if remaining < 0:
                 raise MAX_BYTES.refuse(
-                    file, f"has {number:,} lines of more than {describe_bytes(MAX_BYTES.read())}"
+                    file,
+                    f"its first {number:,} lines exceed {describe_bytes(MAX_BYTES.read())}",
                 )
             lines.append(line)
     return b"".join(lines)

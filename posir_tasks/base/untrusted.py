@@ -433,7 +433,7 @@ def _count_nodes(
     total = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
     if total > MAX_YAML_VALUES:
         raise GateError(
-            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced"
+            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
         )
     counts[id(node)] = total
     return total

@@ -42,8 +42,8 @@ MAX_REJECTED = 5
 BUDGET_SECONDS = 0.05
 #: Message after Ctrl-C.
 STOPPING = (
-    "Stopping after the requests in flight; their answers are saved. The same command continues. "
-    "Press Ctrl-C again to stop at once."
+    "Stopping after the requests in flight; their answers are saved. Run the same command to "
+    "continue. Press Ctrl-C again to stop at once."
 )
 #: Seconds between two checks of the main thread for a signal such as Ctrl-C.
 SIGNAL_SECONDS = 0.2

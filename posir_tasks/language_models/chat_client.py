@@ -314,9 +314,9 @@ class AnswerFault(StrEnum):
     """Reasons why an answer cannot be used."""
 
     EMPTY = "the answer is empty"
-    NO_JSON = "the answer has no JSON"
+    NO_JSON = "the answer contains no JSON"
     INVALID_JSON = "the answer's JSON is invalid or incomplete"
-    OTHER_FIELDS = "the answer's JSON has other fields"
+    WRONG_FIELDS = "the answer's JSON has the wrong fields"
     CUT_OFF = "the answer was cut off"
     REFUSED = "the model refused"
     REJECTED = "the server refused the request"
@@ -359,7 +359,7 @@ def parse_answer(
             )
         except ValidationError as error:
             if fault is not AnswerFault.INVALID_JSON:
-                fault = AnswerFault.OTHER_FIELDS
+                fault = AnswerFault.WRONG_FIELDS
                 detail = detail or summarize_error(error)
     if is_refused:
         raise UnusableAnswerError(AnswerFault.REFUSED)

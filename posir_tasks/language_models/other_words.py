@@ -253,13 +253,17 @@ class LanguageModelWriter:
                 raise UnusableAnswerError("question too long")
             shared = find_shared(question, request.sentence, self.common)
             if shared:
-                raise UnusableAnswerError("words of the sentence", ", ".join(shared))
+                raise UnusableAnswerError(
+                    "question repeats words of the sentence", ", ".join(shared)
+                )
             other = detect_other_language(question, request.language)
             # Names and technical terms in the sentence may look like another language.
             if other not in (None, detect_other_language(request.sentence, request.language)):
                 raise UnusableAnswerError("another language")
 
-        replies = self.model.ask(OTHER_WORDS, requests, build, "Asking in other words", check)
+        replies = self.model.ask(
+            OTHER_WORDS, requests, build, "Writing questions in other words", check
+        )
         questions = [reply.answer.question.strip() if reply.answer else "" for reply in replies]
         # A question about several sentences is not specific to any of them.
         counts = Counter(map(normalize, questions))

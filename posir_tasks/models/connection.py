@@ -139,7 +139,8 @@ class Connection:
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(
-                f"the key in {key_variable} has characters that HTTP does not allow. Set it again."
+                f"the key in {key_variable} contains characters that HTTP does not allow. Set it "
+                "again."
             )
         add_secret(key)
         self._key = key

@@ -213,7 +213,7 @@ class EmbeddingClient(EndpointModel):
         has_route = failures[-1].status not in NO_ROUTE
         advice = f" Tried: {', '.join(attempts)}."
         if len(attempts) > 1:
-            advice += f" Name its kind, as in {endpoint.model}@tei+{endpoint.address}."
+            advice += f" Specify its kind, as in {endpoint.model}@tei+{endpoint.address}."
         raise self._build_error(failures[-1 if has_route else 0], advice) from None
 
     def _request(

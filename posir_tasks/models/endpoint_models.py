@@ -189,7 +189,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._text_counts[side]:,} {side}, which are left out and not found. The "
+                f"{self._text_counts[side]:,} {side}, which are left out and cannot be found. The "
                 f"first begins {sanitize(text[:SHOWN])!r}: {reason}"
             )
         self._warn_if_truncated(
@@ -296,8 +296,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             return longest
         if failure is None:
             raise PosirError(
-                f"{self.reference}: window {window}: the server counts more tokens for every text. "
-                "Give a larger window."
+                f"{self.reference}: window {window}: the server counts more than {window:,} tokens "
+                "for every text. Give a larger window."
             )
         return text, self._leave_out([text], failure, query=query)
 
@@ -350,8 +350,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             self.read_part = UNKNOWN
         logger.warning(
             f"{self.reference}: the server ignores the end of a text of {len(text):,} characters "
-            f"({tokens:,} tokens, estimated) and does not report it. Scores of "
-            "longer texts show truncation as well as position bias. Measure its window: "
+            f"(about {tokens:,} tokens) and does not report it. Scores of longer texts show "
+            "truncation as well as position bias. Measure its window: "
             f"posir window {shlex.quote(self.reference)}"
         )
 

@@ -200,7 +200,7 @@ def _check_settings(file: Path, settings: Any) -> None:
     for key, value in _find_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
             raise PosirError(
-                f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}"
+                f"{file}: {key} is {json.dumps(value)[:80]}, which would run code. {NO_CODE}"
             )
         is_number = isinstance(value, int) and file.name == CONFIG_FILE and LAYERS.fullmatch(key)
         if is_number and not 0 <= value <= MAX_LAYERS:

@@ -82,8 +82,8 @@ def describe_family(name: str, family: PrefixFamily) -> str:
         variables += f" POSIR_DOCUMENT_PROMPT={shlex.quote(family.document)}"
     return (
         f"{name}: models of this family were trained with {expected}, and no prompt is "
-        f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty one "
-        "to run without."
+        f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty "
+        "prompt to run without one."
     )
 
 

@@ -33,6 +33,8 @@ TITLES = {
 #: Papers with published results, by task name prefix.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
+#: Fields in which an empty value means no prompt.
+PROMPT_FIELDS = ("query_prompt", "document_prompt")
 #: Fields that are applied to a model, in order, with their names on screen.
 SETTINGS = {
     "query_prompt": "query prompt",
@@ -51,7 +53,7 @@ SETTINGS = {
 }
 #: Other fields, which are reported but not applied.
 STATED = {
-    "cut_tokens": "texts of probes cut to tokens",
+    "cut_tokens": "probe text length in tokens",
     "first_stage": "first stage",
     "depth": "reranked",
     "index": "index",
@@ -116,8 +118,7 @@ class Protocol:
         values = {
             name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
         }
-        prompts = ("query_prompt", "document_prompt")
-        return {name: value for name, value in values.items() if value or name in prompts}
+        return {name: value for name, value in values.items() if value or name in PROMPT_FIELDS}
 
 
 @cache
@@ -163,9 +164,8 @@ def describe_difference(paper: str, model: str) -> str:
     row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
-    names = {**SETTINGS, **STATED}
     settings = [
-        f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}"
+        _describe_setting(row, name)
         for name in row.mteb_differs.split()
         if name != "max_query_tokens" or row.kind == "reranker"
     ]
@@ -185,6 +185,14 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
         if difference:
             models.setdefault(difference, {})[model] = None
     return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
+
+
+def _describe_setting(row: Protocol, name: str) -> str:
+    title = {**SETTINGS, **STATED}[name]
+    value: str = getattr(row, name)
+    if value or name in PROMPT_FIELDS:
+        return f"{title} {quote_value(value)}"
+    return f"the model's own {title}"
 
 
 def _plain_name(model: str) -> str:

@@ -87,8 +87,8 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     full = build_posir_task(language, language)
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "
-        "positions, with its lengths, and the documents that BM25 finds for them in the full "
-        "corpus. Its scores differ from those of the complete task."
+        "positions, with its document lengths, and the documents that BM25 finds for them in "
+        "the full corpus. Its scores differ from those of the complete task."
     )
     metadata = full.metadata.model_copy(
         update={"name": declare_nano(language).name, "description": description}

@@ -124,7 +124,7 @@ def test_a_rambling_model_is_read_counted_paid_and_kept(server, tmp_path):
         (AnswerFault.CUT_OFF, "cut JSON", "cut thoughts"),
         (AnswerFault.REFUSED, "refusal"),
         (AnswerFault.EMPTY, "empty"),
-        (AnswerFault.OTHER_FIELDS, "wrong fields"),
+        (AnswerFault.WRONG_FIELDS, "wrong fields"),
     ):
         assert f"{fault} ({sum(server.failures[name] for name in failures)})" in described
     again = connect(tmp_path, server, attempts=5)
@@ -269,7 +269,7 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
-    assert "The same command continues" in errors
+    assert "Run the same command to continue" in errors
     assert process.returncode != 0
     answered = sum(server.answered.values())
     assert answered in (2, 4)
