@@ -138,7 +138,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             f"{quote_value(getattr(protocol, name))} {problem}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
-    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": properties.to_json()})
+    setattr(model, RECORD, {"asked": protocol.list_values(), "loaded": properties.to_json()})
 
 
 def _list_unreported(model: Any, protocol: Protocol) -> set[str]:

@@ -60,7 +60,7 @@ class CommandReference:
             data = shorten_path(data) if Path(data).exists() else ""
         return cls(_locate_model(str(reference.get("model", model))), data, settings)
 
-    def for_others(self) -> CommandReference:
+    def to_public(self) -> CommandReference:
         """Return a copy that is safe to publish, without local folders and endpoints."""
         # Importing the registry and the Hub's client is slow.
         from posir_tasks.models.registry import split_reference

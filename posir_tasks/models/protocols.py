@@ -52,7 +52,7 @@ SETTINGS = {
     "rerank_template": "template",
 }
 #: Other fields, which are reported but not applied.
-STATED = {
+REPORTED_FIELDS = {
     "cut_tokens": "probe text length in tokens",
     "first_stage": "first stage",
     "depth": "reranked",
@@ -113,10 +113,11 @@ class Protocol:
         stages = (pair.partition("=") for pair in self.first_stage.split())
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
-    def asked(self) -> dict[str, str]:
+    def list_values(self) -> dict[str, str]:
         """Return the values of all fields that are set or unknown."""
         values = {
-            name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
+            name: getattr(self, name)
+            for name in ("paper", *SETTINGS, *REPORTED_FIELDS, "source", "status")
         }
         return {name: value for name, value in values.items() if value or name in PROMPT_FIELDS}
 
@@ -188,7 +189,7 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
 
 
 def _describe_setting(row: Protocol, name: str) -> str:
-    title = {**SETTINGS, **STATED}[name]
+    title = {**SETTINGS, **REPORTED_FIELDS}[name]
     value: str = getattr(row, name)
     if value or name in PROMPT_FIELDS:
         return f"{title} {quote_value(value)}"
