@@ -157,7 +157,7 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
     return drop_omitted(results)
 
 
-def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
+def group_by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
     """Convert hits to mteb's results format."""
     return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
@@ -179,7 +179,7 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
-    results = by_query(hits, request)
+    results = group_by_query(hits, request)
     # `positives` omits queries with several evidence spans.
     if len(results) == len(request.positives):
         return results, rank_hits(hits, request.positives)
@@ -206,7 +206,7 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResul
         model, request.corpus, request.queries, context, top_k=request.top_k, timer=request.timer
     )
     if np.isneginf(hits.scores).any():
-        return drop_omitted(by_query(hits, request))
+        return drop_omitted(group_by_query(hits, request))
     return hits
 
 
@@ -276,7 +276,7 @@ class HybridSearch:
             searcher = fit_to_script(with_cache(model), context.corpus_language)
             hits = search_hits(searcher, request)
             rankings.append(order_hits(hits, request))
-            results = by_query(hits, request) if isinstance(hits, Hits) else hits
+            results = group_by_query(hits, request) if isinstance(hits, Hits) else hits
             self.searched.append((searcher, results))
         self._corpus = None
         fused_results = {}

@@ -34,8 +34,8 @@ MANY_WORDS = 33_000
 
 
 @dataclass(frozen=True)
-class TextRead:
-    """The text that reaches the weights."""
+class CapturedText:
+    """A text as it reaches the weights."""
 
     ids: tuple[int, ...]
     text: str
@@ -56,8 +56,8 @@ class TextRead:
 class LoadedModel:
     """Properties of a loaded model; None if unknown."""
 
-    query: TextRead | None = None
-    document: TextRead | None = None
+    query: CapturedText | None = None
+    document: CapturedText | None = None
     """For rerankers, query and document together."""
     max_query_tokens: int | None = None
     max_document_tokens: int | None = None
@@ -73,7 +73,7 @@ class LoadedModel:
         """Return the known values as a result stores them."""
         values: dict[str, Any] = {}
         for name, value in vars(self).items():
-            if isinstance(value, TextRead):
+            if isinstance(value, CapturedText):
                 values[f"{name}_text"] = value.text
             elif value is not None:
                 values[name] = value
@@ -263,7 +263,7 @@ def read_example(
     return LoadedModel(**_read_pair(model, tokenizer, query, document, context)).to_json()
 
 
-def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
+def _decode(tokenizer: Any, ids: list[int] | None) -> CapturedText | None:
     if not ids:
         return None
     special = {*tokenizer.all_special_ids}
@@ -272,4 +272,4 @@ def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
         core.pop(0)
     while core and core[-1] in special:
         core.pop()
-    return TextRead(tuple(ids), tokenizer.decode(ids), tokenizer.decode(core))
+    return CapturedText(tuple(ids), tokenizer.decode(ids), tokenizer.decode(core))

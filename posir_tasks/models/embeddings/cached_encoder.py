@@ -105,7 +105,7 @@ def build_embedding_key(
     if meta:
         experiment = meta.experiment_kwargs or {}
         loader_settings = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
-    modules = [module_settings(module) for module in find_modules(model).values()]
+    modules = [list_module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
@@ -125,7 +125,7 @@ def build_embedding_key(
     )
 
 
-def module_settings(module: nn.Module) -> dict[str, Any]:
+def list_module_settings(module: nn.Module) -> dict[str, Any]:
     """Return the settings of a PyTorch module that affect its output, without weights."""
     tokenizer = getattr(module, "tokenizer", None)
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
