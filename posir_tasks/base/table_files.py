@@ -122,16 +122,16 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
     return frame
 
 
-def _read_first_lines(file: Path, number: int) -> bytes:
+def _read_first_lines(file: Path, limit: int) -> bytes:
     lines = list[bytes]()
     remaining = MAX_BYTES.read()
     with open_decompressed(file) as stream:
-        for line in islice(iterate_lines(stream, file), number):
+        for line in islice(iterate_lines(stream, file), limit):
             remaining -= len(line)
             if remaining < 0:
                 raise MAX_BYTES.refuse(
                     file,
-                    f"its first {number:,} lines exceed {describe_bytes(MAX_BYTES.read())}",
+                    f"its first {limit:,} lines exceed {describe_bytes(MAX_BYTES.read())}",
                 )
             lines.append(line)
     return b"".join(lines)

@@ -188,14 +188,14 @@ class EmbedderWriter:
         return np.flatnonzero(is_allowed)
 
 
-def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
+def choose_nearest(target: Vectors, vectors: Vectors, count: int) -> list[int]:
     """Choose rows of unit vectors, shape (n, dimensions), greedily so that their sum is closest
     to a target.
     """
     products = vectors @ target
     total = np.zeros_like(target)
     rows: list[int] = []
-    for _ in range(number):
+    for _ in range(count):
         # Length of each sum with one more unit vector; vectors may cancel out.
         squares = total @ total + 2 * (vectors @ total) + 1
         lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))

@@ -358,7 +358,7 @@ class EmbeddingClient(EndpointModel):
         self._check(embeddings, texts)
         return embeddings
 
-    def _order(self, rows: Any, number: int) -> list[Any]:
+    def _order(self, rows: Any, total: int) -> list[Any]:
         """Sort the rows of a response by index, if they have one."""
         if not isinstance(rows, list):
             raise TypeError(rows)
@@ -368,9 +368,9 @@ class EmbeddingClient(EndpointModel):
             # Servers that process texts in parallel may return rows in any order.
             sorted_rows = sorted(rows, key=lambda row: row["index"])
             indices = [row["index"] for row in sorted_rows]
-        if indices != list(range(number)):
+        if indices != list(range(total)):
             reason = (
-                f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
+                f"to {total:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
                 f"{shorten(indices)}"
             )
             raise self._invalid(reason, NoVectorError)

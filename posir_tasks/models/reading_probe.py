@@ -115,9 +115,9 @@ class TextSource:
     texts: Sequence[str]
     count_tokens: TokenCounter | None
 
-    def build(self, size: int, number: int) -> ProbedText:
-        """Build a document of `size` pieces in random order. `number` sets the seed."""
-        rng = random.Random(SEED + number)
+    def build(self, size: int, seed: int) -> ProbedText:
+        """Build a document of `size` pieces in random order. Odd seeds give long words."""
+        rng = random.Random(SEED + seed)
         pieces: list[str] = []
         if self.texts:
             order = list(self.texts)
@@ -130,7 +130,7 @@ class TextSource:
             del pieces[size:]
             pools = [sorted(set(pieces))] * 2
         else:
-            words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
+            words = (SHORT_WORDS, LONG_WORDS)[seed % 2].split()
             count = self.count_tokens
             # Words that are single tokens, if there are enough.
             if count:
