@@ -528,7 +528,7 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
     }
     with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
-        with pytest.raises(PosirError, match="written into results"):
+        with pytest.raises(PosirError, match="stored in results"):
             mteb.get_model(server.reference)
     with (
         with_settings(passage_field="truncate"),

@@ -245,7 +245,7 @@ def test_what_is_not_there_is_named_with_the_most_similar_names(reference, messa
 @pytest.mark.parametrize("ask", [find_model, load_model])
 def test_a_name_that_the_hub_cannot_have_is_one_message(ask):
     for name in ("=cmd", "a/.", "\x1b[31m"):
-        with pytest.raises(PosirError, match="the Hub has none"):
+        with pytest.raises(PosirError, match="the Hub has no "):
             ask(ModelReference(name))
 
 
