@@ -13,7 +13,7 @@ import sys
 #: Errors that prevented the import of posir.
 import_errors: list[Exception] = []
 
-#: Function in `posir_tasks.mteb.mteb_patches` for each module.
+#: Name of the function in `posir_tasks.mteb.mteb_patches` that patches each module.
 PATCHES = {
     "mteb.get_tasks": "add_tasks",
     "mteb.benchmarks.benchmarks": "add_benchmarks",
@@ -42,7 +42,7 @@ class MtebFinder:
 
 
 def warn_once(error: Exception) -> None:
-    """Warn on stderr that posir cannot be imported, for example since it is partly uninstalled."""
+    """Warn on stderr that posir cannot be imported, for example after an incomplete uninstall."""
     if not import_errors and sys.stderr is not None:
         print(
             "posir: mteb continues without posir's tasks, because posir cannot be imported "
@@ -59,12 +59,12 @@ def is_installed() -> bool:
 
 
 def install() -> None:
-    """Add the finder to `sys.meta_path`, and patch modules of mteb that are already imported."""
+    """Add the finder to `sys.meta_path`, and patch the mteb modules that are already imported."""
     if is_installed():
         return
     sys.meta_path.insert(0, MtebFinder)
     for name, patch in PATCHES.items():
-        # A module that is still being imported has started the import of this one.
+        # A module that is still being imported has triggered the import of this one.
         if name in sys.modules and not getattr(sys.modules[name].__spec__, "_initializing", False):
             try:
                 from posir_tasks.mteb.mteb_patches import apply_patch

@@ -332,7 +332,7 @@ def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
     if entry.paper is None:
         return
     try:
-        settings: Any = find_protocol(entry.paper, entry.model).asked()
+        settings: Any = find_protocol(entry.paper, entry.model).list_values()
     except PosirError as error:
         yield entry.problem(str(error))
         return

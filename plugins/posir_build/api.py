@@ -349,7 +349,7 @@ def describe_usage(tools: Tools) -> list[str]:
             f"tokens, {tokens.output_tokens:,} output tokens"
         )
         price_list = prices.get(model)
-        if price_list and price_list.given:
+        if price_list and price_list.is_set:
             cost = compute_cost(price_list, tokens.input_tokens, tokens.output_tokens)
             line += f", {format_cost(cost, price_list.currency)}"
         lines.append(line)

@@ -205,7 +205,7 @@ def describe_plan(
     """
     columns = zip(*(astuple(row)[1:] for row in estimates), strict=True)
     total = StageEstimate("total", *map(sum, columns))
-    currency = next((row.prices.currency for row in models if row.prices.given), "")
+    currency = next((row.prices.currency for row in models if row.prices.is_set), "")
     cost = f"{format_cost(total.cost, currency)} for " if currency else ""
     names = ", ".join(dict.fromkeys(model.model for model in models))
     sentence = (

@@ -264,8 +264,8 @@ def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
             with track(f"Stage {number} of {len(STAGE_NAMES)}: {stage}"):
                 result = _run_stage(stage, tools, previous)
             if tools.log.faults:
-                result = replace(result, notes=(*result.notes, tools.log.describe_read()))
-            tools.log.read.clear()
+                result = replace(result, notes=(*result.notes, tools.log.describe_answers()))
+            tools.log.usage_by_key.clear()
             tools.log.faults.clear()
             save_stage(folder, stage, fingerprint, result, previous)
         results[stage] = result

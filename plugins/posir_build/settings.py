@@ -407,7 +407,7 @@ class BuildSettings(Section):
                 "chunk or given"
             )
         prices = [model.prices for model in self.list_llms()]
-        currencies = sorted({price.currency for price in prices if price.given})
+        currencies = sorted({price.currency for price in prices if price.is_set})
         if len(currencies) > 1:
             raise ValueError(
                 f"prices in {' and '.join(currencies)} cannot be added up; give all prices in one "

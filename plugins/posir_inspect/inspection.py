@@ -151,7 +151,7 @@ def inspect_model(
     show(complete_inspection(inspection))
     inspection = run.search_chunks(inspection)
     # All distinct texts, questions and chunks, truncated to the window.
-    counts = request.counter.count_all(run.memory.known_texts)
+    counts = request.counter.count_all(run.memory.remembered_texts)
     encoded_tokens = sum(min(count, run.window or count) for count in counts)
     chunks = inspection.chunks
     assert chunks is not None

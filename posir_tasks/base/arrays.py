@@ -1,4 +1,4 @@
-"""Types of NumPy arrays."""
+"""NumPy array types."""
 
 from typing import TypeAlias
 

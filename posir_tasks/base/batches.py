@@ -1,4 +1,4 @@
-"""Batches of sequences."""
+"""Splitting of sequences into batches."""
 
 from collections.abc import Sequence
 from typing import TypeVar

@@ -1,4 +1,4 @@
-"""Digests of values and files, with a cache for large files, which take minutes to read."""
+"""Digests of values and files. Those of large files, which take minutes to read, are cached."""
 
 import hashlib
 import json
@@ -14,10 +14,10 @@ from posir_tasks.base.files import atomic_write, cache_folder, check_readable
 
 #: Default size of a digest of values in bytes.
 SIZE = 8
-#: Minimum size in bytes of a file with a digest in the disk cache; smaller files take milliseconds.
+#: Minimum size in bytes of files whose digest is cached on disk; smaller files take milliseconds.
 MIN_CACHED_SIZE = 4 * 2**20
-#: Minimum age in seconds of a file with a cached digest. Two changes within the resolution of the
-#: file system's clock have the same time.
+#: Minimum age in seconds of files whose digest is cached. Two changes within the clock resolution
+#: of the file system have the same time.
 MIN_CACHED_AGE = 2.0
 DIGEST_BYTES = 64
 

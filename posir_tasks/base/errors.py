@@ -1,4 +1,4 @@
-"""Errors that a user can fix. Messages have the problem, allowed values and advice."""
+"""Errors that a user can fix. Messages state the problem, the allowed values and advice."""
 
 import sys
 from collections.abc import Iterator
@@ -25,7 +25,7 @@ class PosirError(Exception):
         sanitize_chain(sys.exception())
 
     reason: str = ""
-    """The message of a server that refused a request."""
+    """Message of a server that rejected a request."""
 
 
 class UsageError(PosirError):
@@ -34,11 +34,11 @@ class UsageError(PosirError):
     def __init__(self, message: str, command: str = "") -> None:
         super().__init__(message)
         self.command = command
-        """The command with further help; empty for the command of the process."""
+        """Command whose help explains the usage; empty for the current command."""
 
 
-class NoAnswerError(PosirError):
-    """A server accepted a request and did not answer in time."""
+class NoResponseError(PosirError):
+    """A server accepted a request but did not respond in time."""
 
 
 class DataError(PosirError):
@@ -76,7 +76,7 @@ def summarize_error(error: BaseException) -> str:
     """Summarize an error: its type and the first line of its message. For pydantic errors, the
     first field and its problem.
     """
-    # A slow import.
+    # The import is slow.
     from pydantic import ValidationError
 
     if isinstance(error, ValidationError):
@@ -90,7 +90,7 @@ def _sanitize_argument(argument: object) -> object:
 
 
 def sanitize_chain(error: BaseException | None) -> None:
-    """Remove secrets and control characters from an error and its chain of causes.
+    """Remove secrets and control characters from an error and its causes.
 
     Tracebacks print the whole chain. Causes that cannot be changed are detached.
     """
@@ -107,7 +107,7 @@ def sanitize_chain(error: BaseException | None) -> None:
 
 @contextmanager
 def sanitize_errors() -> Iterator[None]:
-    """Remove secrets and control characters from errors raised in the context."""
+    """Remove secrets and control characters from errors that are raised in the context."""
     try:
         yield
     except Exception as error:

@@ -1,5 +1,5 @@
 """File access: search, transparent gzip (`a.json.gz` is read like `a.json`), atomic writes, and
-locks of folders.
+folder locks.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ logger = logging.getLogger(__name__)
 DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 #: Suffix of unfinished files and folders, unique to posir.
 PART_SUFFIX = ".posir-part"
-#: Name of an unfinished file or folder, with eight random characters by `tempfile`.
+#: Name of an unfinished file or folder, with eight random characters from `tempfile`.
 PART_NAME = re.compile(rf"\..*[a-z0-9_]{{8}}{re.escape(PART_SUFFIX)}", re.DOTALL)
 #: Maximum length of the file name in an unfinished file's name; file systems allow 255 bytes.
 PART_STEM = 40
 #: Maximum number of links to follow, as in Linux.
 MAX_LINKS = 40
-#: Linux's folder with the open files of a process.
+#: Linux folder that lists the open files of a process.
 DESCRIPTORS = re.compile(r"/proc/(\d+)(?:/task/\d+)?/fd")
 #: Seconds to wait for the reader of a FIFO or an open file.
 READER_TIMEOUT = 60.0
@@ -114,13 +114,13 @@ def _walk(folder: Path) -> Iterator[Path]:
 
 
 def _identify(folder: Path) -> tuple[int, int]:
-    """Return a key of a folder that is the same for all its paths."""
+    """Return a key that is the same for all paths of a folder."""
     status = folder.stat()
     return status.st_dev, status.st_ino
 
 
 def follow_links(path: Path) -> Path:
-    """Resolve all links of a path, which need not exist. Links to open files, such as
+    """Resolve all links in a path, which need not exist. Links to open files, such as
     `/dev/stdout`, are kept.
 
     Raises:
@@ -138,7 +138,7 @@ def follow_links(path: Path) -> Path:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder unless it exists; the target if the path is a dangling link."""
+    """Create a folder unless it exists. If the path is a dangling link, create its target."""
     follow_links(folder).mkdir(parents=True, exist_ok=True)
 
 
@@ -199,7 +199,7 @@ def _check_target(path: Path, target: Path) -> os.stat_result | None:
         raise PosirError(
             f"{path}: is a disk (block device), which posir does not overwrite. Name a file."
         )
-    # Root has access to write-protected files.
+    # Root may write to write-protected files.
     if not os.access(target, os.W_OK) or not status.st_mode & 0o222:
         raise PosirError(
             f"{path}: is write-protected. Allow writing with `chmod u+w`, or choose another file."
@@ -226,7 +226,9 @@ def _copy_permissions(status: os.stat_result | None, file: Path) -> None:
 
 
 def _replace(source: Path, target: Path) -> None:
-    """Replace a file by another one. Single mounted files, as in containers, are overwritten."""
+    """Replace a file with another one. Files that are mounted individually, as in containers, are
+    overwritten.
+    """
     try:
         source.replace(target)
     except OSError as error:
@@ -331,12 +333,12 @@ def find_free_name(file: Path, suffix: str) -> Path:
 
 
 def is_unfinished(path: Path) -> bool:
-    """Return True if posir named a file or folder as unfinished."""
+    """Return True if a file or folder has a name that posir gives to unfinished ones."""
     return bool(PART_NAME.fullmatch(path.name)) and not path.is_symlink()
 
 
 def remove_stale_parts(folder: Path) -> None:
-    """Remove unfinished files and folders of killed processes, at least half an hour old."""
+    """Remove files and folders that killed processes left unfinished at least half an hour ago."""
     for part in folder.glob(f".*{PART_SUFFIX}"):
         # Another user may own the file, or another process may have removed it.
         with suppress(OSError):
@@ -393,7 +395,8 @@ def atomic_update(file: Path) -> Iterator[Path]:
 
 
 SUFFIX = ".gz"
-#: Suffixes of formats. Others belong to the name, as in `input.InexpC2.gz` and `qrels.test`.
+#: Suffixes of file formats. Other suffixes belong to the name, as in `input.InexpC2.gz` and
+#: `qrels.test`.
 FORMATS = frozenset(
     [
         ".csv",
@@ -439,13 +442,15 @@ def split_suffix(file: Path) -> tuple[str, str]:
 
 
 def find_compressed(file: Path) -> Path:
-    """Return the compressed file if only that exists, else the file."""
+    """Return the compressed file if only that one exists, else the file."""
     compressed_file = file.with_name(file.name + SUFFIX)
     return compressed_file if compressed_file.is_file() and not file.is_file() else file
 
 
 def check_readable(file: Path) -> None:
-    """Raise OSError for devices, pipes and sockets, whose content may be endless or read once."""
+    """Raise OSError for devices, pipes and sockets, whose content may be endless or readable only
+    once.
+    """
     mode = file.stat().st_mode
     if stat.S_ISREG(mode) or stat.S_ISDIR(mode):
         return
@@ -454,7 +459,7 @@ def check_readable(file: Path) -> None:
         kind = "a pipe"
     elif stat.S_ISSOCK(mode):
         kind = "a socket"
-    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that")
+    raise OSError(errno.EINVAL, f"it is {kind}; save its content in a file and give that file")
 
 
 def _is_anonymous_pipe(file: Path) -> bool:

@@ -17,13 +17,15 @@ from dataclasses import dataclass
 
 from posir_tasks.base.errors import DataError, PosirError
 
-#: Maximum expansion of a compressed file. Text shrinks to a tenth, tables of zeros to a fiftieth.
+#: Maximum expansion of a compressed file. Text compresses to a tenth, tables of zeros to a
+#: fiftieth.
 MAX_EXPANSION = 100
-#: Limit for files relative to the limit for a line (a document) or an answer of a server.
+#: Ratio of the limit for a file to the limit for a line (a document) or a server's response.
 LINE_PART = 4
-#: Limit for rows of a file relative to the limit for pages of a PDF.
+#: Ratio of the limit for rows of a file to the limit for pages of a PDF.
 PAGE_PART = 1_000
-#: Minimum average size of JSON values in a document with more values than the row limit.
+#: Minimum average size in bytes of the JSON values in a document with more values than the row
+#: limit.
 BYTES_PER_VALUE = 8
 #: Time limit for a document in seconds per MiB.
 SECONDS_PER_MIB = 10
@@ -34,7 +36,7 @@ class LimitError(DataError):
     """Untrusted input exceeds a limit. The message names the source and the variable."""
 
     def __init__(self, name: object, problem: str) -> None:
-        """Make the message `name: problem`."""
+        """Build the message `name: problem`."""
         super().__init__(f"{name}: {problem}")
         self.problem = problem
 
@@ -58,22 +60,22 @@ class ReadLimit:
         return int(text)
 
     def refuse(self, name: object, problem: str) -> LimitError:
-        """Build an error about a source, with advice to raise the limit."""
+        """Build the error for a source that exceeds the limit, with advice to raise it."""
         return LimitError(name, f"{problem}. Set {self.variable} to a larger number to read it")
 
 
 #: Maximum size of a file or document in memory, in bytes after decompression.
 MAX_BYTES = ReadLimit("POSIR_MAX_BYTES", 2**30)
-#: Maximum number of rows of a file with fewer bytes.
+#: Maximum number of rows of a file that has fewer bytes than this.
 MAX_ROWS = ReadLimit("POSIR_MAX_ROWS", 10_000_000)
-#: Maximum number of files and folders below a folder.
+#: Maximum number of files and folders in a folder, at any depth.
 MAX_FILES = ReadLimit("POSIR_MAX_FILES", 1_000_000)
 #: Minimum time limit for a document in seconds.
 MAX_SECONDS = ReadLimit("POSIR_MAX_SECONDS", 60)
 
 
 def read_line_limit() -> int:
-    """Return the maximum size of a line, or of an answer of a server."""
+    """Return the maximum size of a line or of a server's response in bytes."""
     return max(1, MAX_BYTES.read() // LINE_PART)
 
 
@@ -88,14 +90,14 @@ def compute_unpacked_limit(size: int) -> int:
 
 
 def check_rows(name: object, rows: int, size: int) -> None:
-    """Raise LimitError if a file of `size` bytes has more rows than bytes and than the limit."""
+    """Raise LimitError if a file of `size` bytes has more rows than bytes and than `MAX_ROWS`."""
     limit = max(MAX_ROWS.read(), size)
     if rows > limit:
         raise MAX_ROWS.refuse(name, f"has {rows:,} rows; the limit is {limit:,}")
 
 
 def check_values(name: object, content: str | bytes) -> None:
-    """Raise LimitError for JSON with too many values, which take far more memory than text."""
+    """Raise LimitError for JSON with too many values, which need far more memory than text."""
     limit = max(MAX_ROWS.read(), len(content) // BYTES_PER_VALUE)
     # There are fewer values than bytes.
     if len(content) <= limit:
@@ -112,7 +114,7 @@ def describe_bytes(size: int) -> str:
 
 
 class _ExpiredError(BaseException):
-    """Reading a document took too long. A BaseException passes handlers for damaged files."""
+    """Reading a document took too long. A BaseException bypasses handlers for damaged files."""
 
 
 def _can_interrupt() -> bool:
@@ -120,7 +122,7 @@ def _can_interrupt() -> bool:
         signal, "setitimer"
     ):
         return False
-    # Keep the alarm of a caller.
+    # Do not replace a caller's alarm.
     return signal.getitimer(signal.ITIMER_REAL)[0] == 0
 
 
@@ -128,7 +130,7 @@ def _can_interrupt() -> bool:
 def limit_seconds(name: object, size: int = 0) -> Iterator[None]:
     """Raise LimitError if reading a document of `size` bytes takes too long.
 
-    Only the main thread can be interrupted; in other threads the error comes at the end.
+    Only the main thread can be interrupted; in other threads, the error is raised at the end.
     """
     seconds = max(MAX_SECONDS.read(), size * SECONDS_PER_MIB // MIB)
     limit_error = MAX_SECONDS.refuse(name, f"cannot be read within {seconds:,} seconds")

@@ -1,4 +1,4 @@
-"""Logs without secrets and control characters."""
+"""Removal of secrets and control characters from logs."""
 
 from __future__ import annotations
 

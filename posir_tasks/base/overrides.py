@@ -1,4 +1,4 @@
-"""Temporary values of attributes."""
+"""Temporary attribute values."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Reading Parquet in batches, within limits.
+"""Read Parquet files in batches, within limits.
 
-Runs and dictionaries can expand a file of a few kilobytes to millions of rows, or to a long text in
-each row. Both are checked before values are expanded.
+Run-length and dictionary encoding can expand a file of a few kilobytes to millions of rows, or to a
+long text in each row. Both are checked before values are expanded.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from posir_tasks.base.limits import (
     describe_bytes,
 )
 
-#: Maximum number of rows of a batch; each row may have a long document.
+#: Maximum number of rows of a batch; each row may contain a long document.
 BATCH_ROWS = 64
 #: Maximum number of bytes of a column in a batch.
 BATCH_BYTES = 2**28
@@ -36,7 +36,7 @@ MAX_COLUMNS = 10_000
 #: Storage type of text, and encodings without expansion.
 TEXT = "BYTE_ARRAY"
 PLAIN = frozenset({"PLAIN", "RLE", "BIT_PACKED", "DELTA_LENGTH_BYTE_ARRAY"})
-#: Type of a dictionary page, and number of bytes with the sizes of a page.
+#: Type code of a dictionary page, and the number of header bytes that contain a page's sizes.
 DICTIONARY_PAGE = 2
 HEADER_BYTES = 24
 
@@ -87,11 +87,11 @@ def _check_size(
 ) -> Sequence[pq.ColumnChunkMetaData]:
     """List the column chunks of all row groups; raise LimitError for too many values."""
     check_rows(file, metadata.num_rows, size)
-    number = metadata.num_columns
-    if number > MAX_COLUMNS:
-        raise LimitError(file, f"has {number:,} columns; the limit is {MAX_COLUMNS:,}")
+    columns = metadata.num_columns
+    if columns > MAX_COLUMNS:
+        raise LimitError(file, f"has {columns:,} columns; the limit is {MAX_COLUMNS:,}")
     groups = map(metadata.row_group, range(metadata.num_row_groups))
-    chunks = [group.column(index) for group in groups for index in range(number)]
+    chunks = [group.column(index) for group in groups for index in range(columns)]
     values = sum(chunk.num_values for chunk in chunks)
     limit = VALUES_PER_ROW * max(MAX_ROWS.read(), size)
     if values > limit:
@@ -100,7 +100,7 @@ def _check_size(
 
 
 def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
-    """Read the unpacked size of a column's dictionary, or of the column without a dictionary."""
+    """Read the unpacked size of a column's dictionary, or of the column if it has no dictionary."""
     offsets = (column.dictionary_page_offset, column.data_page_offset)
     content.seek(min(offset for offset in offsets if offset))
     header = content.read(HEADER_BYTES)
@@ -114,7 +114,7 @@ def _find_longest(content: BinaryIO, column: pq.ColumnChunkMetaData) -> int:
 
 
 def _read_field(header: bytes) -> tuple[int, bytes]:
-    """Read a number field in Thrift's compact protocol, and return it with the following bytes."""
+    """Parse a number field in Thrift's compact protocol; return the number and the other bytes."""
     value = 0
     # The first byte is the type of the field.
     for index in count(1):

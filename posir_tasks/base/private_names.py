@@ -1,4 +1,4 @@
-"""All private names of mteb that posir uses.
+"""The private names of mteb that posir uses.
 
 Names are resolved lazily, so a missing name affects only its users; `posir doctor` lists missing
 names. Each row has a contract test in `tests/posir_tasks/base/test_private_names.py`. Failures of
@@ -121,7 +121,7 @@ failures: list[str] = []
 
 
 def record_failure(patch: str, error: Exception) -> None:
-    """Record the failure of a patch, and print the first one on standard error."""
+    """Record the failure of a patch; print the first failure on standard error."""
     if not failures:
         print(
             f"posir: {patch} failed for mteb {installed_mteb()} ({type(error).__name__}: "
@@ -135,12 +135,12 @@ def record_failure(patch: str, error: Exception) -> None:
 
 
 def fall_back(patch: str, function: Callable[..., T], *arguments: Any, otherwise: T) -> T:
-    """Call a function of a patch. Record any error but a PosirError, and return mteb's default."""
+    """Call a function for a patch. Record any error but a PosirError, and return `otherwise`."""
     try:
         return function(*arguments)
     except PosirError:
         raise
-    except Exception as error:  # caused by any change of mteb
+    except Exception as error:  # any change in mteb may cause an error
         record_failure(patch, error)
         return otherwise
 

@@ -1,6 +1,6 @@
 """Progress of long stages: bars on a terminal, lines in a log.
 
-Outside of a terminal, only commands report progress (`posir_tasks.command.options`).
+Outside a terminal, only commands report progress (`posir_tasks.command.options`).
 """
 
 import sys
@@ -22,16 +22,16 @@ from posir_tasks.base.files import is_compressed, iterate_lines, open_decompress
 
 Item = TypeVar("Item")
 
-#: Minimum duration of a loop with a line.
+#: Seconds after which a loop is reported in a log.
 BRIEF_SECONDS = 2.0
-#: Time between two lines about a stage.
+#: Seconds between two lines about a stage.
 LINE_SECONDS = 60.0
-#: Time between two checks for due lines.
+#: Seconds between two checks for due lines.
 TICK_SECONDS = 0.5
 MEGABYTE = 1_000_000
 #: Width of a bar.
-BAR = 12
-#: Minimum duration of a stage with a bar; shorter bars would flash.
+BAR_WIDTH = 12
+#: Seconds after which a stage gets a bar; shorter bars would flash.
 FLASH_SECONDS = 1.0
 
 
@@ -45,9 +45,9 @@ def format_seconds(seconds: float) -> str:
 
 
 class LineReporter(Progress):
-    """Lines at the beginning of a stage and every minute, for logs.
+    """Log lines at the beginning of a stage and every minute.
 
-    Outside of a terminal, Rich prints only at the end.
+    Outside a terminal, Rich prints only at the end.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class LineReporter(Progress):
 
 
 class Bars(Progress):
-    """Bars of all stages of over a second."""
+    """Progress bars of all stages that take over a second."""
 
     def get_renderables(self) -> Iterator[RenderableType]:
         """Yield the table of bars, unless it is empty."""
@@ -112,16 +112,16 @@ def _describe(task: Task) -> str:
     return f"{state}, {format_seconds(max(0.0, expected - elapsed))} left"
 
 
-#: The reporter of a command; without it, terminals get bars.
+#: Line reporter of the running command; without one, terminals show bars.
 _lines: ContextVar[LineReporter | None] = ContextVar("_lines", default=None)
-#: The bars of all stages on standard error; None without a stage.
+#: Bars of all stages on standard error; None if no stage is running.
 _bars: Progress | None = None
 _lock = threading.Lock()
 
 
 @contextmanager
 def report_progress(*, quiet: bool) -> Iterator[None]:
-    """Report progress within the context: by bars on a terminal, else by lines; nothing if
+    """Report progress within the context: with bars on a terminal, else with lines; nothing if
     `quiet`.
     """
     if not quiet and Console(stderr=True).is_terminal:
@@ -178,7 +178,7 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
             text = TextColumn("{task.description}", markup=False, table_column=Column())
             state = StateColumn(Column(no_wrap=True))
             console = Console(stderr=True)
-            _bars = Bars(text, BarColumn(BAR), state, console=console, transient=True)
+            _bars = Bars(text, BarColumn(BAR_WIDTH), state, console=console, transient=True)
             clear_bars()
             _bars.start()
         bars = _bars
@@ -194,7 +194,7 @@ def _show_bar(description: str, total: float | None) -> Iterator[Advance]:
 
 
 def clear_bars() -> None:
-    """Clear the bars of tqdm before other output; they reappear with the next step."""
+    """Clear tqdm's bars before other output; they reappear with the next step."""
     for bar in list(getattr(getattr(sys.modules.get("tqdm"), "tqdm", None), "_instances", ())):
         bar.clear()
 

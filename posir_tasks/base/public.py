@@ -25,15 +25,15 @@ from typing import Annotated, Any, ParamSpec, TypeAlias, TypeVar
 from posir_tasks.base.errors import PosirError, sanitize_errors, summarize_error
 from posir_tasks.base.wording import suggest_name
 
-#: A path or name of data, or texts: a list or a column of a data frame.
+#: A path or name of data, or texts: a list or a data frame column.
 DataReference: TypeAlias = str | Path | Iterable[str]
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-#: Attribute of a public function with its `Declaration`.
+#: Attribute of a public function that stores its `Declaration`.
 DECLARATION = "posir_declaration"
-#: First line of a section of a docstring.
+#: First line of a docstring section.
 SECTION = re.compile(r"^(Args|Returns|Raises|Examples):$", re.MULTILINE)
 #: A parameter in the section `Args`: name and text.
 DESCRIBED = re.compile(r"^    \**(\w+): (.*(?:\n {5,}.*)*)", re.MULTILINE)
@@ -54,7 +54,7 @@ class Option:
     parse: Callable[[str], Any] | None = None
     """Parses the command's text; by default, the type does. Raises PosirError."""
     one_value: bool = False
-    """If true, the command takes a single text for an iterable in Python."""
+    """If true, the command takes a single text where Python takes an iterable."""
     python_only: bool = False
     """If true, the command lacks the parameter, such as a callback."""
 
@@ -64,21 +64,25 @@ class Declaration:
     """Properties of a command beyond the signature of its function."""
 
     charts: bool = False
-    """If true, the result has charts, and the command `--figures`."""
+    """If true, the result includes charts, and the command has the option `--figures`."""
     card: bool = False
-    """If true, the result has a picture of the answer, and the command `--card`."""
+    """If true, the result includes a picture of the answer, and the command has the option
+    `--card`.
+    """
     streams: bool = False
     """If true, the function calls its parameter `show` with partial results, which are printed."""
     flags: tuple[str, ...] = ()
-    """Formats with an option of their own, such as `--csv`."""
+    """Formats with a separate option, such as `--csv`."""
     undecided_by: tuple[str, ...] = ()
-    """Parameters that turn the command into a check. With any of them, the exit status of an error
-    is 2 for undecided.
+    """Parameters that turn the command into a check. If any of them is given, errors exit with
+    status 2, for undecided.
     """
     groups: Mapping[str, str] = field(default_factory=dict)
-    """Option names below each title of the help, separated by spaces."""
+    """Space-separated option names by heading of the help."""
     settings: str | None = None
-    """`module:class` of the settings in further keywords, for `--set` and `--settings-help`."""
+    """`module:class` of the settings that additional keywords contain, for `--set` and
+    `--settings-help`.
+    """
 
 
 @dataclass(frozen=True)
@@ -183,7 +187,7 @@ def to_list(value: Any) -> list[Any]:
 
 
 def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
-    """Read the parameters of a public function with their texts in the section `Args`."""
+    """Read the parameters of a public function, with their descriptions from the section `Args`."""
     sections = SECTION.split(inspect.getdoc(function) or "")
     texts: dict[str, str] = {}
     if "Args" in sections:
@@ -209,7 +213,9 @@ def read_parameters(function: Callable[..., Any]) -> list[Parameter]:
 
 
 def describe_function(function: Callable[..., Any]) -> str:
-    """Read a docstring before its sections. Paragraphs are unwrapped, except literal blocks."""
+    """Return the part of a docstring before its sections. Paragraphs are unwrapped, except literal
+    blocks.
+    """
     text = _name_options(SECTION.split(inspect.getdoc(function) or "")[0], function).rstrip()
     blocks = [
         block if is_literal(block) else " ".join(block.split()) for block in text.split("\n\n")
@@ -218,7 +224,7 @@ def describe_function(function: Callable[..., Any]) -> str:
 
 
 def is_literal(block: str) -> bool:
-    """Return True if a block of a docstring keeps its lines, being indented or commented."""
+    """Return True if a docstring block keeps its line breaks: it is indented or has comments."""
     return block.startswith(" ") or "  # " in block
 
 
@@ -235,7 +241,7 @@ def _name_options(text: str, function: Callable[..., Any]) -> str:
 
 
 def _read_type(annotation: Any) -> tuple[Any, bool]:
-    """Read the type of a single value, and True if several values are allowed."""
+    """Return the type of a single value, and True if several values are allowed."""
     if typing.get_origin(annotation) is Annotated:
         return _read_type(typing.get_args(annotation)[0])
     if typing.get_origin(annotation) in (typing.Union, UnionType):
@@ -258,7 +264,7 @@ def _add_working_folder() -> None:
 
 
 def load_object(option: str, reference: str) -> Any:
-    """Load `module:object`, also from the working folder; a PosirError names the option."""
+    """Load `module:object`, also from the working folder. A PosirError names the option."""
     name = f"{option} {reference}"
     module, _, attribute = reference.partition(":")
     if not (module and attribute):

@@ -2,7 +2,7 @@
 
 The content decides. If every line has as many cells as the headings, quotation marks are literal,
 unless all of them enclose cells and there is proof: a doubled mark within a cell, or a column with
-all cells enclosed. If numbers of cells differ, or there is one column, the rules of CSV apply, and
+all cells enclosed. If the number of cells varies, or there is only one column, CSV rules apply, and
 enclosed cells may contain tabs and line breaks.
 """
 
@@ -18,7 +18,7 @@ Row: TypeAlias = tuple[int, list[str]]
 
 QUOTE = '"'
 TAB = "\t"
-#: An id with a number at its end.
+#: An id that ends in a number.
 NUMBERED = re.compile(r"(\D*)(\d{1,18})")
 #: Minimum number of cells of a completely enclosed column.
 MIN_ENCLOSED = 2
@@ -36,7 +36,7 @@ def split_literally(text: str, delimiter: str) -> list[Row]:
 
 
 def is_regular(rows: Sequence[Row]) -> bool:
-    """Return True if each row has as many cells as the first, ignoring empty cells at its end."""
+    """Return True if all rows have as many cells as the first, ignoring empty cells at the end."""
     width = len(rows[0][1]) if rows else 0
     return all(len(cells) >= width and not any(map(str.strip, cells[width:])) for _, cells in rows)
 
@@ -53,7 +53,7 @@ def remove_marks(rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def find_swallowed_row(text: str, rows: Sequence[Row], delimiter: str) -> int | None:
-    """Find the line of a quotation mark that joins apparent rows, or None."""
+    """Find the line with a quotation mark that joins apparent rows, or return None."""
     lines = list[str]()
     width = len(rows[0][1]) if rows else 0
     for end, cells in rows:

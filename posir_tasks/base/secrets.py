@@ -1,8 +1,8 @@
 """Redaction of secrets from printed, logged and stored text.
 
 Secrets come from the environment (keys, tokens, passwords, proxies), from netrc and from
-`add_secret`. Servers, proxies and libraries may repeat them in other forms: escaped, in Base64, in
-other cases.
+`add_secret`. Servers, proxies and libraries may repeat secrets in other forms: escaped, in Base64,
+in upper or lower case.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ PROXY_VARIABLE = re.compile(r"_proxy$", re.IGNORECASE)
 #: Minimum length of a secret, and minimum length to redact it within words.
 MIN_LENGTH = 4
 MIN_FRAGMENT = 8
-#: Placeholders for servers without keys.
+#: Placeholder keys for servers that need none.
 PLACEHOLDERS = frozenset({"none", "null", "empty", "dummy", "test", "token", "true", "false"})
-#: Forms of unknown secrets: markers, which most texts lack, and a pattern with the secret as group.
+#: Forms of uncollected secrets: markers, which most texts lack, and a pattern whose group is the
+#: secret.
 FORMS = (
     # The user in an address, possibly with a password.
     (("//",), r"(?<=//)(?P<user>[^\s/'\"<>]+)(?=@)"),
@@ -54,7 +55,7 @@ class Forms:
     """All forms of the collected secrets."""
 
     roots: tuple[str, ...]
-    """Lower-case substrings; each form contains at least one."""
+    """Lower-case substrings; each form contains at least one of them."""
     patterns: tuple[re.Pattern[str], ...]
     """Patterns of the forms, the longest first."""
 
@@ -71,20 +72,20 @@ def add_secret(secret: str | None) -> None:
 
 
 def add_address(address: str | None) -> None:
-    """Add the user and password of an address, such as a proxy."""
+    """Add the user and password in an address, such as a proxy's."""
     for secret in _find_user(address or ""):
         add_secret(secret)
 
 
 def collect_secrets() -> None:
-    """Read the secrets of the environment again."""
+    """Read the secrets from the environment again."""
     global _forms
     secrets = {*_added, *_find_variables(), *_read_netrc(os.environ.get("NETRC", "~/.netrc"))}
     _forms = _build_forms(frozenset(secrets))
 
 
 def redact(text: str) -> str:
-    """Replace collected secrets and typical forms of secrets in a text by `***`."""
+    """Replace collected secrets and typical forms of secrets in a text with `***`."""
     safe_text = redact_collected(text)
     lower_text = safe_text.lower()
     patterns = [pattern for marks, pattern in FORMS if any(mark in lower_text for mark in marks)]
@@ -94,12 +95,12 @@ def redact(text: str) -> str:
 
 
 def redact_collected(text: str) -> str:
-    """Replace collected secrets in a text by `***`, in all likely forms."""
+    """Replace collected secrets in a text, in all likely forms, with `***`."""
     if _forms is None:
         collect_secrets()
     assert _forms
     lower_text = text.lower()
-    # Substring search is much faster than patterns, and nearly all texts have no secret.
+    # Substring search is much faster than patterns, and nearly all texts contain no secret.
     if any(root in lower_text for root in _forms.roots):
         for pattern in _forms.patterns:
             text = pattern.sub(HIDDEN, text)
@@ -120,7 +121,9 @@ def _find_variables() -> Iterator[str]:
 
 
 def _find_user(address: str) -> Iterator[str]:
-    """Yield user and password of an address: together, encoded as in HTTP, and the secret part."""
+    """Yield the user and password in an address: together, only the secret part, and encoded as in
+    HTTP.
+    """
     prefix = address.rpartition("@")[0]
     user = prefix.partition("//")[2] if "//" in prefix else prefix
     name, colon, password = user.partition(":")
@@ -133,7 +136,7 @@ def _find_user(address: str) -> Iterator[str]:
 
 @lru_cache(maxsize=4)
 def _read_netrc(file: str) -> tuple[str, ...]:
-    """Read the passwords in netrc, which clients of the Hub use."""
+    """Read the passwords in netrc, which the Hub's clients use."""
     with suppress(OSError, netrc.NetrcParseError, ValueError, RuntimeError):
         path = Path(file).expanduser()
         if path.is_file():
@@ -167,7 +170,7 @@ def _match_form(form: str) -> str:
 
 
 def _list_forms(secret: str) -> Iterator[str]:
-    """Yield the forms of a secret in clients, servers and logs."""
+    """Yield the forms in which clients, servers and logs repeat a secret."""
     for plain in {secret, unquote(secret), unquote_plus(secret)}:
         yield plain
         yield from (text[1:-1] for text in (repr(plain), json.dumps(plain), ascii(plain)))

@@ -16,7 +16,7 @@ from pydantic_core import ErrorDetails, to_jsonable_python
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.untrusted import GateError, parse_yaml, read_yaml
 
-#: Parts of pydantic's error locations that are members of a union instead of fields.
+#: Parts of pydantic's error locations that name members of a union instead of fields.
 NOT_A_FIELD = re.compile(r"[\[(]")
 #: Width of comments in a settings file.
 WIDTH = 100
@@ -47,7 +47,7 @@ def load_settings(
         overrides: Texts such as `seed=7` or `ask.questions=5` with YAML values, or values by field,
             nested by section. They take precedence over the file.
         options: Values of command options, such as `--per-article`, for the fields of the same
-            name. They take precedence over overrides, except None and empty lists.
+            name. They take precedence over overrides, unless they are None or empty lists.
 
     Raises:
         PosirError: The file is unreadable or a field is invalid. The message names file, field or
@@ -71,7 +71,7 @@ def load_settings(
         for problem in error.errors(include_url=False):
             path = [str(part) for part in problem["loc"] if not NOT_A_FIELD.search(str(part))]
             if problem["type"] == "literal_error" and len(path) < len(problem["loc"]):
-                # The errors of the other members of a union are more useful.
+                # Errors from the other members of the union are more useful.
                 continue
             source = f"{file or 'settings'}: field '{'.'.join(path) or 'settings'}'"
             if path and path[0] in option_names:
@@ -82,14 +82,12 @@ def load_settings(
 
 
 def describe_settings(kind: type[Section]) -> str:
-    """Write YAML with the default of each setting below its description; required settings are
-    empty.
-    """
+    """Write YAML with each setting's description and default; required settings are empty."""
     return "\n".join(_list_lines(kind))
 
 
 def dump_settings(settings: Section) -> str:
-    """Write settings as YAML for `load_settings`, without None."""
+    """Write settings as YAML for `load_settings`, without None values."""
     # The import is slow.
     import yaml
 

@@ -24,7 +24,7 @@ from posir_tasks.base.untrusted import (
 )
 from posir_tasks.base.wording import sanitize
 
-#: Columns of a table without headings; a single column is the last of them.
+#: Column names of a table without headings; a single column gets the last name.
 UNNAMED = ("id", "text")
 #: Maximum length of a heading with spaces.
 MAX_HEADING = 64
@@ -33,8 +33,8 @@ MAX_HEADING = 64
 def read_delimited(file: Path) -> pl.DataFrame:
     """Read comma-, semicolon- or tab-separated values, possibly compressed, as text or null.
 
-    A first line with an id or a sentence is a row, as in MS MARCO's collection, which has the
-    columns id and text.
+    A first line with an id or a sentence counts as a row, as in MS MARCO's collection, which has
+    the columns id and text.
 
     Raises:
         GateError: See `parse_table`. Or more than two columns have no headings.
@@ -83,14 +83,16 @@ def read_headings(beginning: str, file: Path) -> list[str]:
 
 
 def _find_delimiter(file: Path, heading: bytes) -> str:
-    """Detect the delimiter of a table by its headings and the suffix `.tsv`."""
+    """Detect the delimiter of a table from its headings and the suffix `.tsv`."""
     if split_suffix(file)[1] == ".tsv" and (b"\t" in heading or not set(b",;") & set(heading)):
         return "\t"
     return max(",;\t", key=lambda mark: heading.count(mark.encode()))
 
 
 def _is_row(headings: Sequence[str]) -> bool:
-    """Return True for a row instead of headings: it begins with an id or has a sentence."""
+    """Return True if the first line is a row instead of headings: it begins with an id or contains
+    a sentence.
+    """
     is_numbered = (
         bool(headings)
         and headings[0].isdecimal()
@@ -113,29 +115,32 @@ def read_json_rows(file: Path, limit: int | None = None) -> pl.DataFrame:
         parse_json(content, file)
         return frame
     frame = pl.read_ndjson(BytesIO(content), infer_schema_length=None)
-    # polars ignores repeated fields; `parse_json` does not.
+    # polars accepts repeated fields; `parse_json` rejects them.
     for number, line in enumerate(content.splitlines(), start=1):
         if line.strip():
             parse_json(line, f"{file}: line {number}")
     return frame
 
 
-def _read_first_lines(file: Path, number: int) -> bytes:
+def _read_first_lines(file: Path, limit: int) -> bytes:
     lines = list[bytes]()
     remaining = MAX_BYTES.read()
     with open_decompressed(file) as stream:
-        for line in islice(iterate_lines(stream, file), number):
+        for line in islice(iterate_lines(stream, file), limit):
             remaining -= len(line)
             if remaining < 0:
                 raise MAX_BYTES.refuse(
-                    file, f"has {number:,} lines of more than {describe_bytes(MAX_BYTES.read())}"
+                    file,
+                    f"its first {limit:,} lines exceed {describe_bytes(MAX_BYTES.read())}",
                 )
             lines.append(line)
     return b"".join(lines)
 
 
 def _check_keys(content: bytes, file: Path, *, is_list: bool) -> None:
-    """Raise LimitError if a table of all rows and all keys, at any depth, has too many cells."""
+    """Raise LimitError if a table of all rows and all keys, at any depth, would have too many
+    cells.
+    """
     keys = set[str]()
     rows = 0
     documents = [content] if is_list else content.splitlines()

@@ -1,4 +1,4 @@
-"""Strict readers of untrusted JSON, CSV and YAML: files, downloads and answers of servers.
+"""Strict readers of untrusted JSON, CSV and YAML: files, downloads and server responses.
 
 Standard parsers silently turn damaged files into wrong numbers: the last of repeated keys wins, a
 truncated row lacks its last cells, `1e999` is infinite. These readers raise `GateError` for such
@@ -62,7 +62,7 @@ class GateError(DataError):
     """Untrusted input is unreadable or ambiguous. The message names source and location."""
 
     def __init__(self, name: object, problem: str) -> None:
-        """Make the message `name: problem`."""
+        """Build the message `name: problem`."""
         super().__init__(f"{name}: {problem}")
         self.problem = problem
 
@@ -174,7 +174,7 @@ def require_distinct(columns: Iterable[object], name: object) -> None:
 
 
 def read_heading(content: bytes) -> bytes:
-    """Return the first line of a table that is not blank."""
+    """Return the first non-blank line of a table."""
     first = re.search(rb"[^\r\n]+", content)
     return first[0] if first else b""
 
@@ -284,7 +284,7 @@ def find_repeated(values: Iterable[Value]) -> Value | None:
 
 
 def find_encoding(content: bytes) -> str:
-    """Detect the encoding by the byte-order mark; UTF-8 without a mark."""
+    """Detect the encoding from the byte-order mark; UTF-8 without a mark."""
     for mark, encoding in BYTE_ORDER_MARKS.items():
         if content.startswith(mark):
             return encoding
@@ -359,7 +359,7 @@ def _format_path(path: tuple[object, ...], key: object) -> str:
 
 
 def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
-    """Read the rows of a table that are not blank; the rules for tabs depend on the content."""
+    """Read the non-blank rows of a table; the rules for tabs depend on the content."""
     if delimiter == TAB:
         literal = split_literally(text, delimiter)
         if is_regular(literal) and len(literal[0][1] if literal else ()) != 1:
@@ -367,7 +367,7 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
         try:
             rows = _split_cells(text, name, delimiter)
         except GateError:
-            # The caller reports the first line with a wrong number of cells.
+            # The caller reports the first line with the wrong number of cells.
             return literal
         if not is_regular(rows):
             return literal
@@ -384,7 +384,7 @@ def _read_rows(text: str, name: object, delimiter: str) -> Sequence[Row]:
 
 
 def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
-    """Split a table into rows by the rules of CSV, without blank rows."""
+    """Split a table into rows by CSV rules, without blank rows."""
     limit = csv.field_size_limit(MAX_CELL)
     rows = list[Row]()
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
@@ -404,14 +404,16 @@ def _split_cells(text: str, name: object, delimiter: str) -> list[Row]:
 def _count_nodes(
     node: yaml.Node | None, counts: dict[int, int | None], name: object, depth: int = 0
 ) -> int:
-    """Count the values of a YAML node with expanded aliases. `counts` is None for open nodes."""
+    """Count the values of a YAML node with expanded aliases. `counts` contains None for nodes that
+    are still being counted.
+    """
     if depth > MAX_DEPTH:
         raise GateError(name, f"is nested more than {MAX_DEPTH} deep")
     if id(node) in counts:
-        number = counts[id(node)]
-        if number is None:
-            raise GateError(name, "an alias stands for something that contains it")
-        return number
+        known_count = counts[id(node)]
+        if known_count is None:
+            raise GateError(name, "an alias refers to a node that contains it")
+        return known_count
     if node is not None and node.tag in NUMBER_TAGS and len(node.value) > MAX_DIGITS:
         raise GateError(name, f"line {node.start_mark.line + 1}: has a number beyond 64 bits")
     counts[id(node)] = None
@@ -428,10 +430,10 @@ def _count_nodes(
                 "twice in one mapping",
             )
         children = [child for pair in items for child in pair]
-    number = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
-    if number > MAX_YAML_VALUES:
+    total = 1 + sum(_count_nodes(child, counts, name, depth + 1) for child in children)
+    if total > MAX_YAML_VALUES:
         raise GateError(
-            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are replaced"
+            name, f"has more than {MAX_YAML_VALUES:,} values once its aliases are expanded"
         )
-    counts[id(node)] = number
-    return number
+    counts[id(node)] = total
+    return total

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 
 from posir_tasks.base.secrets import redact
 
-#: Control and format characters, such as changes of writing direction, and lone surrogates.
+#: Control and format characters, such as direction marks, and lone surrogates.
 CONTROLS = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
     r"\U000e0000-\U000e0fff]"
@@ -46,7 +46,7 @@ def suggest_name(name: str, names: Iterable[str]) -> str:
     return f" Did you mean {by_lower_case[matches[0]]}?" if matches else ""
 
 
-#: Maximum length of a model's name in a chart.
+#: Maximum length of a model name in a chart.
 LABEL_WIDTH = 72
 
 
@@ -60,13 +60,13 @@ def shorten_middle(name: str, width: int = LABEL_WIDTH) -> str:
 
 
 def keep_together(text: str) -> str:
-    """Replace spaces between numbers, intervals and units by no-break spaces."""
+    """Replace spaces between numbers, intervals and units with no-break spaces."""
     return INSEPARABLE.sub(lambda match: match[0].replace(" ", NO_BREAK), text)
 
 
-#: The id of a paper on arXiv or OpenReview.
+#: A paper's id on arXiv or OpenReview.
 PAPER = re.compile(r"\b(arXiv|OpenReview)\s(\d{4}\.\d{4,5}|[\w-]{10})\b")
-#: The organization of a model, also within a combination: `hybrid(org/a,org/b)`.
+#: A model's organization, also within a combination: `hybrid(org/a,org/b)`.
 ORGANIZATION = re.compile(r"(?:^|(?<=\w\()|(?<=,))[^\s/(),]+/")
 
 
@@ -75,12 +75,12 @@ def drop_organization(name: str) -> str:
     return ORGANIZATION.sub("", name)
 
 
-#: Arguments of chunks; they are the default ones if the stride is half the size.
+#: Arguments of `+chunks`, which are the defaults if the stride is half the size.
 CHUNKS = re.compile(r"(?<=\+chunks\()(\d+),(\d+),max,tokens(?=\))")
 
 
 def shorten_name(name: str) -> str:
-    """Drop the organization of a model and default arguments of its chunks:
+    """Drop a model's organization and the default arguments of its chunks:
     `org/a+chunks(128,64,max,tokens)` becomes `a+chunks(128)`.
     """
     return CHUNKS.sub(
@@ -90,13 +90,13 @@ def shorten_name(name: str) -> str:
 
 
 def drop_organizations(names: Sequence[str]) -> list[str]:
-    """Drop organizations from names of models, unless names become equal."""
+    """Drop organizations from model names, unless names become equal."""
     bare = list(map(shorten_name, names))
     return bare if len(set(bare)) == len(set(names)) else list(names)
 
 
 def shorten_names(names: Sequence[str], width: int) -> list[str]:
-    """Shorten names to at most `width` characters, if they stay different.
+    """Shorten names to at most `width` characters, if they stay distinct.
 
     Names lose organizations and middles or, if they become equal, their common prefix.
     """
@@ -130,7 +130,8 @@ def format_ordinal(number: int) -> str:
 def escape_controls(text: str) -> str:
     """Redact secrets and escape control characters except line breaks and tabs.
 
-    All printed, logged and raised text passes this function, since it may contain untrusted text.
+    All printed, logged and raised text passes through this function, since it may contain untrusted
+    text.
     """
     safe = redact(text)
     return safe if safe.isascii() and safe.isprintable() else CONTROLS.sub(_escape, safe)

@@ -31,8 +31,8 @@ from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.models.protocols import (
+    REPORTED_FIELDS,
     SETTINGS,
-    STATED,
     PaperName,
     Protocol,
     find_protocol,
@@ -146,10 +146,10 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
 
 def _describe_protocol(row: Protocol) -> str:
     """Describe the settings of a model, and name the settings that mteb has different."""
-    titles = SETTINGS | STATED
+    titles = SETTINGS | REPORTED_FIELDS
     settings = [
         f"{titles[name]} {quote_value(value)}"
-        for name, value in row.asked().items()
+        for name, value in row.list_values().items()
         if name in titles
     ]
     description = f"{row.model}: {', '.join(settings)}"

@@ -33,17 +33,17 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-#: Assumed tokens of an answer before the first answer.
+#: Number of tokens per answer that is assumed until the first answer arrives.
 FIRST_OUTPUT_TOKENS = 500
-#: Number of rejected requests that ends the run if a prompt has no answer yet, since the cause is
+#: Number of rejected requests that ends the run if a prompt has no answer yet: the cause is then
 #: not a single document.
 MAX_REJECTED = 5
 #: Seconds between two checks of the budget while requests are in flight.
 BUDGET_SECONDS = 0.05
 #: Message after Ctrl-C.
 STOPPING = (
-    "Stopping after the requests in flight; their answers are saved. The same command continues. "
-    "Press Ctrl-C again to stop at once."
+    "Stopping after the requests in flight; their answers are saved. Run the same command to "
+    "continue. Press Ctrl-C again to stop at once."
 )
 #: Seconds between two checks of the main thread for a signal such as Ctrl-C.
 SIGNAL_SECONDS = 0.2
@@ -54,11 +54,11 @@ class Reply(Generic[AnswerT]):
     """The outcome of a question to a language model."""
 
     model: str
-    """Model in the server's answer, or else the requested model."""
+    """Model named in the response, or else the requested model."""
     prompt: str
     """Name and version of the prompt."""
     answer: AnswerT | None
-    """None if it is not usable."""
+    """None if unusable."""
     fault: str = ""
     """Reason for a missing answer: an `AnswerFault` or the caller's reason."""
     detail: str = ""
@@ -77,7 +77,7 @@ class LanguageModel:
         log: CallLog,
         prompts: Mapping[str, PromptTemplate[Any]] | None = None,
     ) -> None:
-        """Open a model. `prompts` replace prompts by name."""
+        """Set up a model. `prompts` replaces the default prompts by name."""
         self.name = settings.model
         self._prompts = prompts or {}
         self._settings = settings
@@ -91,7 +91,7 @@ class LanguageModel:
 
     def describe_answers(self) -> str:
         """Summarize the answers: number, tokens, and reasons for unusable answers."""
-        return f"{self.name}: {self._log.describe_read()}."
+        return f"{self.name}: {self._log.describe_answers()}."
 
     def ask(
         self,
@@ -101,14 +101,14 @@ class LanguageModel:
         description: str,
         check: Callable[[Item, AnswerT], object] | None = None,
     ) -> list[Reply[AnswerT]]:
-        """Ask a prompt about each item, with several requests in flight.
+        """Send a prompt about each item, with several requests in flight.
 
         The values of placeholders are built just before sending, since they may contain many copies
         of each document. Requests are repeated if the answer cannot be parsed, or `check` raises
         UnusableAnswerError.
 
         Raises:
-            PosirError: No server answers, or the budget is spent.
+            PosirError: No server responds, or the budget is spent.
         """
         prompt = self._prompts.get(prompt.name, prompt)
         stop = threading.Event()
@@ -144,7 +144,7 @@ class LanguageModel:
             try:
                 completion = self._log.find(request.key) or await self._complete(client, request)
                 usage = Usage(1, completion.input_tokens, completion.output_tokens)
-                self._log.read[request.key] = usage
+                self._log.usage_by_key[request.key] = usage
                 answer = parse_answer(completion, prompt.answer, is_bare=prompt.is_bare)
                 if check:
                     check(item, answer)
@@ -206,9 +206,9 @@ async def map_in_flight(
     in_flight: int,
     stop: threading.Event,
 ) -> list[Result]:
-    """Apply a function to items concurrently; return the results in the order of the items.
+    """Apply a function to items concurrently; return the results in item order.
 
-    After an error or `stop`, no further calls are started.
+    After an error or `stop`, no more calls are started.
     """
     queue = enumerate(items)
     results: dict[int, Result] = {}
@@ -237,11 +237,11 @@ def run_in_thread(work: Coroutine[Any, Any, Result], stop: threading.Event) -> R
     future = submit(work)
 
     def join() -> None:
-        # In short steps, since the signal may reach another thread and not end a wait.
+        # Wait in short steps, since a signal that reaches another thread does not end a wait.
         while wait([future], SIGNAL_SECONDS).not_done:
             pass
 
-    # Exclude imported modules from garbage collection, which takes a tenth of the time.
+    # Exclude imported modules from garbage collection, which would take a tenth of the run time.
     gc.freeze()
     try:
         join()

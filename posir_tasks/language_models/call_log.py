@@ -1,4 +1,4 @@
-"""SQLite log of answered calls, with a row per call, by a hash of the request.
+"""SQLite log of answered calls: a row per call, with a hash of the request as its key.
 
 Rows are committed before answers are used, so a killed build never pays twice for a call.
 """
@@ -39,7 +39,7 @@ class Completion:
     input_tokens: int
     output_tokens: int
     served: str = ""
-    """Model in the server's answer, such as the snapshot behind an alias; empty if not reported."""
+    """Model named in the response, such as the snapshot behind an alias; empty if not reported."""
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,10 @@ class CallLog:
             PosirError: The file cannot be opened, is not a log, or has a newer schema.
         """
         self._file = file
-        self.read: dict[str, Usage] = {}
-        """Usage of all answers, new or saved, since the log was opened, by key."""
+        self.usage_by_key: dict[str, Usage] = {}
+        """Usage of new and saved answers, by request key."""
         self.faults: dict[str, str] = {}
-        """Reasons for unusable answers, by key."""
+        """Reasons for unusable answers, by request key."""
         self._lock = threading.Lock()
         with self._explain():
             file.parent.mkdir(parents=True, exist_ok=True)
@@ -93,7 +93,7 @@ class CallLog:
         except (sqlite3.Error, OSError) as error:
             raise PosirError(
                 f"{self._file}: {error}. If the disk is full, free some space and run again; if "
-                "the file is corrupt, remove it (its calls are paid again)."
+                "the file is corrupt, remove it (its calls will be paid for again)."
             ) from error
 
     def find(self, key: str) -> Completion | None:
@@ -124,9 +124,9 @@ class CallLog:
             ).fetchall()
         return {(model, prompt): Usage(*counts) for model, prompt, *counts in rows}
 
-    def describe_read(self) -> str:
+    def describe_answers(self) -> str:
         """Summarize the answers: number, tokens, and reasons for unusable answers."""
-        total = sum(self.read.values(), Usage())
+        total = sum(self.usage_by_key.values(), Usage())
         summary = (
             f"{pluralize(total.calls, 'answer')}, {total.input_tokens:,} input tokens, "
             f"{total.output_tokens:,} output tokens"
@@ -136,7 +136,7 @@ class CallLog:
         return f"{summary}; not used: {causes}" if causes else summary
 
     def find_scores(self, keys: Sequence[bytes]) -> dict[bytes, float]:
-        """Return the stored scores of keys."""
+        """Return the stored scores by key; missing keys are left out."""
         query = "SELECT score FROM scores WHERE key = ?"
         with self._lock, self._explain():
             rows = {key: self._database.execute(query, (key,)).fetchone() for key in keys}

@@ -1,4 +1,4 @@
-"""Client of language models behind OpenAI-compatible chat APIs, on one or more servers."""
+"""Client for language models behind OpenAI-compatible chat APIs, on one or more servers."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ from posir_tasks.language_models.settings import LanguageModelSettings
 from posir_tasks.models.connection import Connection, RequestError, quote_message
 from posir_tasks.text.words import estimate_tokens
 
-#: Seconds without requests to an unreachable server, if there is another server.
+#: Seconds in which a failed server gets no requests if there is another server.
 REST_SECONDS = 30.0
-#: Retries after an answer without the format of a chat API, such as a proxy's error page.
-INVALID_ANSWERS = 2
-#: Maximum number of bytes of an answer.
-MAX_ANSWER = 2**26
-#: Token counts of this size are implausible and ignored.
+#: Retries after a response that is not in the format of a chat API, such as a proxy's error page.
+MAX_INVALID_RESPONSES = 2
+#: Maximum size of a response in bytes.
+MAX_RESPONSE_BYTES = 2**26
+#: Token counts from this size on are implausible and ignored.
 MAX_COUNT = 2**40
-#: Minimum temperature of a repeated question.
+#: Minimum temperature of a repeated request.
 RETRY_TEMPERATURE = 0.5
-#: Retries on each of several servers.
+#: Retries per server if there are several servers.
 RETRIES_PER_SERVER = 2
 ADVICE = (
     "Check the settings of llm; some models accept no temperature (temperature: null) or no JSON "
@@ -101,12 +101,12 @@ class ChatClient:
 
         Raises:
             RejectedError: The server rejects this request.
-            PosirError: No server answers.
+            PosirError: No server responds.
         """
         candidates = list(self._servers)
         while True:
             now = time.monotonic()
-            # Resting servers come last.
+            # Servers that failed recently come last.
             server = min(
                 candidates,
                 key=lambda candidate: (candidate.resting_until > now, candidate.in_flight),
@@ -115,11 +115,11 @@ class ChatClient:
             server.in_flight += 1
             name = f"{self._model}@{server.connection.address}"
             try:
-                for _ in range(INVALID_ANSWERS + 1):
+                for _ in range(MAX_INVALID_RESPONSES + 1):
                     text = await server.connection.send_async(
                         f"{server.connection.address}/chat/completions",
                         request.body,
-                        # Gateways that support the key do not charge twice if an answer is lost.
+                        # Gateways that support the key do not charge twice if a response is lost.
                         headers={"Idempotency-Key": request.key},
                     )
                     completion = read_completion(text, request.input_tokens)
@@ -136,22 +136,22 @@ class ChatClient:
             finally:
                 server.in_flight -= 1
             reason = (
-                "the server's answer does not have the format of an OpenAI-compatible chat API "
+                "the server's response does not have the format of an OpenAI-compatible chat API "
                 f"({quote_message(text)})."
             )
-            # Gateways report errors of a single request as an answer without choices.
+            # Gateways report the error of a single request as a response without choices.
             if text.lstrip().startswith("{"):
                 raise RejectedError(reason)
             raise PosirError(f"{name}: {reason}")
 
 
 def read_completion(text: str, input_tokens: int) -> Completion | None:
-    """Read a server's answer, or return None if it does not have the format of a chat API.
+    """Parse a server's response, or return None if it is not in the format of a chat API.
 
     `input_tokens` is used if the server does not count tokens.
     """
     try:
-        answer = parse_json(text, "answer", max_bytes=MAX_ANSWER)
+        answer = parse_json(text, "answer", max_bytes=MAX_RESPONSE_BYTES)
         choice = answer["choices"][0]
         message = choice["message"]
         content = _join_parts(message.get("content") or "")
@@ -174,7 +174,7 @@ def read_completion(text: str, input_tokens: int) -> Completion | None:
 
 
 def _join_parts(content: Any) -> Any:
-    """Join the text parts of an answer, without thoughts."""
+    """Join the text parts of an answer and drop its reasoning."""
     if not isinstance(content, list):
         return content
     return "".join(entry["text"] for entry in content if entry.get("type") == "text")
@@ -189,7 +189,7 @@ AnswerT = TypeVar("AnswerT", bound=BaseModel)
 
 PROMPTS = Path(__file__).parent / "prompts"
 HEADING = "=== user ===\n"
-#: Maximum number of positions in an answer at which JSON is tried.
+#: Maximum number of positions in an answer at which to try parsing JSON.
 MAX_STARTS = 50
 #: Possible start of JSON: an object, a list of objects, or an empty list that is the whole answer.
 START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
@@ -197,9 +197,10 @@ START = re.compile(r"\{|\[(?=\s*\{)|\A\[(?=\s*\]\Z)")
 NUMBER = re.compile(r"[\s*_`#]*(?:[^\W\d_]+[\s*_:=]+){0,2}(\d)[\s*_`.]*")
 #: Strings, and trailing commas in lists and objects.
 REPAIRED = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
-#: Thoughts before an answer. The opening tag may be in the prompt, the closing tag cut off.
+#: Reasoning before an answer. The opening tag may be part of the prompt, and the closing tag may be
+#: cut off.
 TAG = "(think|thinking|thought|reasoning)>"
-THOUGHTS = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
+REASONING = re.compile(rf"(?!\s*[{{\[])(.*</{TAG}|\s*<{TAG}.*)", re.DOTALL | re.IGNORECASE)
 #: Finish reasons of a truncated answer.
 CUT_OFF = ("length", "max_tokens")
 #: Finish reasons of a refusal.
@@ -248,7 +249,7 @@ class PromptTemplate(Generic[AnswerT]):
     def build_request(
         self, values: Mapping[str, str], attempt: int, settings: LanguageModelSettings
     ) -> ChatRequest:
-        """Build a request from values of the placeholders. Attempts count from 0."""
+        """Build a request from placeholder values. Attempts count from 0."""
         system = self.system.substitute(values)
         user = self.user.substitute(values)
         options: dict[str, Any] = {"model": settings.model, "max_tokens": settings.max_tokens}
@@ -296,7 +297,7 @@ class ModelAnswer(BaseModel):
 
     @model_validator(mode="before")
     @classmethod
-    def _spell_as_asked(cls, value: Any) -> Any:
+    def _normalize_spelling(cls, value: Any) -> Any:
         """Normalize the spelling of fields and choices: models write `"Answer": "Yes."`."""
         if not isinstance(value, dict):
             return value
@@ -313,9 +314,9 @@ class AnswerFault(StrEnum):
     """Reasons why an answer cannot be used."""
 
     EMPTY = "the answer is empty"
-    NO_JSON = "the answer has no JSON"
+    NO_JSON = "the answer contains no JSON"
     INVALID_JSON = "the answer's JSON is invalid or incomplete"
-    OTHER_FIELDS = "the answer's JSON has other fields"
+    WRONG_FIELDS = "the answer's JSON has the wrong fields"
     CUT_OFF = "the answer was cut off"
     REFUSED = "the model refused"
     REJECTED = "the server refused the request"
@@ -327,23 +328,23 @@ class UnusableAnswerError(Exception):
     def __init__(self, fault: str, detail: str = "") -> None:
         super().__init__(fault, detail)
         self.fault = fault
-        """An `AnswerFault`, or a reason of the caller."""
+        """An `AnswerFault`, or the caller's reason."""
         self.detail = detail
 
 
 def parse_answer(
     completion: Completion, answer: type[AnswerT], *, is_bare: bool = False
 ) -> AnswerT:
-    """Parse a language model's answer: JSON, possibly with prose or thoughts around it.
+    """Parse a language model's answer: JSON, possibly with prose or reasoning around it.
 
-    For an answer type with a single field, a list or a number without the object is also read; with
-    `is_bare`, a text, too.
+    If the answer type has a single field, its value is also accepted without the object: a list, a
+    number or, with `is_bare`, a text.
 
     Raises:
         UnusableAnswerError: The answer does not match the type, or the model refused.
     """
-    thoughts = THOUGHTS.match(completion.text)
-    text = completion.text[thoughts.end() if thoughts else 0 :].strip()
+    reasoning = REASONING.match(completion.text)
+    text = completion.text[reasoning.end() if reasoning else 0 :].strip()
     is_cut = completion.finish_reason in CUT_OFF
     is_refused = completion.finish_reason in REFUSALS or REFUSAL.match(text) is not None
     fault = AnswerFault.NO_JSON if text else AnswerFault.EMPTY
@@ -358,7 +359,7 @@ def parse_answer(
             )
         except ValidationError as error:
             if fault is not AnswerFault.INVALID_JSON:
-                fault = AnswerFault.OTHER_FIELDS
+                fault = AnswerFault.WRONG_FIELDS
                 detail = detail or summarize_error(error)
     if is_refused:
         raise UnusableAnswerError(AnswerFault.REFUSED)

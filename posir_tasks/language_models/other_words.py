@@ -1,8 +1,8 @@
 """Paraphrased questions about a sentence, which share no words with the sentence or its text.
 
 Lexical search finds verbatim questions and rare words. Here, an embedder combines words of the
-user's texts that are close to the meaning of the sentence, or a language model asks a question,
-which is checked for shared words. The method is ours:
+user's texts that are close to the meaning of the sentence, or a language model writes a question,
+which is checked for shared words. The method is our own:
 
 - The vocabulary consists of words of at least three letters that occur in at least two texts and at
   most a fifth of the texts.
@@ -13,7 +13,7 @@ which is checked for shared words. The method is ours:
   the vector of the sentence (orthogonal matching pursuit without its projection).
 
 These questions favor the embedder that chose them, and short texts, whose vectors are close to the
-vectors of sentences. For scripts without spaces, only a language model can ask.
+vectors of sentences. For scripts without spaces, only a language model can write questions.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ from posir_tasks.text.words import find_terms, is_unspaced
 #: Minimum and maximum words of a sentence. Shorter ones are headings, longer ones lists or tables.
 MIN_WORDS = 5
 MAX_WORDS = 80
-#: Words of an embedder's question.
+#: Number of words in an embedder's question.
 WORDS = 8
-#: Letters of a stem, and letters of a stem of words of at most `SHORT` letters.
+#: Number of letters of a stem, and of the stem of a word with at most `SHORT` letters.
 STEM = 4
 SHORT_STEM = 3
 SHORT = 5
@@ -69,7 +69,7 @@ FEW_TEXTS = 2
 MAX_VOCABULARY = 5_000
 #: Separator in terms such as `well-known`.
 JOINT = re.compile(r"['’\-]")
-#: Attempts to get a valid question.
+#: Maximum number of attempts to get a valid question.
 ATTEMPTS = 2
 
 
@@ -126,8 +126,8 @@ def find_common_words(texts: Sequence[str]) -> frozenset[str]:
 
 
 def build_vocabulary(texts: Sequence[str]) -> list[str]:
-    """Return the words for questions, which are neither common nor in only one text, most frequent
-    first.
+    """Return the words for questions, most frequent first: words that are not common but occur in
+    at least two texts.
     """
     counts = count_texts(texts)
     candidates = counts.keys() - find_common_words(texts)
@@ -182,20 +182,20 @@ class EmbedderWriter:
         return questions
 
     def _find_allowed(self, avoided: tuple[str, ...]) -> Integers:
-        """Return indices of the words that share no stem with a word of the texts."""
+        """Return the indices of the words that share no stem with a word in the texts."""
         stems = find_stems(*avoided)
         is_allowed = [stems.isdisjoint(find_word_stems(word)) for word in self.vocabulary]
         return np.flatnonzero(is_allowed)
 
 
-def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
+def choose_nearest(target: Vectors, vectors: Vectors, count: int) -> list[int]:
     """Choose rows of unit vectors, shape (n, dimensions), greedily so that their sum is closest
     to a target.
     """
     products = vectors @ target
     total = np.zeros_like(target)
     rows: list[int] = []
-    for _ in range(number):
+    for _ in range(count):
         # Length of each sum with one more unit vector; vectors may cancel out.
         squares = total @ total + 2 * (vectors @ total) + 1
         lengths = np.sqrt(np.maximum(squares, np.finfo(np.float32).tiny))
@@ -208,7 +208,7 @@ def choose_nearest(target: Vectors, vectors: Vectors, number: int) -> list[int]:
 
 
 class OtherWordsQuestion(ModelAnswer):
-    """A paraphrased question that a sentence answers (ours)."""
+    """A paraphrased question that a sentence answers (our own prompt)."""
 
     question: str
 
@@ -218,7 +218,7 @@ OTHER_WORDS = load_prompt("other_words", OtherWordsQuestion)
 
 @dataclass(frozen=True)
 class LanguageModelWriter:
-    """Gets a question about each sentence from a language model."""
+    """Requests a question about each sentence from a language model."""
 
     model: LanguageModel
     common: frozenset[str]
@@ -234,7 +234,7 @@ class LanguageModelWriter:
         return self.model.describe_answers()
 
     def write(self, requests: Sequence[WritingRequest]) -> list[str | None]:
-        """Ask for a question about each sentence.
+        """Request a question about each sentence.
 
         A question is None if all answers are in another language or share content words with the
         sentence, or if the model asks the same about another sentence.
@@ -253,13 +253,17 @@ class LanguageModelWriter:
                 raise UnusableAnswerError("question too long")
             shared = find_shared(question, request.sentence, self.common)
             if shared:
-                raise UnusableAnswerError("words of the sentence", ", ".join(shared))
+                raise UnusableAnswerError(
+                    "question repeats words of the sentence", ", ".join(shared)
+                )
             other = detect_other_language(question, request.language)
             # Names and technical terms in the sentence may look like another language.
             if other not in (None, detect_other_language(request.sentence, request.language)):
                 raise UnusableAnswerError("another language")
 
-        replies = self.model.ask(OTHER_WORDS, requests, build, "Asking in other words", check)
+        replies = self.model.ask(
+            OTHER_WORDS, requests, build, "Writing questions in other words", check
+        )
         questions = [reply.answer.question.strip() if reply.answer else "" for reply in replies]
         # A question about several sentences is not specific to any of them.
         counts = Counter(map(normalize, questions))
@@ -288,8 +292,8 @@ def open_writer(reference: str, texts: Sequence[str]) -> LanguageModelWriter:
     """Create a writer with a language model, `MODEL` or `MODEL@ADDRESS`, and the default settings
     of `llm` in `posir build`.
 
-    Answers are cached in posir's cache folder. Common words of the texts may be shared by question
-    and sentence.
+    Answers are cached in posir's cache folder. Question and sentence may share common words of the
+    texts.
 
     Raises:
         PosirError: The reference is malformed.

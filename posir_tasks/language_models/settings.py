@@ -25,8 +25,8 @@ class Prices(Section):
     """Currency of prices, budget and costs."""
 
     @property
-    def given(self) -> bool:
-        """True if a price is not 0."""
+    def is_set(self) -> bool:
+        """True if at least one price is not 0."""
         return bool(self.input or self.output)
 
 
@@ -75,7 +75,7 @@ class LanguageModelSettings(Section):
 
     @model_validator(mode="after")
     def _budget_needs_prices(self) -> Self:
-        if self.budget is not None and not self.prices.given:
+        if self.budget is not None and not self.prices.is_set:
             raise ValueError("a budget needs prices")
         return self
 

@@ -40,13 +40,13 @@ if TYPE_CHECKING:
     from mteb.models import ModelMeta
     from mteb.models.models_protocols import MTEBModels
 
-#: Classes, and a function, that pass `model_kwargs` to sentence-transformers.
+#: Classes and loader functions that pass `model_kwargs` to sentence-transformers.
 SENTENCE_TRANSFORMERS = (
     SentenceTransformerEncoderWrapper,
     InstructSentenceTransformerModel,
     CrossEncoderWrapper,
 )
-FUNCTIONS = ("q3e_instruct_loader",)
+LOADER_FUNCTIONS = ("q3e_instruct_loader",)
 #: Classes whose code adds the paper's prompts, which cannot be verified.
 OWN_PROMPTS = {"JinaV4Wrapper", "MultiVectorModel"}
 #: Pooling modes of sentence-transformers.
@@ -55,7 +55,7 @@ POOLINGS = ("cls", "mean", "lasttoken")
 SEPARATE_FIELDS = ("eos", "rerank_instruction", "rerank_template")
 #: Argument for the precision, which transformers renamed in 4.56.
 DTYPE = "dtype" if Version(transformers.__version__) >= Version("4.56") else "torch_dtype"
-#: Attribute with the record of a model's protocol for results.
+#: Model attribute that stores the applied protocol for results.
 RECORD = "posir_protocol"
 
 
@@ -64,9 +64,9 @@ class ProtocolDifferenceError(PosirError):
 
 
 def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
-    """Return metadata with the settings that only the loader can apply."""
+    """Return metadata that includes the settings that only the loader can apply."""
     loader: Any = meta.loader
-    # The inner loader of a wrapper.
+    # Unwrap decorated loaders.
     kind: Any = unwrap(loader) if callable(loader) else loader
     name = getattr(kind, "__name__", "")
     weights = {}
@@ -77,7 +77,9 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
     if attention:
         weights["attn_implementation"] = attention
     options = {**meta.loader_kwargs}
-    if name in FUNCTIONS or (isinstance(kind, type) and issubclass(kind, SENTENCE_TRANSFORMERS)):
+    if name in LOADER_FUNCTIONS or (
+        isinstance(kind, type) and issubclass(kind, SENTENCE_TRANSFORMERS)
+    ):
         if weights:
             options["model_kwargs"] = {**options.get("model_kwargs", {}), **weights}
     elif name == "Qwen3RerankerWrapper":
@@ -99,7 +101,7 @@ def prepare_loading(meta: ModelMeta, protocol: Protocol) -> ModelMeta:
 def _load_with(
     loader: Callable[..., MTEBModels], weights: dict[str, Any], *arguments: Any, **options: Any
 ) -> MTEBModels:
-    """Load a model with another precision and attention than its class sets."""
+    """Load a model with a different precision and attention than its class sets."""
     load = transformers.AutoModel.from_pretrained
 
     def load_with_weights(*arguments: Any, **options: Any) -> Any:
@@ -120,7 +122,7 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
     """
     records = [getattr(inner, RECORD) for inner in vars(model).values() if hasattr(inner, RECORD)]
     if records:
-        # The model wraps a model with this protocol.
+        # The wrapped model already follows the protocol.
         setattr(model, RECORD, records[0])
         return
     if find_transformer(model) is not None:
@@ -136,11 +138,11 @@ def apply_protocol(model: Any, protocol: Protocol) -> None:
             f"{quote_value(getattr(protocol, name))} {problem}. "
             f"Run the authors' code ({protocol.source}), or run without a protocol."
         )
-    setattr(model, RECORD, {"asked": protocol.asked(), "loaded": properties.to_json()})
+    setattr(model, RECORD, {"asked": protocol.list_values(), "loaded": properties.to_json()})
 
 
 def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
-    """Return the fields that cannot be read from a loaded model."""
+    """Return the protocol fields that cannot be inspected in a loaded model."""
     name = type(model).__name__
     prompts = {"query_prompt", "document_prompt"}
     if find_transformer(model) is None:
@@ -158,7 +160,7 @@ def _list_unreported(model: Any, protocol: Protocol) -> set[str]:
 
 
 def _set_texts(model: Any, protocol: Protocol) -> None:
-    """Set prompts, end of text and windows."""
+    """Set prompts, the end-of-text suffix and windows."""
     name = type(model).__name__
     window = protocol.find("max_document_tokens")
     if name == "Qwen3RerankerWrapper":
@@ -198,13 +200,13 @@ def _append_end(model: Any, end: str) -> None:
 
 
 def _set_weights(model: Any, protocol: Protocol) -> None:
-    """Set padding, pooling, precision and attention unless the loader has."""
+    """Set padding, pooling, precision and attention unless the loader has already set them."""
     transformer: Any = find_transformer(model)
     tokenizer = find_inner_tokenizer(model)
     pooling = find_pooling(model)
     side = protocol.find("padding_side")
     if type(model).__name__ == "_NVEmbedWrapper" and not side:
-        # mteb changes it after loading.
+        # mteb overwrites the tokenizer's own side after loading.
         side = tokenizer.init_kwargs.get("padding_side", type(tokenizer).padding_side)
     if side:
         tokenizer.padding_side = side
@@ -213,8 +215,8 @@ def _set_weights(model: Any, protocol: Protocol) -> None:
     is_plain = type(model) is SentenceTransformerEncoderWrapper
     if pooling is not None and protocol.pooling == "cls" and is_plain:
         pooling.pooling_mode = "cls"
-    # Only float32 weights are converted, since others may already have lost digits. A multi-vector
-    # head has the precision of its transformer.
+    # Only float32 weights are converted, since others may already be rounded. A multi-vector head
+    # uses the precision of its transformer.
     dtype = protocol.find("dtype")
     if dtype and next(transformer.parameters()).dtype == torch.float32:
         module = model.model if isinstance(model, MultiVectorWrapper) else transformer
@@ -229,7 +231,7 @@ def find_differences(
 ) -> dict[str, str | None]:
     """Compare a loaded model with its protocol.
 
-    Return the model's values of the fields that differ; None for fields that its class lacks.
+    Return the model's value of each field that differs, or None if its class lacks the field.
     """
     differences: dict[str, str | None] = {}
     tokenizer = find_inner_tokenizer(model)

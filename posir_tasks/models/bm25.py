@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from bm25s import BM25, Results
     from bm25s.tokenization import Tokenized
 
-# bm25s starts JAX if it is installed, which would allocate three quarters of the GPU memory.
+# bm25s starts JAX if it is installed, and JAX would reserve three quarters of the GPU memory.
 os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
 
-#: For fewer queries, another process costs more than it saves.
+#: Minimum number of queries for which another process saves more time than it costs.
 MIN_QUERIES_PER_PROCESS = 2_000
 
 logger = logging.getLogger(__name__)
@@ -40,9 +40,7 @@ _worker_state: tuple[BM25, Tokenized, int]
 
 
 def split_trigrams(text: str) -> list[str]:
-    """Return the overlapping character trigrams of a text without white space and control
-    characters.
-    """
+    """Split a text into overlapping character trigrams; drop white space and control characters."""
     normalized_text = unicodedata.normalize("NFKC", text).lower()
     letters = "".join(
         letter for letter in normalized_text if unicodedata.category(letter)[0] not in "CZ"
@@ -51,13 +49,14 @@ def split_trigrams(text: str) -> list[str]:
 
 
 def fit_to_script(model: MTEBModels, corpus_language: str) -> MTEBModels:
-    """Use trigrams as tokens of mteb's BM25 baseline for alphabets without spaces; return other
+    """Let mteb's BM25 baseline use trigrams as tokens in alphabets without spaces; return other
     models unchanged.
 
-    For Thai, Khmer, Lao, Burmese and Tibetan, mteb's tokens are single characters, which are not
-    specific enough in an alphabet: on XQuAD in Arabic, German, Russian and Spanish without spaces,
-    BM25 has an nDCG@10 of 12 to 17 with single characters, 71 to 83 with bigrams and 94 with
-    trigrams. Chinese characters are nearly words: 95 with single characters and 89 with trigrams.
+    For Thai, Khmer, Lao, Burmese and Tibetan, mteb's tokens are single characters, which are too
+    unspecific in an alphabet: on XQuAD in Arabic, German, Russian and Spanish with spaces removed,
+    BM25 scores an nDCG@10 of 12 to 17 with single characters, 71 to 83 with bigrams and 94 with
+    trigrams. Chinese characters are almost words: BM25 scores 95 with single characters and 89 with
+    trigrams.
     """
     if (
         not isinstance(model, BM25Search)
@@ -115,7 +114,7 @@ def search_bm25(
 
 @contextmanager
 def _hide_progress() -> Iterator[None]:
-    """Hide the progress bars of bm25s, which mteb gives no way to turn off."""
+    """Hide the progress bars of bm25s, which mteb cannot turn off."""
     import bm25s
 
     # Importing bm25s sets its logger to DEBUG.
@@ -130,7 +129,7 @@ def retrieve(retriever: BM25, tokens: Tokenized, *, k: int, processes: int) -> l
     """Retrieve the top `k` documents; return consecutive batches of queries.
 
     bm25s holds the GIL, so threads do not help. Forked processes share the index without copying
-    it. Systems without fork use a single process.
+    it. Platforms without fork use a single process.
     """
     if processes < 2 or "fork" not in multiprocessing.get_all_start_methods():
         return [_retrieve(retriever, tokens, k)]
@@ -155,5 +154,6 @@ def _retrieve_batch(start: int, end: int) -> Results:
 
 
 def _retrieve(retriever: BM25, tokens: Tokenized, k: int) -> Results:
-    # The default is JAX if it is installed, which orders ties differently and cannot be forked.
+    # The default backend is JAX if it is installed; JAX orders ties differently and cannot be
+    # forked.
     return retriever.retrieve(tokens, k=k, show_progress=False, backend_selection="numpy")

@@ -1,4 +1,4 @@
-"""References to a model and its data in results, from which posir prints runnable commands."""
+"""References to models and data in results, from which posir builds runnable commands."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ class CommandReference:
     """Model, data and run settings as arguments of a shell command."""
 
     model: str
-    """Name, folder, endpoint or combination of models; empty if no command can load the model from
-    here.
+    """Name, folder, endpoint or combination of models; empty if no command can load the model on
+    this machine.
     """
     data: str = ""
-    """Task, file, folder or dataset on the Hub; empty if no command can read the data from
-    here.
+    """Task, file, folder or dataset on the Hub; empty if no command can read the data on this
+    machine.
     """
     variables: Mapping[str, str] = field(default_factory=dict)
     """Environment variables with the run settings."""
 
     @classmethod
     def from_run(cls, model: str, task: str, run: Mapping[str, Any]) -> CommandReference:
-        """Read the reference in a result from the model's full name, the task and the run
+        """Restore the reference of a result from the model's full name, the task and the run
         record.
         """
         record = run.get(REFERENCE_KEY)
@@ -49,7 +49,7 @@ class CommandReference:
         variables = reference.get("variables")
         variables = variables if isinstance(variables, dict) else {}
         settings = {name: str(value) for name, value in variables.items() if name in VARIABLES}
-        # The folder of local data, unless the variable is already set to it.
+        # Add the data folder unless the variable already points to it.
         folder = variables.get(DATA_VARIABLE)
         if isinstance(folder, str) and Path(folder).is_dir():
             current = os.environ.get(DATA_VARIABLE)
@@ -60,8 +60,8 @@ class CommandReference:
             data = shorten_path(data) if Path(data).exists() else ""
         return cls(_locate_model(str(reference.get("model", model))), data, settings)
 
-    def for_others(self) -> CommandReference:
-        """Return a public reference, without local folders and endpoints."""
+    def to_public(self) -> CommandReference:
+        """Return a copy that is safe to publish, without local folders and endpoints."""
         # Importing the registry and the Hub's client is slow.
         from posir_tasks.models.registry import split_reference
 
@@ -75,18 +75,18 @@ class CommandReference:
         return CommandReference("" if is_private else self.model, data, variables)
 
     def write(self, *words: str) -> str:
-        """Quote the words of a command and put the run settings before it."""
+        """Format a shell command: the run settings, then the quoted words."""
         assignments = [f"{name}={shlex.quote(value)}" for name, value in self.variables.items()]
         return " ".join([*assignments, shlex.join(words)])
 
 
 def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
-    """Return a user's reference to a loaded model, with the settings it was loaded with."""
+    """Build a command reference to a model with the settings that it was loaded with."""
     return CommandReference(model, data, _find_variables(meta))
 
 
 def refer_by_name(model: str) -> CommandReference:
-    """Return a user's reference to a model, with the settings of this process."""
+    """Build a command reference to a model with the settings of this process."""
     settings = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
     return CommandReference(model, variables=settings)
 
@@ -106,7 +106,7 @@ NO_REFERENCE = CommandReference("")
 
 
 def describe_reference(meta: ModelMeta) -> dict[str, Any]:
-    """Return a result's record of the reference to a model; empty if its full name is enough."""
+    """Return the model reference for a result's run record; empty if the full name is enough."""
     record: dict[str, Any] = {}
     if portable_name(meta) != meta.name:
         record["model"] = portable_name(meta)
@@ -126,7 +126,9 @@ def shorten_path(path: str) -> str:
 
 
 def _locate_model(reference: str) -> str:
-    """Return a reference for commands from here; empty if a folder is missing or it is a run."""
+    """Return a reference for commands on this machine; empty if a model folder is missing or the
+    result is from another system.
+    """
     if PLAIN_NAME.fullmatch(reference) and model_origin(reference) is None:
         return reference
     from posir_tasks.models.registry import split_reference

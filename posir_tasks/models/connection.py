@@ -1,7 +1,7 @@
 """HTTP connections to embedding, reranking and language model servers: keys, retries, limits and
 error messages.
 
-Answers are limited in size (decompressed) and time. Redirects are not followed, so texts never
+Responses are limited in size (decompressed) and time. Redirects are not followed, so texts never
 reach another server.
 """
 
@@ -36,33 +36,34 @@ T = TypeVar("T")
 
 #: Environment variable with the API key, if the server needs one.
 KEY_VARIABLE = "OPENAI_API_KEY"
-#: Retries after status 408, 409, 429 or 5xx, or without an answer.
+#: Retries after status 408, 409, 429 or 5xx, or without a response.
 RETRIES = 10
-#: Maximum of the server's Retry-After, in seconds, that is respected.
-MAX_ASKED_SECONDS = 120.0
+#: Longest Retry-After, in seconds, that posir respects.
+MAX_RETRY_AFTER = 120.0
 #: First and maximum wait in seconds: 0.5, 1, 2, 4, 8, reduced by up to a quarter at random.
 FIRST_WAIT = 0.5
 MAX_WAIT = 8.0
-#: Timeouts in seconds for a connection, and for the next bytes of an answer.
+#: Timeouts in seconds: for connecting, and for the next bytes of a response.
 CONNECT_SECONDS = 5.0
-ANSWER_SECONDS = 600.0
-#: The timeout for a complete answer, as a multiple. Such requests are not retried.
+RESPONSE_SECONDS = 600.0
+#: Timeout for a complete response, as a multiple of `RESPONSE_SECONDS`. Such timeouts are not
+#: retried.
 COMPLETE_FACTOR = 2
-#: Maximum characters of an error that are read, and that are shown.
+#: Maximum number of characters of an error message to keep, and to show.
 MAX_ERROR = 10_000
 MAX_MESSAGE = 500
-#: Status of an answer that was not read.
-UNREAD_STATUS = 598
-#: Statuses of a rejected request, and error messages of servers that fail with status 500 for long
-#: texts.
+#: Internal status of a response that posir discards.
+DISCARDED_STATUS = 598
+#: Statuses of rejected requests, and the error messages about long texts that some servers send
+#: with status 500.
 REFUSED = (400, 413, 422)
 TOO_LARGE = re.compile(r"too (large|long)|context (length|size|window)|exceed", re.IGNORECASE)
-#: Maximum number of values of a list that are shown.
+#: Maximum number of list values to show.
 MAX_VALUES = 10
 
 
 class RequestError(Exception):
-    """A request without a usable answer."""
+    """A request without a usable response."""
 
     def __init__(
         self,
@@ -72,9 +73,10 @@ class RequestError(Exception):
         *,
         is_timeout: bool = False,
     ) -> None:
-        """Store the server's message without secrets, and the status, or 0 without an answer.
+        """Store the server's message without secrets, and the HTTP status, or 0 if there is no
+        response.
 
-        With `is_timeout`, the server was connected but did not answer in time.
+        If `is_timeout` is true, the server accepted the connection but did not respond in time.
         """
         self.reason = redact(reason)
         self.status = status
@@ -84,7 +86,7 @@ class RequestError(Exception):
 
     @property
     def is_rejected(self) -> bool:
-        """True if the server rejects the request, or fails since a text is too long."""
+        """True if the server rejects the request, or fails because a text is too long."""
         is_too_large = self.status == 500 and bool(TOO_LARGE.search(self.reason))
         return self.status in REFUSED or is_too_large
 
@@ -102,7 +104,7 @@ class RequestError(Exception):
 
 
 def read_retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds in a Retry-After header (RFC 9110, 10.2.3), or None."""
+    """Parse a Retry-After header (RFC 9110, section 10.2.3) as seconds, or return None."""
     value = headers.get("retry-after", "").strip()
     with suppress(TypeError, ValueError, OverflowError):
         if value.replace(".", "", 1).isdecimal():
@@ -112,7 +114,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
 
 
 class Connection:
-    """A thread-safe connection to a server. Messages never contain the key."""
+    """A thread-safe connection to a server. Error messages never contain the API key."""
 
     def __init__(
         self,
@@ -126,18 +128,19 @@ class Connection:
 
         Args:
             address: Base address of the API, which usually ends in `/v1`.
-            key_variable: Environment variable with the key.
+            key_variable: Environment variable with the API key.
             retries: Retries after temporary failures; by default `RETRIES`.
-            timeout: Seconds until the next bytes of an answer, ten minutes by default. A complete
-                answer may take twice as long.
+            timeout: Maximum seconds until the next bytes of a response, ten minutes by default. A
+                complete response may take twice as long.
 
         Raises:
-            PosirError: The key cannot be sent in a header.
+            PosirError: The key contains characters that an HTTP header does not allow.
         """
         key = os.environ.get(key_variable, "").strip()
         if not (key.isascii() and key.isprintable()):
             raise PosirError(
-                f"the key in {key_variable} has characters that HTTP does not allow. Set it again."
+                f"the key in {key_variable} contains characters that HTTP does not allow. Set it "
+                "again."
             )
         add_secret(key)
         self._key = key
@@ -147,8 +150,8 @@ class Connection:
         #: Retries after status 429, an exceeded rate limit.
         self.limit_retries = self.retries
         self.connect_seconds = timeout or CONNECT_SECONDS
-        self.seconds = timeout or ANSWER_SECONDS
-        # aiohttp's `trust_env` would also read keys from ~/.netrc.
+        self.seconds = timeout or RESPONSE_SECONDS
+        # aiohttp's `trust_env` would also read credentials from ~/.netrc.
         parts = urlsplit(address)
         has_proxy = not proxy_bypass(parts.hostname or "")
         self._proxy = getproxies().get(parts.scheme) if has_proxy else None
@@ -157,7 +160,7 @@ class Connection:
     def send(
         self, url: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> str:
-        """Call `send_async` from another thread and wait for its answer."""
+        """Call `send_async` from another thread and wait for its response."""
         return submit(self.send_async(url, body, retries=retries)).result()
 
     @cached_property
@@ -190,12 +193,12 @@ class Connection:
         *,
         retries: int | None = None,
     ) -> str:
-        """Send a request, a GET if it has no body, with retries after temporary failures.
+        """Send a POST request, or a GET request without a body, and retry after temporary failures.
 
         `retries` limits the retries after status 500.
 
         Raises:
-            RequestError: There is no usable answer.
+            RequestError: There is no usable response.
         """
         import aiohttp
 
@@ -210,11 +213,11 @@ class Connection:
             max_retries = self.limit_retries if failure.status == 429 else self.retries
             if retries is not None and failure.status == 500:
                 max_retries = min(max_retries, retries)
-            is_final = not failure.is_temporary or failure.status == UNREAD_STATUS
+            is_final = not failure.is_temporary or failure.status == DISCARDED_STATUS
             if is_final or attempt >= max_retries:
                 raise failure
             wait = read_retry_after(failure.headers) or 0.0
-            if not 0 < wait <= MAX_ASKED_SECONDS:
+            if not 0 < wait <= MAX_RETRY_AFTER:
                 wait = min(FIRST_WAIT * 2.0 ** min(attempt, 20), MAX_WAIT)
                 wait *= random.uniform(0.75, 1)
             await asyncio.sleep(wait)
@@ -225,7 +228,7 @@ class Connection:
     ) -> str:
         import aiohttp
 
-        # Per request, since callers may change the seconds.
+        # Built per request, since callers may change `seconds`.
         timeout = aiohttp.ClientTimeout(
             total=COMPLETE_FACTOR * self.seconds,
             connect=self.connect_seconds,
@@ -244,7 +247,7 @@ class Connection:
                 raise RequestError(
                     f"redirects to {response.headers['Location']}, which would receive the texts; "
                     "use that address if this is intended",
-                    UNREAD_STATUS,
+                    DISCARDED_STATUS,
                 )
             text = await _read_text(response)
             if response.ok:
@@ -259,7 +262,7 @@ class Connection:
         if isinstance(error, TimeoutError) and not is_server_timeout:
             seconds = COMPLETE_FACTOR * self.seconds
             reason = f"is not complete after {seconds:,.0f} seconds"
-            return RequestError(reason, UNREAD_STATUS, is_timeout=True)
+            return RequestError(reason, DISCARDED_STATUS, is_timeout=True)
         cause = getattr(error, "os_error", error)
         number = getattr(cause, "errno", None)
         reason = str(cause) or repr(cause)
@@ -279,13 +282,13 @@ class Connection:
         match status:
             case 0 if error.is_timeout:
                 return (
-                    f"no answer within {self.seconds:,.0f} seconds. Is the server overloaded, or "
+                    f"no response within {self.seconds:,.0f} seconds. Is the server overloaded, or "
                     "loading its model?"
                 )
             case 0:
-                return f"no answer after {attempts} attempts ({reason}). Is the server running?"
+                return f"no response after {attempts} attempts ({reason}). Is the server running?"
             case 598:
-                return f"the server's answer is not accepted: it {reason}."
+                return f"the server's response is not accepted: it {reason}."
             case 401 | 403:
                 name = self._key_variable
                 key = f"the key in {name}" if self._key else f"requests without a key; set {name}"
@@ -297,8 +300,8 @@ class Connection:
                 )
             case 429:
                 return (
-                    f"the server's limit is still exceeded after all attempts (429: {reason}). "
-                    "Run again later."
+                    f"the server's rate limit is still exceeded after all attempts (429: "
+                    f"{reason}). Run again later."
                 )
         return f"the server failed up to {attempts} times ({status}: {reason})."
 
@@ -322,21 +325,21 @@ def submit(work: Coroutine[Any, Any, T]) -> Future[T]:
 
 
 def _find_message(text: str) -> str:
-    """Return the message in an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama, or
-    the whole text.
+    """Extract the message from an error of OpenAI, FastAPI, Text Embeddings Inference or Ollama;
+    otherwise return the whole text.
     """
     try:
-        answer = parse_json(text, "answer")
+        response = parse_json(text, "response")
     except GateError:
         return text
     for key in ("error", "detail", "message"):
-        if isinstance(answer, dict) and answer.get(key):
-            answer = answer[key]
-    return answer if isinstance(answer, str) else str(answer)
+        if isinstance(response, dict) and response.get(key):
+            response = response[key]
+    return response if isinstance(response, str) else str(response)
 
 
 async def _read_text(response: aiohttp.ClientResponse) -> str:
-    """Read an answer up to the size limit."""
+    """Read a response up to the size limit."""
     content = bytearray()
     limit = read_line_limit()
     async for chunk in response.content.iter_any():
@@ -346,11 +349,11 @@ async def _read_text(response: aiohttp.ClientResponse) -> str:
                 f"is larger than {describe_bytes(limit)}; set {MAX_BYTES.variable} to a larger "
                 "number to read it"
             )
-            raise RequestError(problem, UNREAD_STATUS)
+            raise RequestError(problem, DISCARDED_STATUS)
     return content.decode("utf-8", "replace")
 
 
 def shorten(values: Sequence[object]) -> str:
-    """Return the first values as text on one line."""
+    """Join the first values on one line."""
     text = ", ".join(sanitize(str(value)) for value in values[:MAX_VALUES])
     return text + (", ..." if len(values) > MAX_VALUES else "")

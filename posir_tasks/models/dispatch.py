@@ -1,4 +1,4 @@
-"""Search with any mteb model, as mteb's results or as ranks of the relevant documents."""
+"""Search with any mteb model; return mteb's results or the ranks of the relevant documents."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ from posir_tasks.values.ranks import (
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Number of documents that are encoded at a time, as in mteb's `SearchEncoderWrapper`.
+#: Number of documents to encode at a time, as in mteb's `SearchEncoderWrapper`.
 CORPUS_CHUNK_SIZE = 50_000
-#: Number of similarities that are computed at a time: 128 MiB in float32.
+#: Number of similarities to compute at a time: 128 MiB in float32.
 MAX_SIMILARITIES = 2**25
 
 
@@ -83,7 +83,7 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Find the highest values of each row and their columns, in any order.
 
     The `k` highest values are in the `k` groups of columns with the highest maximum, so only these
-    groups are searched, in half of the time of `topk`.
+    groups are searched, which takes half as long as `topk`.
 
     Returns:
         Values in single precision and columns, both of shape (rows, min(k, columns)).
@@ -91,7 +91,7 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
     rows, columns = similarities.shape
     size = max(1, math.isqrt(columns // k))
     groups = columns // size
-    # A group has every `groups`-th column. The last columns are in no group.
+    # A group contains every `groups`-th column. The last columns belong to no group.
     grouped = similarities[:, : size * groups].reshape(rows, size, groups)
     best_groups = _find_highest(grouped.amax(dim=1).float().cpu(), k)
     members = best_groups[:, None] + torch.arange(0, size * groups, groups)[:, None]
@@ -105,14 +105,14 @@ def find_nearest(similarities: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def _find_highest(values: Tensor, k: int) -> Tensor:
     """Find the columns of the `k` highest values of each row, in any order; NaN counts as highest.
 
-    NumPy partitions short rows in a third of the time of PyTorch.
+    NumPy partitions short rows three times as fast as PyTorch.
     """
     order = np.argpartition(values.numpy(), -min(k, values.shape[1]), axis=1)
     return torch.from_numpy(order[:, -k:])
 
 
 def split_queries(queries: Array, documents: int) -> Iterator[Array]:
-    """Yield batches of queries with at most `MAX_SIMILARITIES` similarities. Sparse queries are not
+    """Yield query batches with at most `MAX_SIMILARITIES` similarities each. Sparse queries are not
     split.
     """
     size = max(1, MAX_SIMILARITIES // documents)
@@ -157,13 +157,13 @@ def search_results(model: MTEBModels, request: SearchRequest) -> SearchResults:
     return drop_omitted(results)
 
 
-def by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
-    """Return hits in mteb's format of results."""
+def group_by_query(hits: Hits, request: SearchRequest) -> HitsByQuery:
+    """Convert hits to mteb's results format."""
     return HitsByQuery(hits, {query: row for row, query in enumerate(request.queries["id"][:])})
 
 
 def drop_omitted(results: Results) -> SearchResults:
-    """Drop results with score minus infinity, the score of texts without an embedding."""
+    """Drop results with a score of minus infinity, which marks texts without an embedding."""
     return {
         query: {name: score for name, score in scores.items() if score != -np.inf}
         for query, scores in results.items()
@@ -179,15 +179,15 @@ def search_and_rank(model: MTEBModels, request: SearchRequest) -> tuple[Results,
     hits = search_hits(model, request)
     if not isinstance(hits, Hits):
         return hits, rank_results(hits, request.positives)
-    results = by_query(hits, request)
-    # Positives lack queries with several evidence spans.
+    results = group_by_query(hits, request)
+    # `positives` omits queries with several evidence spans.
     if len(results) == len(request.positives):
         return results, rank_hits(hits, request.positives)
     return results, rank_results(results, request.positives)
 
 
 def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResults:
-    """Search; return the best documents as arrays if possible, or in mteb's format."""
+    """Search; return the best documents as arrays if possible, else in mteb's format."""
     context = request.context
     if request.top_ranked is not None:
         return search_results(model, request)
@@ -206,7 +206,7 @@ def search_hits(model: MTEBModels, request: SearchRequest) -> Hits | SearchResul
         model, request.corpus, request.queries, context, top_k=request.top_k, timer=request.timer
     )
     if np.isneginf(hits.scores).any():
-        return drop_omitted(by_query(hits, request))
+        return drop_omitted(group_by_query(hits, request))
     return hits
 
 
@@ -221,9 +221,9 @@ def order_hits(hits: Hits | SearchResults, request: SearchRequest) -> dict[str, 
     ids = np.array(hits.document_ids)
     order = np.lexsort((ids.argsort().argsort()[hits.documents], hits.scores), axis=1)[:, ::-1]
     rows = np.take_along_axis(hits.documents, order, axis=1)
-    names = pl.Series(hits.document_ids).gather(rows.ravel())
-    names_of_rows = names.reshape(rows.shape).arr.to_list().to_list()
-    return dict(zip(request.queries["id"][:], names_of_rows, strict=True))
+    ranked_ids = pl.Series(hits.document_ids).gather(rows.ravel())
+    ids_by_query = ranked_ids.reshape(rows.shape).arr.to_list().to_list()
+    return dict(zip(request.queries["id"][:], ids_by_query, strict=True))
 
 
 #: Constant of reciprocal rank fusion (Cormack et al. 2009), which dampens the first ranks.
@@ -247,8 +247,8 @@ class HybridSearch:
     def __init__(self, models: Sequence[MTEBModels]) -> None:
         self.models = models
         self.searched: list[tuple[MTEBModels, Results]] = []
-        """Models with their results of the last search, which have one more document per query than
-        are fused.
+        """Each model with its results from the last search, with one more document per query than
+        is fused.
         """
         self._corpus: Dataset | None = None
 
@@ -276,7 +276,7 @@ class HybridSearch:
             searcher = fit_to_script(with_cache(model), context.corpus_language)
             hits = search_hits(searcher, request)
             rankings.append(order_hits(hits, request))
-            results = by_query(hits, request) if isinstance(hits, Hits) else hits
+            results = group_by_query(hits, request) if isinstance(hits, Hits) else hits
             self.searched.append((searcher, results))
         self._corpus = None
         fused_results = {}

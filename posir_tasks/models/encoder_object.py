@@ -1,4 +1,6 @@
-"""Any object with `encode` as an mteb model, such as static embeddings or a user's class."""
+"""Wrap any object with an `encode` method, such as static embeddings or a user's class, as an mteb
+model.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,7 @@ class ObjectEncoder(AbsEncoder):
         """Encode texts, shape (n, dimensions).
 
         Raises:
-            PosirError: The object fails or returns another shape.
+            PosirError: The object raises an error or returns the wrong shape.
         """
         prompt = get_prompt(self.model_prompts, task_metadata, prompt_type) or ""
         texts = [f"{prompt}{text}" for batch in inputs for text in batch["text"]]
@@ -54,8 +56,8 @@ class ObjectEncoder(AbsEncoder):
             rows = np.empty(0, np.float32)
         if rows.ndim != 2 or len(rows) != len(texts):
             raise PosirError(
-                f"{name}: must return a vector for each of {len(texts):,} texts, but returned the "
-                f"shape {rows.shape}."
+                f"{name}: must return a vector for each of {len(texts):,} texts, but returned an "
+                f"array of shape {rows.shape}."
             )
         return rows
 

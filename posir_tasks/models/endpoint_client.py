@@ -1,6 +1,6 @@
-"""Client of embedding servers, with checks of their answers.
+"""Client for embedding servers that validates their responses.
 
-Differences between servers are in the table `KINDS`. Imports neither mteb nor PyTorch.
+`KINDS` describes the differences between servers. This module imports neither mteb nor PyTorch.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.base.overrides import override
 from posir_tasks.base.settings_file import read_overrides
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import pluralize, sanitize
 from posir_tasks.models.connection import Connection, RequestError, quote_message, shorten
-from posir_tasks.models.endpoint_kinds import FORMAT, KINDS, TRIED, EndpointKind, Fields
+from posir_tasks.models.endpoint_kinds import FORMAT, GENERIC_KINDS, KINDS, EndpointKind, Fields
 from posir_tasks.models.references import Endpoint, RequestFields
 from posir_tasks.text.tokenizer import ModelTokenizer
 from posir_tasks.text.words import estimate_tokens
 
 Embeddings: TypeAlias = NDArray[np.float32]
-#: Documents, each as its chunks.
+#: Documents, each as a sequence of chunks.
 Documents: TypeAlias = Sequence[Sequence[str]]
 
 ADVICE = (
@@ -39,27 +39,27 @@ ADVICE = (
 )
 #: Texts that the server must embed before any data is read.
 FIRST_TEXTS = ("position", "A bell was cast in copper.")
-#: Seconds until the first answer must start while the window is measured; a server may load its
-#: model first.
+#: Maximum seconds until a response starts while the window is measured: the server may have to load
+#: its model first.
 FIRST_SECONDS = 60.0
-#: Lengths, in words, of the texts for which a server counts tokens: slightly longer than common
+#: Lengths in words of the texts whose tokens the server counts: slightly longer than common
 #: windows.
 COUNTED_WORDS = (512 + 64, 2048 + 64, 8192 + 64)
-#: Texts that are expected to take more seconds are not sent.
+#: Maximum expected seconds per text; slower texts are not sent.
 MAX_COUNT_SECONDS = 30.0
 #: Retries after status 500, which a single text may cause.
 TEXT_RETRIES = 1
-#: Characters of a text without an embedding that are shown.
+#: Number of characters to show of a text that cannot be embedded.
 SHOWN_TEXT = 60
-#: Minimum number of different texts that must not all have the same vector. A few texts may differ
-#: only in what the model ignores, such as case.
+#: Number of different texts from which identical vectors are an error. A few texts may differ only
+#: in details that the model ignores, such as case.
 MIN_DISTINCT = 8
-#: Texts count as different if their first characters differ: later ones may be truncated.
+#: Texts count as different if they differ within this many characters: later ones may be truncated.
 BEGINNING = 300
 #: Statuses for a missing route.
 NO_ROUTE = (404, 405)
-#: The largest entry of a float32 vector is between the inverse of this and this. int8 vectors that
-#: are decoded as float32 are outside this range.
+#: The largest entry of a float32 vector lies between 1 / MAX_ENTRY and MAX_ENTRY. int8 vectors that
+#: are decoded as float32 fall outside this range.
 MAX_ENTRY = 1e6
 #: A number in an error message, such as a limit or the length of the input.
 NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?![\w]|\.\d)")
@@ -80,14 +80,14 @@ def find_request_fields() -> RequestFields:
 
 
 class EndpointModel:
-    """Client of an endpoint's server. Thread-safe."""
+    """Thread-safe client for an endpoint."""
 
     advice = f"{ADVICE}."
     """Advice for a rejected request."""
     max_length: int | None = None
-    """Maximum tokens of an input that is sent, including special tokens; None for no limit."""
+    """Maximum number of tokens per input, including special tokens; None for no limit."""
     tokenizer: Any = None
-    """Tokenizer that counts them. Without one, the server counts or tokens are estimated."""
+    """Tokenizer that counts input tokens. If None, the server counts them or they are estimated."""
 
     def __init__(self, endpoint: Endpoint, retries: int | None = None) -> None:
         self._endpoint = endpoint
@@ -104,7 +104,7 @@ class EndpointModel:
     def _ask(
         self, address: str, body: Mapping[str, Any] | None = None, *, retries: int | None = None
     ) -> Any:
-        """Send a request and parse the JSON answer."""
+        """Send a request and parse the JSON response."""
         text = self._connection.send(address, body, retries=retries)
         try:
             return parse_json(text, self._endpoint)
@@ -113,7 +113,7 @@ class EndpointModel:
             raise self._invalid(f"cannot be read: {error.problem}", kind) from None
 
     def _build_error(self, error: RequestError, details: str = "") -> PosirError:
-        kind = NoAnswerError if error.is_timeout else PosirError
+        kind = NoResponseError if error.is_timeout else PosirError
         reason = self._connection.explain(error, advice=self.advice)
         failure = kind(f"{self._endpoint}: {reason}{details}")
         if error.is_text_error:
@@ -122,12 +122,12 @@ class EndpointModel:
 
     def _invalid(self, reason: str, kind: type[PosirError] = PosirError) -> PosirError:
         return kind(
-            f"{self._endpoint}: the server's answer {reason}. Check the server and its model."
+            f"{self._endpoint}: the server's response {reason}. Check the server and its model."
         )
 
 
 class NoVectorError(PosirError):
-    """An answer lacks a vector for at least one text."""
+    """A response lacks a vector for at least one text."""
 
 
 class NotFiniteError(NoVectorError):
@@ -135,7 +135,7 @@ class NotFiniteError(NoVectorError):
 
 
 class EmbeddingClient(EndpointModel):
-    """Requests embeddings from a server and detects its kind."""
+    """Requests embeddings from a server, whose kind it detects."""
 
     skips_failed = False
     """If true, texts that the server cannot embed are left out."""
@@ -145,7 +145,7 @@ class EmbeddingClient(EndpointModel):
     ) -> None:
         """Connect, and embed two short texts before any data is read.
 
-        With `retries`, the first answer must start within `FIRST_SECONDS`.
+        If `retries` is given, the first response must start within `FIRST_SECONDS`.
 
         Raises:
             PosirError: The server does not embed the two texts.
@@ -160,12 +160,12 @@ class EmbeddingClient(EndpointModel):
         self._sends_alone = False
         self._is_probing = False
         documents = [[text] for text in FIRST_TEXTS]
-        with self._answer_soon() if retries is not None else nullcontext():
-            self.kind, answer = self._find_kind(documents)
-            if answer is None:
+        with self._limit_response_time() if retries is not None else nullcontext():
+            self.kind, response = self._find_kind(documents)
+            if response is None:
                 first, second = self._embed(self.kind, documents)
             else:
-                first, second = self._read(self.kind, documents, answer)
+                first, second = self._read(self.kind, documents, response)
         if np.array_equal(first, second):
             raise self._invalid(
                 f"has the same vector for {FIRST_TEXTS[0]!r} and {FIRST_TEXTS[1]!r}: "
@@ -177,14 +177,14 @@ class EmbeddingClient(EndpointModel):
 
     @property
     def marks_queries(self) -> bool:
-        """True if requests for queries have fields of their own, such as `input_type`."""
+        """True if query requests have additional fields, such as `input_type`."""
         return bool(self.kind.query_fields or self.fields.query)
 
     def _find_kind(self, documents: Documents) -> tuple[EndpointKind, Any]:
-        """Find the server's kind and its first answer: the kind in the reference or of the host, or
-        the first kind with a route at the server.
+        """Return the server's kind and its first response. The kind is taken from the reference or
+        the host; otherwise the kinds are tried until the server has the route.
 
-        The answer is None if the server takes fewer documents at a time.
+        The response is None if the server accepts fewer documents at a time.
         """
         endpoint = self._endpoint
         kinds = [kind for kind in KINDS.values() if kind.serves(endpoint.host)]
@@ -192,10 +192,10 @@ class EmbeddingClient(EndpointModel):
             kinds = [KINDS[endpoint.kind]]
         failures = list[RequestError]()
         attempts = list[str]()
-        for kind in kinds or [KINDS[name] for name in TRIED]:
+        for kind in kinds or [KINDS[name] for name in GENERIC_KINDS]:
             contextual = kind.in_context
             if contextual and contextual.nests:
-                # Contextual models have only this route; other models do not have it.
+                # Contextual models are available only at this route, other models never are.
                 if "context" in endpoint.model:
                     kind = replace(contextual, in_context=contextual)
                 else:
@@ -203,7 +203,7 @@ class EmbeddingClient(EndpointModel):
             try:
                 return kind, self._request(kind, documents)
             except RequestError as error:
-                if _refuses_number(error):
+                if _limits_count(error):
                     self._max_documents = 1
                     return kind, None
                 failures.append(error)
@@ -213,7 +213,7 @@ class EmbeddingClient(EndpointModel):
         has_route = failures[-1].status not in NO_ROUTE
         advice = f" Tried: {', '.join(attempts)}."
         if len(attempts) > 1:
-            advice += f" Name its kind, as in {endpoint.model}@tei+{endpoint.address}."
+            advice += f" Specify its kind, as in {endpoint.model}@tei+{endpoint.address}."
         raise self._build_error(failures[-1 if has_route else 0], advice) from None
 
     def _request(
@@ -224,7 +224,7 @@ class EmbeddingClient(EndpointModel):
         query: bool = False,
         retries: int | None = None,
     ) -> Any:
-        """Send a request, again without the vector format if the server rejects the format."""
+        """Send a request; repeat it without the vector format if the server rejects the format."""
         user_fields = self.fields.query if query else self.fields.passage
         side_fields = kind.query_fields if query else kind.passage_fields
         fields = {**kind.fields, **side_fields, **self._format, **user_fields}
@@ -263,28 +263,28 @@ class EmbeddingClient(EndpointModel):
     def _embed(
         self, kind: EndpointKind, documents: Documents, *, query: bool = False
     ) -> Embeddings:
-        number = len(documents)
-        size = 1 if self._sends_alone else min(self._max_documents or number, number)
+        total = len(documents)
+        size = 1 if self._sends_alone else min(self._max_documents or total, total)
         failure: PosirError
-        if size == number:
+        if size == total:
             try:
-                answer = self._request_texts(kind, documents, query=query)
-                return self._read(kind, documents, answer)
+                response = self._request_texts(kind, documents, query=query)
+                return self._read(kind, documents, response)
             except RequestError as error:
                 failure = self._build_error(error)
-                if number > 1 and _refuses_number(error):
-                    numbers = _find_numbers(error.reason, below=number)
-                    size = self._max_documents = max(numbers, default=number // 2)
-                elif not error.is_text_error or (number > 1 and self._is_probing):
+                if total > 1 and _limits_count(error):
+                    limits = _find_numbers(error.reason, below=total)
+                    size = self._max_documents = max(limits, default=total // 2)
+                elif not error.is_text_error or (total > 1 and self._is_probing):
                     raise failure from None
                 else:
-                    size = number // 2
+                    size = total // 2
             except NoVectorError as error:
                 failure = error
                 may_skip = self.skips_failed or isinstance(error, NotFiniteError)
-                if number > 1 and (self._is_probing or not may_skip):
+                if total > 1 and (self._is_probing or not may_skip):
                     raise
-                size = number // 2
+                size = total // 2
         if not size:
             # A limit on the number of texts may have been a limit on their length.
             self._max_documents = None
@@ -293,12 +293,12 @@ class EmbeddingClient(EndpointModel):
         return np.concatenate([self._embed(kind, batch, query=query) for batch in batches])
 
     def _request_texts(self, kind: EndpointKind, documents: Documents, *, query: bool) -> Any:
-        """Send a request. Retry patiently only if the server fails for every text.
+        """Send a request. Use all retries only if the server fails for every text.
 
         Raises:
-            RequestError: The server fails for this request; after status 500, it still answers
+            RequestError: The server fails for this request; after status 500, it still handles
                 other requests.
-            PosirError: The server fails for a text that it answered before.
+            PosirError: The server fails for a text that it embedded before.
         """
         if self._is_probing or self._dimensions is None:
             return self._request(kind, documents, query=query)
@@ -326,10 +326,10 @@ class EmbeddingClient(EndpointModel):
         error.reason = failure.reason
         raise error
 
-    def _read(self, kind: EndpointKind, documents: Documents, answer: Any) -> Embeddings:
+    def _read(self, kind: EndpointKind, documents: Documents, response: Any) -> Embeddings:
         texts = [*chain(*documents)]
         try:
-            rows = answer
+            rows = response
             for key in filter(None, kind.vectors.split(".")):
                 rows = rows[key]
             rows = self._order(rows, len(documents) if kind.nests else len(texts))
@@ -358,8 +358,8 @@ class EmbeddingClient(EndpointModel):
         self._check(embeddings, texts)
         return embeddings
 
-    def _order(self, rows: Any, number: int) -> list[Any]:
-        """Sort the rows of an answer by their index, if they have one."""
+    def _order(self, rows: Any, total: int) -> list[Any]:
+        """Sort the rows of a response by index, if they have one."""
         if not isinstance(rows, list):
             raise TypeError(rows)
         sorted_rows: list[Any] = rows
@@ -368,9 +368,9 @@ class EmbeddingClient(EndpointModel):
             # Servers that process texts in parallel may return rows in any order.
             sorted_rows = sorted(rows, key=lambda row: row["index"])
             indices = [row["index"] for row in sorted_rows]
-        if indices != list(range(number)):
+        if indices != list(range(total)):
             reason = (
-                f"to {number:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
+                f"to {total:,} texts has {pluralize(len(indices), 'vector')}, with the indices "
                 f"{shorten(indices)}"
             )
             raise self._invalid(reason, NoVectorError)
@@ -392,7 +392,7 @@ class EmbeddingClient(EndpointModel):
         """Raise PosirError if embeddings are not finite, all zero, or equal for different texts."""
         if not np.isfinite(embeddings).all():
             raise self._invalid("has NaN or infinity in a vector", NotFiniteError)
-        # Texts without content may have zero vectors, and so may single other texts.
+        # Blank texts may have zero vectors, and so may individual other texts.
         with_content = [bool(text.strip()) for text in texts]
         if any(with_content) and not embeddings[with_content].any():
             raise self._invalid(
@@ -416,27 +416,27 @@ class EmbeddingClient(EndpointModel):
             return None, False
         body = {"model": self._endpoint.model} if kind.names_model else None
         try:
-            answer = self._ask(kind.address(self._endpoint, kind.limit_route), body)
+            response = self._ask(kind.address(self._endpoint, kind.limit_route), body)
         except (RequestError, PosirError):
             return None, False
-        self._max_documents = self._max_documents or _find_count(answer, "max_client_batch_size")
-        refuses = isinstance(answer, Mapping) and answer.get("auto_truncate") is False
-        return _find_count(answer, kind.limit), refuses
+        self._max_documents = self._max_documents or _find_count(response, "max_client_batch_size")
+        refuses = isinstance(response, Mapping) and response.get("auto_truncate") is False
+        return _find_count(response, kind.limit), refuses
 
     def count_tokens(self, text: str, *, query: bool = False) -> tuple[Embeddings, int | None]:
         """Return the embedding of a text, shape (1, dimensions), and the server's token count.
 
-        The count is None if the server reports none, or billed tokens.
+        The count is None if the server reports none or only billed tokens.
 
         Raises:
             RequestError: The server cannot embed the text.
         """
-        answer = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
-        return self._read(self.kind, [[text]], answer), _find_count(answer, self.kind.tokens)
+        response = self._request(self.kind, [[text]], query=query, retries=TEXT_RETRIES)
+        return self._read(self.kind, [[text]], response), _find_count(response, self.kind.tokens)
 
     def count_read(self, texts: Iterable[str]) -> tuple[int | None, bool, float]:
-        """Find the window from the server's token counts, or its rejection, of increasingly long
-        texts of words.
+        """Find the window by sending increasingly long texts, from the server's token counts or a
+        rejection.
 
         Texts that are expected to take more than `MAX_COUNT_SECONDS` are not sent.
 
@@ -444,7 +444,7 @@ class EmbeddingClient(EndpointModel):
             The window in tokens or None, whether longer texts are rejected, and seconds per word.
 
         Raises:
-            NoAnswerError: The server does not answer within `FIRST_SECONDS`.
+            NoResponseError: The server does not respond within `FIRST_SECONDS`.
         """
         seconds_per_word = 0.0
         for text in texts:
@@ -452,9 +452,9 @@ class EmbeddingClient(EndpointModel):
             if seconds_per_word * words > MAX_COUNT_SECONDS:
                 break
             start = time.perf_counter()
-            with self._answer_soon():
+            with self._limit_response_time():
                 try:
-                    answer = self._request(self.kind, [[text]])
+                    response = self._request(self.kind, [[text]])
                 except RequestError as error:
                     if error.is_timeout:
                         details = f" The text had {words:,} words; shorter texts were answered."
@@ -462,24 +462,24 @@ class EmbeddingClient(EndpointModel):
                     limit = max(_find_numbers(error.reason, below=words), default=None)
                     return limit, error.is_rejected, seconds_per_word
             seconds_per_word = max(seconds_per_word, (time.perf_counter() - start) / words)
-            count = _find_count(answer, self.kind.tokens)
-            # A count of all words shows no limit.
+            count = _find_count(response, self.kind.tokens)
+            # If all words are counted, the text is within the window.
             if count and count < words:
                 return count, False, seconds_per_word
-            # The server counts characters.
+            # The server apparently counts characters.
             if self.kind.tokens and (count is None or count > 2 * words):
                 break
         return None, False, seconds_per_word
 
-    def _answer_soon(self) -> AbstractContextManager[None]:
-        """Require answers to start within `FIRST_SECONDS`."""
+    def _limit_response_time(self) -> AbstractContextManager[None]:
+        """Require responses to start within `FIRST_SECONDS`."""
         seconds = min(FIRST_SECONDS, self._connection.seconds)
         return override(self._connection, seconds=seconds)
 
     @contextmanager
     def measure(self, retries: int | None = None) -> Iterator[None]:
         """Limit the retries of failed requests while the context is open, since a server may fail
-        for texts that are too long. Rate limits are waited for as usual.
+        for texts that are too long. Rate limits are still waited for.
         """
         is_probing = retries is not None
         if retries is None:
@@ -491,20 +491,21 @@ class EmbeddingClient(EndpointModel):
             yield
 
 
-def _find_count(answer: Any, keys: str) -> int | None:
-    """Return the positive number at dotted keys of an answer, or None.
+def _find_count(response: Any, keys: str) -> int | None:
+    """Look up a positive number by its dotted keys in a response, or return None.
 
-    A key also matches a server's key that ends with it after a dot.
+    `context_length` also matches a key with a dotted prefix, such as `bert.context_length`.
     """
     for key in keys.split("."):
-        if not isinstance(answer, Mapping):
+        if not isinstance(response, Mapping):
             return None
-        values = (value for name, value in answer.items() if f".{name}".endswith(f".{key}"))
-        answer = next(values, None)
-    return answer if isinstance(answer, int) and answer > 0 else None
+        values = (value for name, value in response.items() if f".{name}".endswith(f".{key}"))
+        response = next(values, None)
+    return response if isinstance(response, int) and response > 0 else None
 
 
-def _refuses_number(error: RequestError) -> bool:
+def _limits_count(error: RequestError) -> bool:
+    """Return True if the server rejects the number of texts in a request."""
     return error.is_rejected and bool(MANY_TEXTS.search(error.reason))
 
 

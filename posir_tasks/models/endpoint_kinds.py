@@ -1,4 +1,4 @@
-"""Request and answer formats of embedding servers."""
+"""Request and response formats of embedding servers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from posir_tasks.models.references import Endpoint
 #: Fields of a request, by name.
 Fields: TypeAlias = Mapping[str, Any]
 
-#: End of an address that is a route: a version, `/api` or `/embed`.
+#: Route at the end of an address: a version, `/api` or `/embed`.
 ROUTES = re.compile(r"(/api|/v\d+)?(/embed)?$")
 #: Request field for the vector format.
 FORMAT = "encoding_format"
@@ -20,7 +20,7 @@ FORMAT = "encoding_format"
 
 @dataclass(frozen=True)
 class EndpointKind:
-    """Request and answer format of a kind of server."""
+    """Request and response format of a kind of server."""
 
     name: str
     route: str
@@ -32,27 +32,25 @@ class EndpointKind:
     query_fields: Fields = field(default_factory=dict)
     passage_fields: Fields = field(default_factory=dict)
     vectors: str = "data"
-    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the answer is the
-    list.
+    """Dotted keys of the vectors, or of rows with an `embedding`; empty if the response is the list
+    itself.
     """
     truncation: str = ""
     """Option that makes the server truncate texts; empty if there is none or it always
     truncates.
     """
     tokens: str = ""
-    """Dotted keys of the number of tokens read; empty if not reported, or if it counts billed
-    tokens.
-    """
+    """Dotted keys of the token count; empty if the server reports none or only billed tokens."""
     hosts: tuple[str, ...] = ()
     """Suffixes of the host names of services of this kind."""
     limit_route: str = ""
     """Path that reports the window; empty if there is none."""
     limit: str = ""
-    """Dotted keys of the window there; the last one may be the end of a key."""
+    """Dotted keys of the window in that response; servers may prefix the last key."""
     in_context: EndpointKind | None = None
     """Format for embedding chunks in the context of their document; None if not supported."""
     nests: bool = False
-    """If true, requests and answers have a list of chunks per document."""
+    """If true, requests and responses contain a list of chunks per document."""
 
     def address(self, endpoint: Endpoint, route: str | None = None) -> str:
         """Return the address of a route, by default the route for embeddings."""
@@ -135,5 +133,5 @@ KINDS: Mapping[str, EndpointKind] = {
         replace(PERPLEXITY, in_context=replace(PERPLEXITY, route=CONTEXTUALIZED, nests=True)),
     )
 }
-#: Tried in this order at unknown hosts. Kinds of a single service are not tried elsewhere.
-TRIED = ("openai", "tei", "ollama", "cohere")
+#: Kinds to try at unknown hosts, in order. Kinds of a single service are only used at its hosts.
+GENERIC_KINDS = ("openai", "tei", "ollama", "cohere")

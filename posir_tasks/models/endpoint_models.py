@@ -1,7 +1,7 @@
 """mteb encoder and cross-encoder that send requests to an endpoint.
 
-Rerankers use the rerank API of Cohere, Jina, vLLM and llama.cpp, or the one of Text Embeddings
-Inference, whose fields have other names.
+Rerankers use the rerank API of Cohere, Jina, vLLM and llama.cpp, or that of Text Embeddings
+Inference, whose field names differ.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 Item = TypeVar("Item")
-Answer = TypeVar("Answer")
+Response = TypeVar("Response")
 
 #: The query of the first request to a reranker, before any data is read.
 FIRST_QUERY = "position"
@@ -60,23 +60,24 @@ FIRST_QUERY = "position"
 MAX_IN_FLIGHT = 8
 #: Minimum length of texts that are checked for truncation.
 MIN_CHECKED_TOKENS = 128
-#: The first share of a text, which is compared with the whole text to detect truncation.
+#: Share of a text, from its start, to compare with the whole text to detect truncation.
 CHECKED_SHARE = 0.9
-#: Minimum cosine of equal embeddings, up to rounding in half precision.
+#: Minimum cosine at which embeddings count as equal, up to rounding in half precision.
 SAME = 1 - 1e-4
-#: Minimum cosine of a text's vectors from a batch and from a request of its own. Effects of half
-#: precision and padding are smaller.
+#: Minimum cosine between a text's vectors from a batch and from a separate request. Half precision
+#: and padding have a smaller effect.
 MIN_SAME_IN_BATCH = 0.999
 #: Maximum share of texts that may be left out.
 MAX_FAILED = 0.2
-#: Number of omitted texts that a result lists, and the characters shown of each.
+#: Maximum number of omitted texts to list in a result, and of characters to show of each.
 MAX_NAMED = 10
 SHOWN = 80
-#: Words that are one token in every vocabulary, and the maximum token count for them, including
-#: special tokens. A higher count is not one of tokens.
+#: Words that are single tokens in every vocabulary, and their maximum token count, including
+#: special tokens. A server with a higher count does not count tokens.
 COUNTED = " ".join(SHORT_WORDS.split()[:64])
 MAX_COUNTED = 96
-#: Attempts to cut a text by the server's count, until it fills the window up to this share.
+#: Maximum number of attempts to cut a text by the server's token count, and the share of the window
+#: that may stay unused.
 MAX_CUTS = 6
 MAX_SHARE_MISSED = 0.02
 #: Statuses for a missing field.
@@ -102,20 +103,21 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         self._longest_checked = 0
         self._checked_batch = 1
         self._batch_cosine: float | None = None
-        # Task and subset, with its omitted texts, their reasons, and the number of all texts.
+        # Current task and subset; by side, the reason for each omitted text, and the number of all
+        # texts.
         self._subset = ("", "")
         self._left_out: dict[str, dict[str, str]] = {}
         self._text_counts: Counter[str] = Counter()
 
     @property
     def caches_itself(self) -> bool:
-        """If true, embeddings are not cached: omitted texts have none."""
+        """True if embeddings must not be cached, since omitted texts have none."""
         return self.skips_failed
 
     @property
     def search_record(self) -> dict[str, Any] | None:
-        """Record for a result: source of token counts, omitted texts, effect of batches on
-        vectors.
+        """Record for a result: the source of token counts, omitted texts, and the effect of batches
+        on vectors.
         """
         record: dict[str, Any] = {}
         if self.max_length is not None:
@@ -146,7 +148,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
                 return "server"
         logger.warning(
             f"{self.reference}: there is no tokenizer, and the server does not count tokens. The "
-            "window is estimated at four bytes a token. Give --tokenizer NAME (POSIR_TOKENIZER)."
+            "window is estimated at four bytes per token. Give --tokenizer NAME (POSIR_TOKENIZER)."
         )
         return "estimate"
 
@@ -187,7 +189,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             text, reason = next(iter(reasons.items()))
             logger.warning(
                 f"{self.reference}: the server cannot embed {len(reasons):,} of "
-                f"{self._text_counts[side]:,} {side}, which are left out and not found. The "
+                f"{self._text_counts[side]:,} {side}, which are left out and cannot be found. The "
                 f"first begins {sanitize(text[:SHOWN])!r}: {reason}"
             )
         self._warn_if_truncated(
@@ -212,8 +214,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         return np.concatenate(first + send_in_flight(embed, batches[len(first) :], description))
 
     def _compare_alone(self, batch: Sequence[str], together: Embeddings, *, query: bool) -> None:
-        """Compare the vectors of a batch's shortest and longest texts with vectors from requests of
-        their own. Padding changes the shortest text most.
+        """Compare the vectors of a batch's shortest and longest texts with vectors from separate
+        requests. Padding changes the shortest text most.
         """
         rows = np.flatnonzero(together.any(axis=1)).tolist()
         rows.sort(key=lambda row: len(batch[row]))
@@ -226,14 +228,14 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             (again,) = self.embed([batch[row]], query=query)
             self._sends_alone = _compare(alone, again) >= MIN_SAME_IN_BATCH
             problem = (
-                f"the same text has a different vector in each answer (cosine {cosine:.3f}), so "
+                f"the same text has a different vector in each response (cosine {cosine:.3f}), so "
                 "scores differ from run to run. Check the server and its model."
             )
             if self._sends_alone:
                 problem = (
                     "the vector of a text depends on the other texts of its batch (cosine with its "
-                    f"vector from a request of its own: {cosine:.3f}, minimum {MIN_SAME_IN_BATCH})."
-                    " Texts are sent one at a time, which is slower. Check how the server pads and "
+                    f"vector from a separate request: {cosine:.3f}, minimum {MIN_SAME_IN_BATCH}). "
+                    "Texts are sent one at a time, which is slower. Check how the server pads and "
                     "pools batches."
                 )
             logger.warning(f"{self.reference}: {problem}")
@@ -242,7 +244,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
     def _embed_cut(
         self, texts: list[str], window: int, size: int, description: str | None, *, query: bool
     ) -> Embeddings:
-        """Cut texts, in place, to a window by the server's count, and embed them.
+        """Cut texts in place to a window by the server's token count, and embed them.
 
         Long texts are sent one at a time, since the server counts tokens per request.
         """
@@ -253,15 +255,15 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             embeddings[~is_long] = self._embed_batches(short, size, description, query=query)
         rows = np.flatnonzero(is_long).tolist()
         embed = partial(self._embed_beginning, window=window, query=query)
-        answers = send_in_flight(embed, [texts[row] for row in rows], description)
-        for row, (beginning, vectors) in zip(rows, answers, strict=True):
+        responses = send_in_flight(embed, [texts[row] for row in rows], description)
+        for row, (beginning, vectors) in zip(rows, responses, strict=True):
             texts[row] = beginning
             embeddings[row] = vectors[0]
         return embeddings
 
     def _embed_beginning(self, text: str, *, window: int, query: bool) -> tuple[str, Embeddings]:
-        """Cut a text to at most `window` tokens by the server's count; return the rest with its
-        embedding, shape (1, dimensions).
+        """Cut a text to at most `window` tokens by the server's count; return the remaining text
+        with its embedding, shape (1, dimensions).
         """
         longest: tuple[str, Embeddings] | None = None
         failure: PosirError | None = None
@@ -294,14 +296,14 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             return longest
         if failure is None:
             raise PosirError(
-                f"{self.reference}: window {window}: the server counts more tokens for every text. "
-                "Give a larger window."
+                f"{self.reference}: window {window}: the server counts more than {window:,} tokens "
+                "for every text. Give a larger window."
             )
         return text, self._leave_out([text], failure, query=query)
 
     def _leave_out(self, chunks: Sequence[str], failure: PosirError, *, query: bool) -> Embeddings:
-        """Return zero vectors for a text that is left out. Raise the failure if texts must not be
-        left out, PosirError if too many are.
+        """Return zero vectors for a text that is left out. Raise the failure if no text may be left
+        out, or PosirError if too many are.
         """
         if not self.skips_failed:
             return super()._leave_out(chunks, failure, query=query)
@@ -348,8 +350,8 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
             self.read_part = UNKNOWN
         logger.warning(
             f"{self.reference}: the server ignores the end of a text of {len(text):,} characters "
-            f"({tokens:,} tokens, estimated) and does not report it. Scores of "
-            "longer texts show truncation as well as position bias. Measure its window: "
+            f"(about {tokens:,} tokens) and does not report it. Scores of longer texts show "
+            "truncation as well as position bias. Measure its window: "
             f"posir window {shlex.quote(self.reference)}"
         )
 
@@ -363,7 +365,7 @@ class RerankEndpoint(EndpointModel):
         super().__init__(endpoint)
         # Text Embeddings Inference names the field `texts`.
         self._fields = ["documents", "texts"]
-        # A wrong address, model or key is reported before any data is read.
+        # Report a wrong address, model or key before any data is read.
         self.rerank(FIRST_QUERY, FIRST_TEXTS)
 
     def predict(
@@ -393,9 +395,9 @@ class RerankEndpoint(EndpointModel):
         Raises:
             PosirError: The server fails, or the scores are incomplete or not finite.
         """
-        answer = self._request(query, texts)
+        response = self._request(query, texts)
         try:
-            rows = list(answer["results"] if isinstance(answer, Mapping) else answer)
+            rows = list(response["results"] if isinstance(response, Mapping) else response)
             scores = {row["index"]: row.get("relevance_score", row.get("score")) for row in rows}
         except (TypeError, ValueError, KeyError, AttributeError):
             raise self._invalid("does not have the format of a rerank API") from None
@@ -424,21 +426,23 @@ class RerankEndpoint(EndpointModel):
                 if model != RERANK:
                     body["model"] = model
             try:
-                answer = self._ask(f"{self._endpoint.address}/rerank", body)
+                response = self._ask(f"{self._endpoint.address}/rerank", body)
             except RequestError as error:
                 failures.append(error)
                 if error.status not in OTHER_FIELDS:
                     break
             else:
                 self._fields = [name]
-                return answer
+                return response
         raise self._build_error(failures[0]) from None
 
 
 def split_requests(
     pairs: Sequence[tuple[str, str]], size: int
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield query and texts of each request: up to `size` consecutive pairs of one query."""
+    """Yield the query and the texts of each request: up to `size` consecutive pairs with the same
+    query.
+    """
     for query, group in groupby(pairs, key=lambda pair: pair[0]):
         for texts in split_batches([text for _, text in group], size):
             yield query, texts
@@ -459,9 +463,9 @@ def _compare(first: NDArray[np.float32], second: NDArray[np.float32]) -> float:
 
 
 def send_in_flight(
-    send: Callable[[Item], Answer], items: Sequence[Item], description: str | None = None
-) -> list[Answer]:
-    """Send requests concurrently. After an error, no further requests are sent."""
+    send: Callable[[Item], Response], items: Sequence[Item], description: str | None = None
+) -> list[Response]:
+    """Send requests concurrently. After an error, no more requests are sent."""
     with ThreadPoolExecutor(MAX_IN_FLIGHT) as pool:
         futures = [pool.submit(send, item) for item in items]
         pending_futures = progress(futures, description) if description else futures

@@ -1,8 +1,8 @@
-"""Local models of sentence-transformers (dense, sparse, multi-vector, cross-encoder) and
+"""Model folders of sentence-transformers (dense, sparse, multi-vector, cross-encoder) and
 transformers.
 
-The name is from the model card or the folder. The revision is a digest of weights and settings, so
-a retrained model never reuses results or cached embeddings of its predecessor.
+The name comes from the model card or the folder. The revision is a digest of weights and settings,
+so a retrained model never reuses results or cached embeddings of its predecessor.
 
 A folder is untrusted data: code in it is never run. If its settings would make a library import,
 unpickle or download code, it is rejected before anything is loaded.
@@ -44,9 +44,9 @@ KIND_SETTINGS = (
     MODULES_FILE,
     CONFIG_FILE,
 )
-#: Packages of allowed module classes. sentence-transformers replaces PyLate's classes by its own.
+#: Packages of allowed module classes. sentence-transformers replaces PyLate's classes with its own.
 MODULE_PACKAGES = ("sentence_transformers.", "pylate.")
-#: Folder of templates that transformers also reads.
+#: Folder of chat templates, which transformers also reads.
 TEMPLATES = "additional_chat_templates"
 #: Top-level files that do not affect embeddings: documentation and training state.
 IGNORED = (
@@ -76,7 +76,7 @@ DEFAULT_CARD_NAME = re.compile(r".*(Transformer|Encoder)( based on .*)?")
 #: the weights are read.
 LAYERS = re.compile(r"(n|num|encoder|decoder)_(\w+_)?layers?")
 MAX_LAYERS = 10_000
-#: Maximum number of weights that a message lists.
+#: Maximum number of weights to list in a message.
 MAX_NAMED = 3
 #: Advice for a folder that would run code.
 NO_CODE = (
@@ -100,7 +100,7 @@ def _is_outside(packages: str, value: Any) -> bool:
 #: Settings, at any depth, with a check for values that make a library import, unpickle or download
 #: code.
 CODE_SETTINGS: Mapping[str, Callable[[Any], bool]] = {
-    # The key may also be a word in a vocabulary, with a number.
+    # The key may also be a vocabulary entry, whose value is a number.
     "auto_map": lambda value: isinstance(value, (dict, list, str)) and bool(value),
     "custom_generate": lambda value: isinstance(value, str),
     "trust_remote_code": lambda value: isinstance(value, (bool, str)) and bool(value),
@@ -140,7 +140,7 @@ def _load_folder(
         raise PosirError(
             f"{folder}: the model cannot be loaded ({summarize_error(error)})."
         ) from error
-    # If the files are missing, transformers creates a tokenizer without a vocabulary.
+    # If the tokenizer files are missing, transformers creates a tokenizer without a vocabulary.
     tokenizer: Any = getattr(getattr(model, "model", None), "tokenizer", None)
     special = getattr(tokenizer, "all_special_tokens", None)
     if special and len(tokenizer) <= len(special):
@@ -200,7 +200,7 @@ def _check_settings(file: Path, settings: Any) -> None:
     for key, value in _find_settings(settings):
         if key in CODE_SETTINGS and CODE_SETTINGS[key](value):
             raise PosirError(
-                f"{file}: {key} is {json.dumps(value)[:80]}, which runs code. {NO_CODE}"
+                f"{file}: {key} is {json.dumps(value)[:80]}, which would run code. {NO_CODE}"
             )
         is_number = isinstance(value, int) and file.name == CONFIG_FILE and LAYERS.fullmatch(key)
         if is_number and not 0 <= value <= MAX_LAYERS:
@@ -330,14 +330,12 @@ def find_model_folder(name: str) -> Path | None:
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Return True if a folder has a model of sentence-transformers or transformers."""
+    """Return True if a folder contains a model of sentence-transformers or transformers."""
     return any((folder / file).is_file() for file in (MODULES_FILE, CONFIG_FILE))
 
 
 def describe_folder(folder: Path) -> ModelMeta:
-    """Return mteb's metadata of a local model. Raise PosirError if a settings file cannot be
-    read.
-    """
+    """Build mteb's metadata for a folder. Raise PosirError if a settings file is unreadable."""
     from mteb.models import ModelMeta
 
     name = f"{LOCAL}/{name_folder(folder)}"
@@ -396,8 +394,8 @@ def digest_folder(folder: Path) -> str:
 
 
 def find_model_files(folder: Path) -> Iterator[Path]:
-    """Yield the files of a model: top-level files, except `IGNORED`, and files in subfolders of its
-    modules.
+    """Yield the files of a model: top-level files, except `IGNORED`, and files in the subfolders of
+    its modules.
 
     Other folders, such as checkpoints, logs and evaluation results, are not part of the model.
     """

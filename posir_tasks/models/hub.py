@@ -1,8 +1,8 @@
-"""Access to models on the Hugging Face Hub, with a single error message if it is unreachable.
+"""Access to models on the Hugging Face Hub, with a single error message if the Hub is unreachable.
 
 The Hub's client retries every request for half a minute or more, for each file of a model, and
-raises errors of several libraries. Here a single request tests the Hub; if it does not answer, only
-the cache is used.
+raises errors from several libraries. Here, a single request checks whether the Hub responds; if
+not, only the cache is used.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from posir_tasks.models.references import portable_name
 if TYPE_CHECKING:
     from mteb.models import ModelMeta
 
-#: Timeout of the Hub in seconds.
+#: Timeout for requests to the Hub, in seconds.
 TIMEOUT = 5
-#: Advice without access to the Hub.
+#: Advice if the Hub cannot be reached.
 ALTERNATIVES = (
     "Give the folder of a model (./my-model), set HF_ENDPOINT to the address of a mirror, or copy "
     "the cache of a machine that has downloaded a registered model, and set HF_HUB_CACHE to its "
     "folder and HF_HUB_OFFLINE=1."
 )
-#: mteb's framework of models behind an API.
+#: mteb's framework name for models behind an API.
 API = "API"
 
 
@@ -44,7 +44,7 @@ def is_downloaded(meta: ModelMeta) -> bool:
 
 @contextmanager
 def explain_missing_hub(failure: str) -> Iterator[None]:
-    """Use only the cache if the Hub does not answer.
+    """Use only the cache if the Hub does not respond.
 
     Raises:
         PosirError: The cache is not sufficient; the message starts with `failure`.
@@ -58,14 +58,14 @@ def explain_missing_hub(failure: str) -> Iterator[None]:
         with override(constants, HF_HUB_OFFLINE=True):
             yield
     except OSError as error:
-        # Errors of the operating system, such as a full disk, have a number.
+        # Errors from the operating system, such as a full disk, set `errno`.
         if error.errno is not None:
             raise
         raise missing_hub(failure, problem) from error
 
 
 def missing_hub(failure: str, problem: str) -> PosirError:
-    """Return the error for files that are only on the Hub, with advice."""
+    """Build the error for files that are only on the Hub, with advice."""
     return PosirError(f"{failure} ({problem}).\n{ALTERNATIVES}")
 
 
@@ -84,13 +84,13 @@ def describe_missing_weights(name: str) -> str:
 
 
 def is_in_cache(name: str, revision: str | None = None) -> bool:
-    """Return True if the Hub's cache has files of a model, optionally of a revision."""
+    """Return True if the Hub's cache contains files of a model, optionally of one revision."""
     folder = Path(constants.HF_HUB_CACHE, f"models--{name.replace('/', '--')}")
     return (folder / "snapshots" / revision if revision else folder).exists()
 
 
 def is_on_hub(name: str) -> bool:
-    """Return False if the Hub answers that it does not have a model."""
+    """Return False if the Hub reports that a model does not exist."""
     try:
         HfApi().model_info(name, timeout=TIMEOUT)
     except (RepositoryNotFoundError, HFValidationError):
@@ -101,7 +101,7 @@ def is_on_hub(name: str) -> bool:
 
 
 def find_hub_problem() -> str | None:
-    """Return why nothing can be downloaded from the Hub, or None if it answers at all."""
+    """Return why nothing can be downloaded from the Hub, or None if the Hub responds at all."""
     if constants.HF_HUB_OFFLINE:
         return "HF_HUB_OFFLINE is set"
     errors: list[Exception] = []
@@ -109,7 +109,7 @@ def find_hub_problem() -> str | None:
     def ask() -> None:
         try:
             get_session().head(constants.ENDPOINT, timeout=TIMEOUT)
-        # The Hub's client uses another HTTP library in each major version.
+        # Major versions of the Hub's client use different HTTP libraries.
         except Exception as error:
             errors.append(error)
 

@@ -1,7 +1,7 @@
 """Properties of a loaded model: the text that reaches its weights, windows, precision, dimensions.
 
 Texts are captured as the token ids that mteb's class passes to the transformers model. The forward
-pass is aborted there, so this only costs the preprocessing.
+pass is then aborted, so only the preprocessing takes time.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ QUERY = "Where does the river rise?"
 DOCUMENT = "The river rises in the hills."
 #: Models that encode queries and documents separately; others get pairs.
 ENCODERS = EncoderProtocol | MultiVectorWrapper
-#: Words of a text that is longer than the windows of all models in the papers.
+#: Number of words of a text that is longer than the window of every model in the papers.
 MANY_WORDS = 33_000
 
 
 @dataclass(frozen=True)
-class TextRead:
-    """The text that reaches the weights."""
+class CapturedText:
+    """A text as it reaches the weights."""
 
     ids: tuple[int, ...]
     text: str
@@ -56,8 +56,8 @@ class TextRead:
 class LoadedModel:
     """Properties of a loaded model; None if unknown."""
 
-    query: TextRead | None = None
-    document: TextRead | None = None
+    query: CapturedText | None = None
+    document: CapturedText | None = None
     """For rerankers, query and document together."""
     max_query_tokens: int | None = None
     max_document_tokens: int | None = None
@@ -70,10 +70,10 @@ class LoadedModel:
     last_token: str | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the known values as results store them."""
+        """Return the known values as a result stores them."""
         values: dict[str, Any] = {}
         for name, value in vars(self).items():
-            if isinstance(value, TextRead):
+            if isinstance(value, CapturedText):
                 values[f"{name}_text"] = value.text
             elif value is not None:
                 values[name] = value
@@ -114,8 +114,8 @@ def find_pooling(model: object) -> Any:
 
 
 class _InputsReadError(BaseException):
-    """Aborts a forward pass with its inputs. A BaseException, so that no error handler catches
-    it.
+    """Aborts a forward pass and carries its inputs. A BaseException, so that no error handler
+    catches it.
     """
 
     def __init__(self, ids: list[int]) -> None:
@@ -263,7 +263,7 @@ def read_example(
     return LoadedModel(**_read_pair(model, tokenizer, query, document, context)).to_json()
 
 
-def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
+def _decode(tokenizer: Any, ids: list[int] | None) -> CapturedText | None:
     if not ids:
         return None
     special = {*tokenizer.all_special_ids}
@@ -272,4 +272,4 @@ def _decode(tokenizer: Any, ids: list[int] | None) -> TextRead | None:
         core.pop(0)
     while core and core[-1] in special:
         core.pop()
-    return TextRead(tuple(ids), tokenizer.decode(ids), tokenizer.decode(core))
+    return CapturedText(tuple(ids), tokenizer.decode(ids), tokenizer.decode(core))

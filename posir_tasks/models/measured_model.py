@@ -43,9 +43,9 @@ from posir_tasks.values.read_part import ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Maximum number of special tokens of a text.
+#: Maximum number of special tokens per text.
 MAX_SPECIAL = 3
-#: Words beyond the longest window, so that a text is certainly truncated.
+#: Number of words beyond the longest window, so that a text is certainly truncated.
 BEYOND = 64
 #: Maximum number of requests to verify a window that the server reports.
 VERIFIED_REQUESTS = 5
@@ -55,8 +55,8 @@ TEXTS = CHANGES + 2
 
 @dataclass
 class RememberingEncoder:
-    """Encodes documents, and caches the answers to single texts. Texts that start with a rejected
-    text are not sent.
+    """Encodes documents and caches the vector or the error of single texts. Texts that start with a
+    rejected text are not sent.
     """
 
     encode: DocumentEncoder
@@ -95,14 +95,14 @@ class MeasuredModel:
     revision: str | None
     encode: DocumentEncoder
     measuring: Callable[[], AbstractContextManager[None]]
-    """Creates a context in which too long texts fail at once, without retries."""
+    """Creates a context in which overlong texts fail at once, without retries."""
     count_tokens: TokenCounter | None = None
     special_tokens: int | None = None
     prompt_tokens: int = 0
     claimed_tokens: int | None = None
     claimed_by: str = ""
     tokenizer: ModelTokenizer | None = None
-    """None if it is unknown."""
+    """None if unknown."""
     is_experiment: bool = False
     """If true, run settings are applied, and the result is not the model's default window."""
     is_reranker: bool = False
@@ -119,10 +119,10 @@ class MeasuredModel:
         *,
         retries: int | None = None,
     ) -> MeasuredModel:
-        """Connect to a model behind an endpoint, and find the window that its server reports or
-        that its token counts show.
+        """Connect to a model behind an endpoint, and find its window from the server's report or
+        token counts.
 
-        Failed requests are retried `retries` times, by default as usual.
+        `retries` limits the retries of failed requests; by default, the usual limit applies.
         """
         client = EmbeddingClient(endpoint, find_request_fields(), retries)
         measuring = partial(client.measure, retries=0)
@@ -141,7 +141,7 @@ class MeasuredModel:
             special = find_special_tokens(encode, limit, refuses=refuses) if limit else None
         count: TokenCounter | None = None
         if special is not None:
-            # The reported window was confirmed if frequent words are single tokens.
+            # The window was confirmed, which also shows that frequent words are single tokens.
             claim = limit
             count = count_words
         if tokenizer:
@@ -163,7 +163,7 @@ class MeasuredModel:
 
     @property
     def added_tokens(self) -> int:
-        """Number of special tokens and tokens of the prompt."""
+        """Number of special and prompt tokens."""
         return (self.special_tokens or 0) + self.prompt_tokens
 
     def measure(
@@ -214,8 +214,8 @@ class MeasuredModel:
 
 
 def load_embedder(name: str) -> ReadPart | MTEBModels:
-    """Load a model, or return an endpoint's measured window. It is measured unless it is stored for
-    its revision.
+    """Load a model, or return an endpoint's window. The window is measured unless a measurement is
+    stored for the revision.
     """
     endpoint = find_endpoint(name)
     if endpoint is None or RERANKER.fullmatch(endpoint.model):

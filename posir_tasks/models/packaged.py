@@ -54,7 +54,7 @@ PACKAGES: Mapping[str, PackagedModel] = {
 
 
 def is_packaged(name: str) -> bool:
-    """Return True if the package of a model, by its full name, is installed."""
+    """Return True if the package of a model is installed. `name` is the full name."""
     return name in PACKAGES and PACKAGES[name].locate() is not None
 
 
@@ -83,9 +83,9 @@ def use_package(meta: ModelMeta) -> ModelMeta:
     return meta.model_copy(update={"loader": ModelLoader(loader.__name__, str(folder), load)})
 
 
-def file_as_published(model: MTEBModels, meta: ModelMeta) -> None:
-    """Restore the loader in a loaded model's metadata, so that results are the same as with the
-    Hub.
+def restore_loader(model: MTEBModels, meta: ModelMeta) -> None:
+    """Restore the original loader in a loaded model's metadata, so that results match those of the
+    model on the Hub.
     """
     untyped_model: Any = model
     untyped_model.mteb_model_meta = untyped_model.mteb_model_meta.model_copy(

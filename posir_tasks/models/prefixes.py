@@ -1,6 +1,4 @@
-"""Model families that were trained with prompts, and a hint for models of a family without
-prompts.
-"""
+"""Model families that were trained with prompts, and a warning if such a model has no prompt."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of characters of a model card that are read.
+#: Maximum number of characters to read from a model card.
 MAX_CARD = 100_000
 ENGLISH_INSTRUCTION = "Represent this sentence for searching relevant passages: "
 CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章："
@@ -28,7 +26,7 @@ CHINESE_INSTRUCTION = "为这个句子生成表示以用于检索相关文章：
 
 @dataclass(frozen=True)
 class PrefixFamily:
-    """Models with the same prompts on their cards."""
+    """Models whose cards specify the same prompts."""
 
     name: re.Pattern[str]
     """Pattern for lowercase names of the family without an organization."""
@@ -60,7 +58,7 @@ FAMILIES = (
 
 
 def hint_prefixes(model: MTEBModels) -> None:
-    """Warn once per model that was trained with prompts but has none."""
+    """Warn once about each model that was trained with prompts but has none."""
     try:
         family = find_family(model)
     except Exception as error:  # must not stop the run
@@ -76,7 +74,7 @@ def _warn_once(name: str, family: PrefixFamily) -> None:
 
 
 def describe_family(name: str, family: PrefixFamily) -> str:
-    """Return the hint: the prompts of the family and the variables that set them."""
+    """Return the warning: the prompts of the family and the variables that set them."""
     expected = f"{family.query!r} before queries"
     variables = f"POSIR_QUERY_PROMPT={shlex.quote(family.query)}"
     if family.document:
@@ -84,8 +82,8 @@ def describe_family(name: str, family: PrefixFamily) -> str:
         variables += f" POSIR_DOCUMENT_PROMPT={shlex.quote(family.document)}"
     return (
         f"{name}: models of this family were trained with {expected}, and no prompt is "
-        f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty one "
-        "to run without."
+        f"configured. Set {variables} (or --query-prompt and --document-prompt); set an empty "
+        "prompt to run without one."
     )
 
 

@@ -24,7 +24,7 @@ from posir_tasks.models.endpoint_models import EndpointEncoder
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
 
-#: `encode` methods that only use a task's prompt from `model_prompts`.
+#: `encode` methods that depend on the task only by its prompt in `model_prompts`.
 PROMPT_METHODS = (
     SentenceTransformerEncoderWrapper.encode,
     SparseEncoderWrapper.encode,
@@ -32,7 +32,7 @@ PROMPT_METHODS = (
 )
 #: Names of the default document prompt in sentence-transformers.
 DOCUMENT_PROMPTS = ("document", "passage", "corpus")
-#: Attribute with the prompts that replaced a model's own.
+#: Attribute that stores the prompts that replaced a model's own.
 REPLACED = "posir_replaced_prompts"
 
 
@@ -59,7 +59,7 @@ def has_model_prompts(model: Any) -> bool:
 def replace_prompts(model: Any, query: str | None, document: str | None = None) -> bool:
     """Replace the prompts of a loaded model. Return False if its class does not support that.
 
-    Prompts are kept for queries or documents without a new prompt.
+    If only one side, queries or documents, gets a new prompt, the other side keeps its own.
     """
     applied = [getattr(inner, REPLACED, None) for inner in [model, *vars(model).values()]]
     if (query, document) in applied:
@@ -86,7 +86,7 @@ def replace_prompts(model: Any, query: str | None, document: str | None = None) 
 
 
 def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
-    """Replace the methods by which models of other mteb classes look up their prompts.
+    """Replace the methods with which models of other mteb classes look up their prompts.
 
     Encoding then raises PosirError if the model has not called any of them.
     """
@@ -130,7 +130,7 @@ def _answer_with_prompts(model: Any, prompts: Mapping[str, str]) -> None:
 def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict[str, str]:
     """Return the prompts of the side, `query` or `document`, that is not replaced.
 
-    Prompts of both sides are restricted to it: mteb prefers `<task>-document` to `<task>`, and
+    Prompts of both sides are narrowed to this side: mteb prefers `<task>-document` to `<task>`, and
     `<task>` to `document`.
     """
     side_prompts: dict[str, str] = {}
@@ -145,7 +145,7 @@ def _keep_prompts(prompts: Mapping[str, str], replaced: Collection[str]) -> dict
 
 
 def _build_template(prompts: Mapping[str, str], template: Any) -> Callable[..., str]:
-    """Build a template of instructions with fixed texts for queries, documents or both."""
+    """Build an instruction template with fixed texts for queries, documents or both."""
 
     def fill(instruction: str, prompt_type: PromptType | None = None) -> str:
         if prompt_type is not None and prompt_type.value in prompts:

@@ -1,8 +1,8 @@
 """Protocols: the settings with which the authors of a paper ran a model.
 
 `protocols.csv` has a row per paper and model, with its source in the authors' code or text. An
-empty cell means that the authors kept the default of the library or the model; for prompts, it
-means no prompt. Cells with `unknown` are printed but not applied.
+empty cell means that the authors kept the library's or the model's default; for prompts, it means
+no prompt. Cells with `unknown` are printed but not applied.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ TITLES = {
     "built-in-or-learned": "Built-in or Learned",
     "bias-learning": "Bias Learning",
 }
-#: Papers with published results, by prefixes of task names.
+#: Papers with published results, by task name prefix.
 TASKS: Mapping[str, str] = {"SQuAD-PosQ": "posq", "FineWeb-PosQ": "posq", "PosIR": "posir"}
 UNKNOWN = "unknown"
+#: Fields in which an empty value means no prompt.
+PROMPT_FIELDS = ("query_prompt", "document_prompt")
 #: Fields that are applied to a model, in order, with their names on screen.
 SETTINGS = {
     "query_prompt": "query prompt",
@@ -49,9 +51,9 @@ SETTINGS = {
     "rerank_instruction": "instruction",
     "rerank_template": "template",
 }
-#: Further fields, which are only reported.
-STATED = {
-    "cut_tokens": "texts of probes cut to tokens",
+#: Other fields, which are reported but not applied.
+REPORTED_FIELDS = {
+    "cut_tokens": "probe text length in tokens",
     "first_stage": "first stage",
     "depth": "reranked",
     "index": "index",
@@ -83,9 +85,9 @@ class Protocol:
     rerank_instruction: str
     rerank_template: str
     cut_tokens: str
-    """Length in tokens to which probes cut texts, including a needle."""
+    """Number of tokens to which probes cut texts, including a needle."""
     depth: str
-    """Number of documents that are reranked."""
+    """Number of documents to rerank."""
     first_stage: str
     """First-stage models, as `TASK=MODEL` with a prefix of task names."""
     index: str
@@ -93,14 +95,14 @@ class Protocol:
     mteb_differs: str
     """Fields, separated by spaces, in which mteb's settings differ or are left to the model."""
     source: str
-    """Repository@commit and location, or the section of the paper."""
+    """`repository@commit` and location, or section of the paper."""
     status: str
     """Kind of the source: `code` or `text`."""
 
     def find(self, name: str) -> str | None:
         """Return the value of a field, or None for defaults and unknown values."""
         value: str = getattr(self, name)
-        # Probes and trainings have no query prompt.
+        # Probes and training runs have no query prompt.
         is_prompt = name == "document_prompt" or (
             name == "query_prompt" and self.kind not in ("probe", "training")
         )
@@ -111,13 +113,13 @@ class Protocol:
         stages = (pair.partition("=") for pair in self.first_stage.split())
         return next((model for prefix, _, model in stages if task.startswith(prefix)), None)
 
-    def asked(self) -> dict[str, str]:
-        """Return all fields that are set or unknown."""
+    def list_values(self) -> dict[str, str]:
+        """Return the values of all fields that are set or unknown."""
         values = {
-            name: getattr(self, name) for name in ("paper", *SETTINGS, *STATED, "source", "status")
+            name: getattr(self, name)
+            for name in ("paper", *SETTINGS, *REPORTED_FIELDS, "source", "status")
         }
-        prompts = ("query_prompt", "document_prompt")
-        return {name: value for name, value in values.items() if value or name in prompts}
+        return {name: value for name, value in values.items() if value or name in PROMPT_FIELDS}
 
 
 @cache
@@ -163,9 +165,8 @@ def describe_difference(paper: str, model: str) -> str:
     row = next((row for row in list_protocols(paper) if _plain_name(row.model) == name), None)
     if row is None or not row.mteb_differs:
         return ""
-    names = {**SETTINGS, **STATED}
     settings = [
-        f"{names[name]} {quote_value(getattr(row, name) or 'of the model itself')}"
+        _describe_setting(row, name)
         for name in row.mteb_differs.split()
         if name != "max_query_tokens" or row.kind == "reranker"
     ]
@@ -173,9 +174,9 @@ def describe_difference(paper: str, model: str) -> str:
 
 
 def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
-    """Return a line for each difference between mteb's settings and the protocols of papers.
+    """Return a line for each difference between mteb's settings and the papers' protocols.
 
-    Runs are pairs of a paper, or a task with results in the paper, and a model.
+    Each run is a pair: a paper, or a task with results in the paper, and a model.
     """
     models: dict[str, dict[str, None]] = {}
     for subject, model in runs:
@@ -187,13 +188,21 @@ def list_differences(runs: Iterable[tuple[str, str]]) -> list[str]:
     return [f"{', '.join(names)}: {difference}." for difference, names in models.items()]
 
 
+def _describe_setting(row: Protocol, name: str) -> str:
+    title = {**SETTINGS, **REPORTED_FIELDS}[name]
+    value: str = getattr(row, name)
+    if value or name in PROMPT_FIELDS:
+        return f"{title} {quote_value(value)}"
+    return f"the model's own {title}"
+
+
 def _plain_name(model: str) -> str:
     """Normalize a name in results or papers."""
     return bare_name(model).casefold().removesuffix("-dense")
 
 
 def quote_value(value: str) -> str:
-    """Format a value of a protocol for a sentence."""
+    """Format a protocol's value for a sentence."""
     if value.isdecimal():
         return f"{int(value):,}"
     needs_quotes = value != value.strip() or " " in value or not value

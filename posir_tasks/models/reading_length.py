@@ -1,11 +1,11 @@
-"""Measure the part of a text that a model reads, based on embeddings: changes of unread text do not
+"""Measure the part of a text that a model reads, based on embeddings: changing unread text does not
 change the embedding.
 
-It works for local models, APIs and servers, regardless of their metadata. Texts with the same head
-and different tails show where the model stops reading, texts with the same tail and different heads
-where it starts, and texts with different middles whether it skips text in between. Edges are found
-by bisection. A model that rejects long texts instead of truncating them reads the longest text that
-it accepts.
+The method works for local models, APIs and servers, regardless of their metadata. Texts with the
+same head and different tails show where the model stops reading, texts with the same tail and
+different heads where it starts, and texts with different middles whether it skips text in between.
+Edges are found by bisection. A model that rejects long texts instead of truncating them reads the
+longest text that it accepts.
 
 A changed embedding proves that at least some of the changed text is read. An unchanged embedding is
 weaker evidence: mean pooling over n tokens divides the effect of one token by n, and a server's
@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from posir_tasks.base.errors import NoAnswerError, PosirError, summarize_error
+from posir_tasks.base.errors import NoResponseError, PosirError, summarize_error
 from posir_tasks.models.reading_probe import (
     CHANGES,
     CLEAR_FACTOR,
@@ -51,12 +51,12 @@ ACCEPTED_PIECES = 8
 #: its middle are read.
 BLOCKS = 16
 CHANGED_BLOCKS = (0, 3, 6, 9, 12, 15)
-#: Number of blocks that are changed one at a time to find gaps: in the part that appears to be
-#: read, in the longest text, and in a text that is read in samples.
+#: Number of blocks to change one at a time to find gaps: in the part that appears to be read, in
+#: the longest text, and in a text that is read in samples.
 READ_BLOCKS = 6
 LONGEST_BLOCKS = 12
 SAMPLED_BLOCKS = 24
-#: Maximum length of texts in tokens, and relative to the claimed window.
+#: Maximum text length in tokens, and relative to the claimed window.
 MAX_TOKENS = 32_768
 CLAIM_FACTOR = 1.25
 
@@ -119,8 +119,8 @@ class ReadingLength:
         return self.part is None
 
     def read_part(self, added_tokens: int = 0) -> ReadPart:
-        """Return the part by its upper bounds, plus `added_tokens` of the prompt and special
-        tokens.
+        """Return the part with the upper bounds as its length, plus `added_tokens` of the prompt
+        and special tokens.
         """
         if self.part is None:
             return ReadPart.all(KnownBy.MEASURED)
@@ -132,8 +132,8 @@ class ReadingLength:
         return ReadPart(ReadKind.PART, self.part, tokens, at_start, KnownBy.MEASURED)
 
     def stored_part(self, added_tokens: int) -> ReadPart:
-        """Return the part that is read of other texts. If the longest text was read completely, its
-        length is a lower bound.
+        """Return the part to store, which applies to any text. If the longest text was read
+        completely, its length is a lower bound.
         """
         if self.part is not None:
             return self.read_part(added_tokens)
@@ -173,12 +173,12 @@ def measure_reading_length(
     If the model encodes no text at all, its error is raised.
 
     Args:
-        encode: The model. Its prompt for documents takes part of the window and is not counted.
+        encode: The model. Its document prompt uses part of the window and is not counted.
         texts: Texts for the documents; short ones are joined and repeated. By default, frequent
             English words.
         count_tokens: Token counter; None if the tokenizer is unknown.
         claimed_tokens: The claimed window including special tokens; None if unknown.
-        special_tokens: Number of special tokens of a text.
+        special_tokens: Number of special tokens per text.
         required_tokens: Minimum length of the longest text.
         max_tokens: Maximum length of texts; by default 1.25 times the claimed window, at most
             32,768.
@@ -189,7 +189,7 @@ def measure_reading_length(
     probe = ModelProbe(encode, advance)
     source = TextSource(texts, count_tokens)
     claim = None
-    # In synthetic texts of a known tokenizer, pieces are tokens.
+    # In synthetic texts with a known tokenizer, pieces are tokens.
     if claimed_tokens and count_tokens and not texts and special_tokens < claimed_tokens < limit:
         claim = claimed_tokens - special_tokens
     try:
@@ -200,7 +200,7 @@ def measure_reading_length(
 
 @dataclass
 class _RejectedError(Exception):
-    """A model raises an error for a document of this many pieces."""
+    """The model rejects a document of `pieces` pieces; it accepted one of `accepted` pieces."""
 
     pieces: int
     accepted: int
@@ -286,7 +286,7 @@ def _find_unread(
                 block_ratios |= probe.find_read(document, [(0, 1), (size - 1, size)])
             if is_last and min(block_ratios.values()) > 1:
                 block_ratios |= probe.find_read(document, divide(0, size, LONGEST_BLOCKS))
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception as error:
             raise _RejectedError(size, accepted_size, error) from error
@@ -312,7 +312,7 @@ def _find_edge(
 
     Args:
         probe: The model.
-        source: Source of further documents.
+        source: Source of additional documents.
         document: The first document.
         stop: Position beyond the edge.
         claim: The claimed window in tokens; 0 if unknown.
@@ -343,7 +343,7 @@ def _find_edge(
 def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) -> bool:
     """Return True if text within the edges is unread, or the edges move in a shorter document.
 
-    `cuts` has the cut from the start (False) and from the end (True).
+    `cuts` maps False to the cut from the start, and True to the cut from the end.
     """
     for from_end, cut in cuts.items():
         size = cut.pieces - 1
@@ -352,7 +352,7 @@ def _has_gaps(probe: ModelProbe, document: ProbedText, cuts: dict[bool, Cut]) ->
             return True
     if True not in cuts:
         return False
-    # Samples at equal distances move with the length of the text; the last words do not.
+    # Evenly spaced samples shift with the length of the text; the last words do not.
     widths = {from_end: cut.pieces + cut.slack for from_end, cut in cuts.items()}
     shorter = document.shorten((document.size + sum(widths.values()) + 1) // 2)
     tail = shorter.size - widths[True]

@@ -1,5 +1,5 @@
-"""Texts with known differences, and the search for the edge of the part of them that a model reads,
-from its embeddings.
+"""Texts with known differences, and the search for the edge of the part that a model reads, based
+on its embeddings.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posir_tasks.base.batches import split_batches
-from posir_tasks.base.errors import NoAnswerError
+from posir_tasks.base.errors import NoResponseError
 from posir_tasks.text.words import count_words, estimate_tokens, split_words
 
 #: Relative distances of embeddings up to this, or up to a multiple of the measured noise, count as
@@ -24,9 +24,9 @@ MIN_DISTANCE = 3e-6
 NOISE_FACTOR = 4.0
 #: Minimum ratio of a distance to the noise limit at which an edge is certain.
 CLEAR_FACTOR = 4.0
-#: Ratio for a block whose change noise may hide: it counts as read.
-LOST = 1.01
-#: Relative distance of two embeddings of the same input above which a server is noisy.
+#: Ratio that is assigned to a block whose effect noise may hide: the block counts as read.
+HIDDEN_RATIO = 1.01
+#: Relative distance between two embeddings of the same input above which a server is noisy.
 NOISY = 1e-5
 #: Changed texts per request. Fewer than `MIN_DISTINCT` of the endpoint client, which rejects equal
 #: vectors for many texts.
@@ -38,7 +38,7 @@ FEW_PIECES = 16
 #: Minimum and maximum number of documents in which the cut is searched.
 MIN_DOCUMENTS = 3
 MAX_DOCUMENTS = 12
-#: Maximum number of requests before a new document, and in total.
+#: Maximum number of requests before another document is started, and in total.
 MANY_REQUESTS = 28
 MAX_REQUESTS = 35
 SEED = 14
@@ -90,17 +90,17 @@ class ProbedText:
         return self.join([(self.size - cut, self.size) if self.from_end else (0, cut)])
 
     def join(self, blocks: Iterable[Block]) -> str:
-        """Return the pieces of blocks, which count from the start."""
+        """Join the pieces of blocks, whose positions count from the start."""
         return "".join(piece for start, end in blocks for piece in self.pieces[start:end]).strip()
 
     def change(self, start: int, end: int, variant: int = 0) -> str:
-        """Replace a block by the pieces of a variant."""
+        """Replace a block with the pieces of a variant."""
         if self.from_end:
             start, end = self.size - end, self.size - start
         return "".join(self.pieces[:start] + self.variants[variant][start:end] + self.pieces[end:])
 
     def shorten(self, size: int) -> ProbedText:
-        """Return a text of the first pieces."""
+        """Return a text with only the first pieces."""
         return ProbedText(self.pieces[:size], tuple(pieces[:size] for pieces in self.variants))
 
     def view(self, *, from_end: bool) -> ProbedText:
@@ -115,9 +115,9 @@ class TextSource:
     texts: Sequence[str]
     count_tokens: TokenCounter | None
 
-    def build(self, size: int, number: int) -> ProbedText:
-        """Build a document of `size` pieces in a random order with the seed `number`."""
-        rng = random.Random(SEED + number)
+    def build(self, size: int, seed: int) -> ProbedText:
+        """Build a document of `size` pieces in random order. Odd seeds give long words."""
+        rng = random.Random(SEED + seed)
         pieces: list[str] = []
         if self.texts:
             order = list(self.texts)
@@ -130,7 +130,7 @@ class TextSource:
             del pieces[size:]
             pools = [sorted(set(pieces))] * 2
         else:
-            words = (SHORT_WORDS, LONG_WORDS)[number % 2].split()
+            words = (SHORT_WORDS, LONG_WORDS)[seed % 2].split()
             count = self.count_tokens
             # Words that are single tokens, if there are enough.
             if count:
@@ -155,7 +155,7 @@ class TextSource:
 
     @property
     def counters(self) -> dict[str, TokenCounter]:
-        """Counters of a text's length, by unit."""
+        """Length counters by unit."""
         tokens = {"tokens": self.count_tokens} if self.count_tokens else {}
         return {
             **tokens,
@@ -171,7 +171,7 @@ class TextSource:
     @property
     def min_documents(self) -> int:
         """Number of documents whose agreement is not a coincidence. Two are enough for synthetic
-        documents, which have short and long words.
+        documents: one has short words, the other long ones.
         """
         return MIN_DOCUMENTS if self.texts else 2
 
@@ -234,7 +234,7 @@ class ModelProbe:
         is_read = ratios > 1
         if is_read.any():
             measurable_size = CLEAR_FACTOR / np.median(ratios[is_read] / sizes[is_read])
-            ratios = np.where(sizes < measurable_size, np.maximum(ratios, LOST), ratios)
+            ratios = np.where(sizes < measurable_size, np.maximum(ratios, HIDDEN_RATIO), ratios)
         return dict(zip(blocks, ratios.tolist(), strict=True))
 
     def find_truncated(self, texts: Sequence[str], position: float = 1.0) -> list[bool]:
@@ -250,7 +250,7 @@ class ModelProbe:
             changed_texts.append("".join(words))
         try:
             vectors = self._request([*texts, *changed_texts, texts[0]])
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception:
             if len(texts) == 1:
@@ -264,11 +264,11 @@ class ModelProbe:
         """Return True if the model encodes a text without an error.
 
         Raises:
-            NoAnswerError: The server is too slow.
+            NoResponseError: The server is too slow.
         """
         try:
             self._request([text])
-        except NoAnswerError:
+        except NoResponseError:
             raise
         except Exception:
             return False
@@ -282,9 +282,9 @@ class Cut:
     document: ProbedText
     pieces: int
     slack: int = 0
-    """Further pieces that may be read, but whose effect noise may hide."""
+    """Additional pieces that may be read, but whose effect noise may hide."""
     noisy: bool = False
-    """If true, noise may hide the same pieces of several documents."""
+    """If true, noise may hide the same pieces in several documents."""
 
 
 def search_cut(
@@ -341,7 +341,7 @@ def search_cut(
 
 
 def divide(start: int, end: int, parts: int) -> list[Block]:
-    """Divide a range into blocks of nearly the same size."""
+    """Divide a range into blocks of nearly equal size."""
     if end <= start:
         return []
     edges = np.linspace(start, end, min(parts, end - start) + 1).round().astype(int)

@@ -26,7 +26,7 @@ ORIGINS = {
     ENDPOINT: "a model behind an endpoint",
     RUN: "a run of another system",
 }
-#: mteb's type of models that only rerank.
+#: mteb's model type for models that only rerank.
 CROSS_ENCODER = "cross-encoder"
 #: mteb's values for a missing revision.
 MISSING_REVISIONS = (None, "", "no_revision_available")
@@ -34,7 +34,7 @@ MISSING_REVISIONS = (None, "", "no_revision_available")
 RERANK = "rerank"
 RERANKER = re.compile(rf"(?:[^()]+:)?{RERANK}")
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-#: A reference to a model behind an endpoint, and the kinds of servers in it.
+#: A reference to a model behind an endpoint, and the server kinds that it may contain.
 ENDPOINT_REFERENCE = re.compile(
     r"(?P<model>.*?)@?(?:(?<=@)(?P<kind>[a-z]+)\+)?(?P<address>https?://.*)", re.DOTALL
 )
@@ -91,10 +91,10 @@ def model_origin(name: str) -> str | None:
 BM25_BASELINE = "mteb/baseline-bm25s"
 #: Maximum length of the name of a model in a local folder or behind an endpoint.
 MAX_NAME = 100
-#: Bytes of the digest in a name that had to be changed.
+#: Number of digest bytes in a name that had to be changed.
 NAME_DIGEST_BYTES = 4
-#: A server that its name identifies: a host that does not end like `localhost-8000`, or a host with
-#: a port.
+#: A server that its name in results identifies: a host that does not end like `localhost-8000`, or
+#: a host with a port.
 USUAL_SERVER = re.compile(
     r"(?P<host>(?![A-Za-z0-9.-]+-\d+$)[A-Za-z0-9][A-Za-z0-9.-]*)|[A-Za-z0-9][A-Za-z0-9.-]*:\d+"
 )
@@ -107,13 +107,13 @@ def resolve_bare_name(name: str, registered: Mapping[str, ModelMeta]) -> ModelMe
 
 
 def describe_unknown(name: str, registered: Collection[str]) -> str:
-    """Return the start of an error message for an unknown name, with the most similar name."""
+    """Return the start of an error message for an unknown name, with a suggestion."""
     names = {full if "/" in name else bare_name(full) for full in registered}
     return f"no model '{name}'.{suggest_name(name, names)} It is not registered with mteb"
 
 
 def unknown_model(name: str, registered: Collection[str], reason: str) -> PosirError:
-    """Return the error for an unknown name."""
+    """Build the error for an unknown name."""
     return PosirError(
         f"{describe_unknown(name, registered)}, and {reason}. A model can also be a folder "
         "(./my-model) or an endpoint (bge-m3@http://localhost:8000/v1)."
@@ -146,7 +146,7 @@ def _digest_name(text: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A model behind an address."""
+    """A model served at an address."""
 
     model: str
     address: str
@@ -215,8 +215,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
         ) from None
     if parts.username or parts.password or parts.query:
         raise PosirError(
-            f"the address of the model '{model}' has a user, a password or a query. Addresses are "
-            "shown in results and must not contain secrets. Set the key as OPENAI_API_KEY. "
+            f"the address of the model '{model}' contains a user, a password or a query. Addresses "
+            "are shown in results and must not contain secrets. Set the key as OPENAI_API_KEY. "
             f"{EXAMPLE}."
         )
     if not model or not host or any(map(str.isspace, address)):
@@ -225,7 +225,8 @@ def parse_endpoint(model: str, address: str, kind: str = "") -> Endpoint:
         )
     if parts.fragment and not REVISION.fullmatch(parts.fragment):
         raise PosirError(
-            f"'#{parts.fragment}': a revision has letters, digits and ._- only, such as #2025-06."
+            f"'#{parts.fragment}': a revision may only contain letters, digits and ._-, such as "
+            "#2025-06."
         )
     if kind not in ("", *ENDPOINT_KINDS):
         raise PosirError(

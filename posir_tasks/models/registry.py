@@ -1,4 +1,4 @@
-"""mteb's registry of models, extended with posir's kinds of references.
+"""mteb's model registry, extended with posir's kinds of references.
 
 `ModelRegistry` replaces mteb's registry (see `posir_tasks.mteb`), so `mteb run`, `posir run` and
 `mteb.get_model` accept the same references. To add a kind of reference, add a function to
@@ -68,7 +68,7 @@ DECLARED_NAME = re.compile(r' name="([\w.-]+/[\w.-]+)"')
 DECLARATION = "ModelMeta("
 #: The loader of models whose weights are on the Hub under the model's own name.
 LOADED_BY_NAME = "loader=SentenceTransformerEncoderWrapper,"
-#: A reference with a method of a plugin, as in `A+chunks(64)`.
+#: A reference with a plugin's method, as in `A+chunks(64)`.
 METHOD = re.compile(r"(?P<base>.+)\+[a-z_]+(?:\([^()]*\))?", re.DOTALL)
 #: Hybrids fuse the rankings of several models by reciprocal rank.
 HYBRID_START = "hybrid("
@@ -79,7 +79,7 @@ HYBRID_ADVICE = (
 )
 
 
-NOT_LOADABLE = "the Hub has none that mteb can load"
+NOT_LOADABLE = "the Hub has no such model that mteb can load"
 
 
 class ModelRegistry(dict[str, Any]):
@@ -106,7 +106,7 @@ class ModelRegistry(dict[str, Any]):
 
 @cache
 def plugin_resolvers() -> tuple[Resolver, ...]:
-    """Collect the plugins' resolvers. Each plugin that fails is warned about once."""
+    """Collect the plugins' resolvers, with one warning for each plugin that fails."""
     return tuple(
         resolver for _, resolver in collect_items("posir_model_resolvers", "references to models")
     )
@@ -114,9 +114,9 @@ def plugin_resolvers() -> tuple[Resolver, ...]:
 
 @cache
 def read_declarations() -> dict[str, str]:
-    """Return the declarations of mteb's models by name.
+    """Read the declarations of mteb's models by name.
 
-    They are read from mteb's source code, since importing it takes seconds.
+    They come from mteb's source code, since importing mteb takes seconds.
     """
     folder = mteb_folder() / "models" / "model_implementations"
     declarations: dict[str, str] = {}
@@ -129,7 +129,7 @@ def read_declarations() -> dict[str, str]:
 def refuse_unknown(reference: str) -> None:
     """Raise PosirError for an unknown model or an unusable folder without importing mteb.
 
-    This saves the seconds of the import; once mteb is imported, the lookup itself raises the
+    This avoids an import that takes seconds; once mteb is imported, the lookup itself raises the
     error. All models of a reference such as `hybrid(A,B)` or `A+METHOD` are checked.
     """
     # If mteb is not installed, its import reports that.
@@ -146,8 +146,8 @@ def refuse_unknown(reference: str) -> None:
 
 
 def refuse_unloadable(reference: str) -> None:
-    """Raise PosirError like `refuse_unknown`, and for a registered model whose weights can neither
-    be found locally nor be downloaded.
+    """Raise PosirError like `refuse_unknown`, and for a registered model whose weights are neither
+    available locally nor downloadable.
     """
     refuse_unknown(reference)
     if "mteb" in sys.modules:
@@ -155,7 +155,7 @@ def refuse_unloadable(reference: str) -> None:
     declarations = read_declarations()
     for name in split_reference(reference):
         full_names = [] if is_model_folder(Path(name).expanduser()) else find_declared(name)
-        # Other loaders may use weights of another name, or an API.
+        # Other loaders may use weights under another name, or an API.
         needs_weights = full_names and all(
             LOADED_BY_NAME in declarations[full] for full in full_names
         )
@@ -179,8 +179,8 @@ def split_reference(reference: str) -> list[str]:
         return [reference]
     if method := METHOD.fullmatch(reference):
         return split_reference(method["base"])
-    if parts := split_hybrid(reference):
-        return [name for part in parts for name in split_reference(part)]
+    if members := split_hybrid(reference):
+        return [name for member in members for name in split_reference(member)]
     return [PAPER_NAMES.get(reference, reference).removesuffix(HEAD_SUFFIX)]
 
 
@@ -192,21 +192,21 @@ def split_hybrid(reference: str) -> list[str]:
 
 
 def _refuse_name(name: str) -> None:
-    """Raise PosirError if mteb, the plugins, the Hub and its cache do not have the model."""
+    """Raise PosirError if neither mteb, the plugins, the Hub nor its cache provides the model."""
     if find_declared(name) or name in FLAG_CLASSES or is_in_cache(name):
         return
     if any(resolver(name, {}) for resolver in plugin_resolvers()):
         return
     problem = find_hub_problem()
     if problem:
-        reason = f"the Hub cannot be asked for it ({problem})"
+        reason = f"the Hub cannot be searched for it ({problem})"
         raise unknown_model(name, read_declarations(), reason)
     if not is_on_hub(name):
-        raise unknown_model(name, read_declarations(), "the Hub has none of this name")
+        raise unknown_model(name, read_declarations(), "the Hub has no model of this name")
 
 
 def find_model(reference: ModelReference) -> ModelMeta:
-    """Return mteb's metadata of a model.
+    """Return mteb's metadata for a model.
 
     Raises:
         PosirError: The model is not in mteb, on the Hub, in a folder or at an endpoint.
@@ -220,7 +220,7 @@ def find_model(reference: ModelReference) -> ModelMeta:
         meta = mteb.get_model_meta(name, revision, fetch_from_hf=True)
     except PosirError:
         raise
-    except Exception as error:  # the Hub's client and its HTTP library have errors of their own
+    except Exception as error:  # the Hub's client and its HTTP library raise their own errors
         registered = MODEL_REGISTRY.resolve()
         if name in registered:
             raise PosirError(str(error)) from error
@@ -299,26 +299,26 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if len(references) < 2 or not all(references):
         raise PosirError(f"{name}: a hybrid needs at least two models. {HYBRID_ADVICE}")
     with without_run_settings():
-        parts = [find_model(ModelReference(part)) for part in references]
-    names = [str(part.name) for part in parts]
+        members = [find_model(ModelReference(member)) for member in references]
+    names = [str(member.name) for member in members]
     if len({*names}) < len(names):
         raise PosirError(f"{name}: a model occurs more than once. {HYBRID_ADVICE}")
-    for part in parts:
-        if CROSS_ENCODER in part.model_type:
+    for member in members:
+        if CROSS_ENCODER in member.model_type:
             raise PosirError(
-                f"{name}: {part.name} reranks and does not search. Set the hybrid as its "
+                f"{name}: {member.name} reranks and does not search. Set the hybrid as its "
                 "POSIR_FIRST_STAGE instead."
             )
 
     def load(_name: str, _revision: str | None, **options: Any) -> MTEBModels:
         from posir_tasks.models.dispatch import HybridSearch
 
-        return HybridSearch([part.load_model(**options) for part in parts])
+        return HybridSearch([member.load_model(**options) for member in members])
 
-    revisions = [part.revision for part in parts]
+    revisions = [member.revision for member in members]
     is_pinned = not {*MISSING_REVISIONS} & {*revisions}
-    reference = f"{HYBRID_START}{','.join(map(portable_name, parts))}{HYBRID_END}"
-    frameworks = dict.fromkeys(framework for part in parts for framework in part.framework)
+    reference = f"{HYBRID_START}{','.join(map(portable_name, members))}{HYBRID_END}"
+    frameworks = dict.fromkeys(framework for member in members for framework in member.framework)
     return ModelMeta.create_empty(
         {
             "loader": ModelLoader("HybridSearch", reference, load),
@@ -330,14 +330,14 @@ def resolve_hybrid(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 
 
 def split_models(text: str) -> list[str]:
-    """Split a text at commas outside parentheses."""
-    parts: list[str] = []
+    """Split model references at commas outside parentheses."""
+    models: list[str] = []
     for part in text.split(","):
-        if parts and parts[-1].count("(") > parts[-1].count(")"):
-            parts[-1] += f",{part}"
+        if models and models[-1].count("(") > models[-1].count(")"):
+            models[-1] += f",{part}"
         else:
-            parts.append(part)
-    return [part.strip() for part in parts]
+            models.append(part)
+    return [model.strip() for model in models]
 
 
 # `MODEL:colbert` is the multi-vector head of BGE-M3 (`colbert_linear.pt`) as a late-interaction
@@ -381,7 +381,7 @@ def _load_head(
         else:
             file = hf_hub_download(model, HEAD_FILE, revision=revision)
         weights: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # the Hub's client and torch have their own errors
+    except Exception as error:  # the Hub's client and torch raise their own errors
         raise PosirError(
             f"{model}: the multi-vector head, {HEAD_FILE}, cannot be read "
             f"({summarize_error(error)})."
@@ -389,7 +389,7 @@ def _load_head(
     # Otherwise transformers asks on the terminal whether to run the model's code.
     source: dict[str, Any] = {"trust_remote_code": False}
     if not folder:
-        # The revision of a folder is a digest.
+        # The revision of a folder is a digest, not a commit.
         source["revision"] = revision
     with require_weights(folder) if folder else nullcontext():
         transformer = Transformer(
@@ -405,7 +405,7 @@ def _load_head(
         init_bias=weights.get("bias"),
         module_input_name="token_embeddings",
     )
-    # CLS, the first token, is the dense vector and has no token vector.
+    # CLS, the first token, provides the dense vector and gets no token vector.
     mask = MultiVectorMask([transformer.tokenizer.cls_token], skiplist_tasks=["query", "document"])
     modules: list[nn.Module] = [
         transformer,
@@ -427,7 +427,9 @@ def resolve_colbert_head(name: str, registered: Mapping[str, ModelMeta]) -> Mode
 
     reference = name.removesuffix(HEAD_SUFFIX)
     if reference not in registered:
-        raise PosirError(f"{name}: '{reference}' is neither a model that mteb knows nor a folder.")
+        raise PosirError(
+            f"{name}: '{reference}' is neither a model registered with mteb nor a folder."
+        )
     base = registered[reference]
     folder = Path(portable_name(base)) if model_origin(str(base.name)) == LOCAL else None
     if folder is not None and not (folder / HEAD_FILE).is_file():
@@ -468,7 +470,7 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
     if isinstance(target, type) or (callable(target) and not hasattr(target, "encode")):
         try:
             target = target()
-        except Exception as error:  # it is the user's own code
+        except Exception as error:  # the user's code
             raise PosirError(
                 f"{name}: cannot be called without arguments ({summarize_error(error)}). Give an "
                 "object whose `encode(texts)` returns a vector for each text."
@@ -499,7 +501,7 @@ def resolve_object(name: str, registered: Mapping[str, ModelMeta]) -> ModelMeta 
 # is run.
 
 #: Class in FlagEmbedding (1.3.4, inference/reranker/model_mapping.py) and settings, by model. A
-#: layer-wise model has a score for each layer. The papers do not report a layer; 28 is from the
+#: layer-wise model returns a score for each layer. The papers do not report a layer; 28 is from the
 #: example on the model card.
 FLAG_CLASSES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "BAAI/bge-reranker-v2-gemma": ("FlagLLMReranker", {}),
@@ -548,7 +550,7 @@ def resolve_flag_reranker(name: str, registered: Mapping[str, ModelMeta]) -> Mod
     )
 
 
-#: In order of precedence, after registered full names and the plugins' resolvers.
+#: Resolvers in order of precedence, after registered full names and the plugins' resolvers.
 RESOLVERS: tuple[Resolver, ...] = (
     resolve_hybrid,
     resolve_endpoint,

@@ -20,9 +20,7 @@ class SearchRequest:
     corpus: Dataset
     queries: Dataset
     positives: Mapping[str, str]
-    """Document ids by query id, for queries with a single evidence span, in the order of
-    queries.
-    """
+    """Document ids by query id, for queries with a single evidence span, in query order."""
     top_ranked: Mapping[str, list[str]] | None
     """Documents to rerank for each query; None to search the whole corpus."""
     top_k: int

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Scores = Floats
 #: A question and a text.
 Pair = tuple[str, str]
-#: Decimals of a margin.
+#: Number of decimals in a margin.
 DECIMALS = 12
 
 
@@ -33,7 +33,7 @@ class ModelReranker:
     reference: ModelReference
     language: str
     logits: bool = False
-    """If true, scores are logits; otherwise they must be probabilities."""
+    """If true, scores are logits; otherwise they must be probabilities or cosines."""
     name: str = field(init=False)
     """Name of the model, with its revision if it has one."""
     _model: MTEBModels | None = field(default=None, init=False)
@@ -43,7 +43,7 @@ class ModelReranker:
         self.name = f"{meta.name}@{meta.revision}" if meta.revision else str(meta.name)
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield index and scores in [0, 1] of each batch.
+        """Yield the index of each batch and its scores: probabilities, or cosines of an encoder.
 
         Raises:
             PosirError: The model is neither a cross-encoder nor an encoder, or scores are NaN or
@@ -116,8 +116,8 @@ def build_scorer(
 
 
 def to_probabilities(scores: Scores, name: str, *, logits: bool) -> Scores:
-    """Convert scores to [0, 1]. Raise PosirError if one is NaN, or not a probability without
-    `logits`.
+    """Convert logits to probabilities; return other scores unchanged. Raise PosirError if a score
+    is NaN or, unless `logits` is true, outside [-1, 1].
     """
     if np.isnan(scores).any():
         raise PosirError(

@@ -1,8 +1,8 @@
 """Run settings that change a model: a paper's protocol, prompts, window, first stage and others.
 
-They are environment variables, so they also apply to plain `mteb run`. For mteb, a run with
-settings is an experiment. Its results have a folder of their own (`experiments/query_prompt_...`),
-separate from the model's default results.
+Settings are environment variables, so they also apply to plain `mteb run`. For mteb, a run with
+settings is an experiment, whose results are stored in a separate folder
+(`experiments/query_prompt_...`).
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ if TYPE_CHECKING:
 # Keys of mteb's `experiment_kwargs`.
 #: Model whose top 100 a reranker reranks; BM25 by default.
 FIRST_STAGE = "first_stage"
-#: Text before each query; `\n` is a line break.
+#: Text to put before each query; `\n` is a line break.
 QUERY_PROMPT = "query_prompt"
-#: Text before each document.
+#: Text to put before each document.
 DOCUMENT_PROMPT = "document_prompt"
 #: Context window in tokens.
 WINDOW = "window"
-#: Paper whose protocol is used.
+#: Paper whose protocol the run follows.
 PROTOCOL = "protocol"
-#: Tokenizer for the window of an endpoint.
+#: Tokenizer that counts the tokens in an endpoint's window.
 TOKENIZER = "tokenizer"
 #: 1 to leave out texts that an endpoint cannot embed.
 SKIP_FAILED = "skip_failed"
 #: Backend of sentence-transformers, optionally with a file: `onnx:model_qint8_avx512.onnx`.
 BACKEND = "backend"
-#: Additional fields of an endpoint's requests, one per line.
+#: Additional request fields for an endpoint, one per line.
 REQUEST_FIELDS = ("query_field", "passage_field")
-#: Domains of PosIR's tasks.
+#: Domains of PosIR's tasks to evaluate.
 SELECTED_DOMAINS = "domains"
 #: The environment variable of each setting.
 SETTING_VARIABLES: Mapping[str, str] = {
@@ -72,7 +72,7 @@ SETTING_VARIABLES: Mapping[str, str] = {
 }
 VARIABLES = tuple(SETTING_VARIABLES.values())
 FIRST_STAGE_VARIABLE = SETTING_VARIABLES[FIRST_STAGE]
-#: Digest of settings that mteb's name of the experiment would change or shorten.
+#: Digest of settings that mteb's experiment name would change or shorten.
 DIGEST = "settings_digest"
 #: Texts that mteb does not change in an experiment's name, and their maximum total length.
 KEPT_TEXT = re.compile(r"[^<>:\"|?*\\/\0\s]*(?: [^<>:\"|?*\\/\0\s]+)*")
@@ -84,8 +84,8 @@ BACKENDS: Mapping[str, str] = {
 }
 #: Advice on the versions of a backend's package.
 BACKEND_LIMITS = {
-    "onnx": ", with an optimum-onnx newer than 0.1.0: that one needs transformers below 4.58, and "
-    "posir 5.0. Or use openvino."
+    "onnx": ", with optimum-onnx above 0.1.0: version 0.1.0 needs transformers below 4.58, but "
+    "posir needs 5.0. Or use openvino."
 }
 #: mteb's classes with a `backend` parameter.
 BACKEND_CLASSES = (
@@ -94,17 +94,17 @@ BACKEND_CLASSES = (
     "CrossEncoderWrapper",
 )
 
-_is_own: ContextVar[bool] = ContextVar("_is_own", default=False)
+_ignores_settings: ContextVar[bool] = ContextVar("_ignores_settings", default=False)
 
 
 @contextmanager
 def without_run_settings() -> Iterator[None]:
     """Load models without the run's settings, which are meant for another model."""
-    token = _is_own.set(True)
+    token = _ignores_settings.set(True)
     try:
         yield
     finally:
-        _is_own.reset(token)
+        _ignores_settings.reset(token)
 
 
 @contextmanager
@@ -156,21 +156,21 @@ def _read(name: str) -> str:
     return os.environ.get(SETTING_VARIABLES[name], "").strip()
 
 
-def select_domains(present: Iterable[str]) -> list[str]:
+def select_domains(available: Iterable[str]) -> list[str]:
     """Return the domains of a task that the run selects, by default all."""
     selection = _list_selected()
-    return [domain for domain in present if not selection or domain in selection]
+    return [domain for domain in available if not selection or domain in selection]
 
 
-def check_selected(present: Iterable[str], where: object) -> None:
-    """Raise PosirError if data lacks a domain that the run selects."""
-    available = {*present}
+def check_selected(domains: Iterable[str], where: object) -> None:
+    """Raise PosirError if the data lacks a domain that the run selects."""
+    available = {*domains}
     missing = [domain for domain in _list_selected() if domain not in available]
     if missing:
         names = ", ".join(sorted(available)) or "none"
         raise PosirError(
             f"{SETTING_VARIABLES[SELECTED_DOMAINS]}: {where} has no domain {', '.join(missing)}. "
-            f"Available: {names}. Name some of them with --domains, or unset the variable."
+            f"Available: {names}. Select some of them with --domains, or unset the variable."
         )
 
 
@@ -186,7 +186,7 @@ def find_run_protocol(meta: ModelMeta) -> Protocol | None:
         PosirError: The paper did not evaluate the model, or other settings are also set.
     """
     paper = _read(PROTOCOL)
-    if not paper or (_is_own.get() and meta.name == BM25_BASELINE):
+    if not paper or (_ignores_settings.get() and meta.name == BM25_BASELINE):
         return None
     protocol = find_protocol(paper, str(meta.name))
     for name in (QUERY_PROMPT, DOCUMENT_PROMPT, FIRST_STAGE, WINDOW):
@@ -245,7 +245,7 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
         collect_secrets()
         if redact_collected(fields) != fields:
             raise PosirError(
-                f"{variable}: has a key or a password. Fields are written into results; set the "
+                f"{variable}: contains a key or a password. Fields are stored in results; set the "
                 "key as OPENAI_API_KEY."
             )
         settings[name] = fields
@@ -253,8 +253,8 @@ def _find_endpoint_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
-    """Return the run's backend. Raise PosirError if it is unknown, or the model's class has no
-    backends.
+    """Return the run's backend. Raise PosirError if the backend is unknown or the model's class
+    does not support backends.
     """
     backend = _read(BACKEND)
     if not backend:
@@ -263,8 +263,8 @@ def _find_backend(meta: ModelMeta) -> dict[str, str | int]:
     name = backend.partition(":")[0]
     if name not in BACKENDS:
         raise PosirError(
-            f"{variable}={backend}: not a backend. Write {' or '.join(BACKENDS)}, perhaps with a "
-            "file of the model, such as onnx:model_qint8_avx512.onnx, or unset it."
+            f"{variable}={backend}: not a backend. Write {' or '.join(BACKENDS)}, optionally "
+            "with a model file, such as onnx:model_qint8_avx512.onnx, or unset it."
         )
     loader: Any = meta.loader
     loader_name = getattr(loader, "__name__", "")
@@ -304,12 +304,12 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
     settings: dict[str, str | int] = {}
     domains = _list_selected()
     # First-stage models have no results of their own.
-    if domains and not _is_own.get():
+    if domains and not _ignores_settings.get():
         settings[SELECTED_DOMAINS] = ",".join(domains)
     protocol = find_run_protocol(meta)
     if protocol:
         return {**settings, PROTOCOL: protocol.paper}
-    if _is_own.get() or meta.name == BM25_BASELINE:
+    if _ignores_settings.get() or meta.name == BM25_BASELINE:
         return settings
     first_stage = find_first_stage() if CROSS_ENCODER in meta.model_type else BM25_BASELINE
     if first_stage != BM25_BASELINE:
@@ -332,7 +332,7 @@ def find_run_settings(meta: ModelMeta) -> dict[str, str | int]:
 
 
 def add_digest(settings: Mapping[str, str | int]) -> dict[str, str | int]:
-    """Add a digest if other settings could have the same experiment name in mteb."""
+    """Add a digest if mteb could give other settings the same experiment name."""
     texts = [str(value) for value in settings.values()]
     is_unchanged = all(KEPT_TEXT.fullmatch(text) and "__" not in text for text in texts)
     if is_unchanged and sum(map(len, texts)) <= MAX_EXPERIMENT:
@@ -360,19 +360,21 @@ def prepare_run_settings(meta: ModelMeta) -> ModelMeta:
     if options != experiment:
         meta = meta.model_copy(update={"experiment_kwargs": options or None})
     if protocol is None:
-        backend = _find_backend(meta) if not _is_own.get() and meta.name != BM25_BASELINE else {}
+        if _ignores_settings.get() or meta.name == BM25_BASELINE:
+            return meta
+        backend = _find_backend(meta)
         return _load_by_backend(meta, str(backend[BACKEND])) if backend else meta
     from posir_tasks.models.apply_protocol import prepare_loading
 
     return prepare_loading(meta, protocol)
 
 
-def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
+def apply_run_settings(model: MTEBModels, original_meta: ModelMeta) -> MTEBModels:
     """Apply the run's settings to a loaded model and record them.
 
     Args:
         model: The model.
-        described: The metadata before it was prepared for loading.
+        original_meta: Metadata before `prepare_run_settings`.
 
     Raises:
         PosirError: The model does not support a setting.
@@ -388,7 +390,7 @@ def apply_run_settings(model: MTEBModels, described: ModelMeta) -> MTEBModels:
         apply_protocol(model, protocol)
     if protocol or BACKEND in settings:
         # Results record the original loader.
-        loader = {"loader": described.loader, "loader_kwargs": described.loader_kwargs}
+        loader = {"loader": original_meta.loader, "loader_kwargs": original_meta.loader_kwargs}
         meta = meta.model_copy(update=loader)
     if WINDOW in settings:
         from posir_tasks.models.window import set_window

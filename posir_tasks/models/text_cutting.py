@@ -24,14 +24,14 @@ def cut_text(text: str, characters: int) -> str:
 
 
 def cut_to_estimate(text: str, tokens: int) -> str:
-    """Return the first tokens of a text, estimated at four bytes a token."""
+    """Return the first tokens of a text, estimated at four bytes per token."""
     head = text.encode()[: tokens * BYTES_PER_TOKEN].decode(errors="ignore")
     return cut_text(text, len(head))
 
 
 def cut_all(texts: Sequence[str], tokens: int, tokenizer: ModelTokenizer | None) -> list[str]:
-    """Truncate texts to a number of tokens without special tokens, which are estimated without a
-    tokenizer.
+    """Truncate texts to a number of tokens, not counting special tokens. Without a tokenizer,
+    tokens are estimated.
 
     Raises:
         PosirError: `tokens` is below 1.

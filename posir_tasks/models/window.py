@@ -21,30 +21,30 @@ from posir_tasks.values.read_part import UNKNOWN, KnownBy, Part, ReadKind, ReadP
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Limits of at least this mean no limit: transformers uses 10^30.
+#: Values from this one on mean no limit: transformers uses 10^30.
 NO_LIMIT = 2**31
-#: Attributes with the limit, in order of precedence: late-interaction models, sentence-transformers
-#: models, mteb's classes (such as LlamaEmbedNemotron and Qwen3RerankerWrapper), and their inner
-#: models (FlagEmbedding's rerankers, 512 by default).
-CUTS = (
+#: Attributes that store the limit, in order of precedence: late-interaction models,
+#: sentence-transformers models, mteb's classes (such as LlamaEmbedNemotron and
+#: Qwen3RerankerWrapper), and their inner models (FlagEmbedding's rerankers, 512 by default).
+LIMIT_PATHS = (
     "model.0.document_length",
     "model.max_seq_length",
     "max_seq_length",
     "max_length",
     "model.max_length",
 )
-#: Attributes with the limit in specific classes of mteb.
-CUTS_OF_CLASSES = {
+#: Attributes that store the limit in specific mteb classes.
+LIMIT_PATHS_BY_CLASS = {
     "NoInstructModel": "tokenizer.model_max_length",
     "RepLLaMAModel": "model.config.max_length",
 }
-#: Attribute of a model whose window was set.
+#: Attribute that stores a window set by `set_window`.
 WINDOW = "posir_window"
 
 
 def find_read_part(model: MTEBModels) -> ReadPart:
-    """Return the part of a text that the model reads, from its attribute, its class, a measurement
-    or its metadata.
+    """Return the part of a text that the model reads, as given by its attribute, its class, a
+    measurement or its metadata.
     """
     own_part = getattr(model, "read_part", None)
     if isinstance(own_part, ReadPart):
@@ -85,7 +85,7 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     """Set the window of a loaded model in tokens.
 
     Raises:
-        PosirError: The model cannot read as many tokens, or its class has no attribute for the
+        PosirError: The model cannot read that many tokens, or its class has no attribute for the
             limit.
     """
     if any(getattr(inner, WINDOW, None) == tokens for inner in [model, *vars(model).values()]):
@@ -103,7 +103,7 @@ def set_window(model: MTEBModels, tokens: int) -> None:
     if find_cut(model) != tokens:
         raise PosirError(
             f"window {tokens}: the input window of {meta.name} cannot be set, since its class "
-            f"{type(model).__name__} has no attribute for it. Run it without."
+            f"{type(model).__name__} has no attribute for it. Run without a window."
         )
     vars(model)[WINDOW] = tokens
 
@@ -125,7 +125,7 @@ def cut_queries(model: Any, tokens: int) -> None:
 
 
 def find_capacity(model: Any) -> int | None:
-    """Return the maximum window of an mteb or sentence-transformers model, by its position
+    """Return the maximum window of an mteb or sentence-transformers model, from its position
     embeddings or its metadata.
     """
     positions = _find_positions(model)
@@ -151,7 +151,7 @@ def _find_positions(model: Any) -> int | None:
 
 
 class WindowLimit(NamedTuple):
-    """The attribute with the window of a loaded model."""
+    """The attribute that stores the window of a loaded model."""
 
     owner: Any
     attribute: str
@@ -159,14 +159,14 @@ class WindowLimit(NamedTuple):
 
     @property
     def is_finite(self) -> bool:
-        """True if the value is a limit."""
+        """True if the value is a real limit."""
         return isinstance(self.value, int) and 0 < self.value < NO_LIMIT
 
 
 def _list_limits(model: Any) -> Iterator[WindowLimit]:
     """Yield the existing limit attributes of a loaded model in order of precedence."""
-    class_path = CUTS_OF_CLASSES.get(type(model).__name__)
-    for path in (class_path,) if class_path else CUTS:
+    class_path = LIMIT_PATHS_BY_CLASS.get(type(model).__name__)
+    for path in (class_path,) if class_path else LIMIT_PATHS:
         *names, attribute = path.split(".")
         owner = model
         for name in names:

@@ -1,4 +1,4 @@
-"""Patches of mteb's modules, applied by the import hook when mteb is imported.
+"""Patches for mteb's modules, applied by the import hook when mteb is imported.
 
 Patches are independent: each imports what it needs and checks the names and parameters that it
 relies on. If mteb has changed, the patch falls back to mteb's own behavior.
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
-#: Prefixes of uninformative log lines of mteb.
+#: Prefixes of mteb's uninformative log lines.
 SUPPRESSED_LOG_LINES = ("Running with parameters", "Using prompt_name", "Unloaded dataset")
-#: Package in which transformers imports code of repositories.
+#: Package into which transformers imports code from model repositories.
 REPOSITORY_CODE = "transformers_modules."
 
 
 def check_parameters(function: Callable[..., Any], *names: str) -> Callable[..., Any]:
-    """Return a function of mteb. Raise PosirError if its first parameters have other names."""
+    """Return an mteb function. Raise PosirError if its first parameters have other names."""
     parameters = [name for name in signature(function).parameters if name not in ("self", "cls")]
     if parameters[: len(names)] != [*names]:
         raise PosirError(
@@ -98,8 +98,8 @@ def add_model_references(module: ModuleType) -> None:
 
 
 def explain_missing_models(module: ModuleType) -> None:
-    """Let mteb apply the run's settings to models, and report an unreachable Hub at once in a
-    single sentence.
+    """Let mteb apply the run's settings to models, and report an unreachable Hub at once and in one
+    sentence.
 
     Tokenizers without a padding token get one, so that the model can encode batches.
 
@@ -107,7 +107,7 @@ def explain_missing_models(module: ModuleType) -> None:
         module: `mteb.models.model_meta`.
     """
     from posir_tasks.models.hub import explain_missing_hub, explain_missing_weights
-    from posir_tasks.models.packaged import file_as_published, use_package
+    from posir_tasks.models.packaged import restore_loader, use_package
     from posir_tasks.models.prefixes import hint_prefixes
     from posir_tasks.models.references import describe_unknown
     from posir_tasks.models.run_settings import apply_run_settings, prepare_run_settings
@@ -128,7 +128,7 @@ def explain_missing_models(module: ModuleType) -> None:
         with context:
             model: MTEBModels = load_model(source, *arguments, **options)
         if source is not meta:
-            attempt(file_as_published, model, meta, otherwise=None)
+            attempt(restore_loader, model, meta, otherwise=None)
         attempt(warn_repository_code, self, code_before, otherwise=None)
         attempt(ensure_padding, model, otherwise=None)
         model = attempt(apply_run_settings, model, self, otherwise=model)
@@ -138,7 +138,7 @@ def explain_missing_models(module: ModuleType) -> None:
     @wraps(from_hub)
     def describe_or_explain(model: str, *arguments: Any, **options: Any) -> ModelMeta:
         registered = () if MODEL_REGISTRY.is_missing() else MODEL_REGISTRY.resolve()
-        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be asked for it"
+        failure = f"{describe_unknown(model, registered)}, and the Hub cannot be searched for it"
         with explain_missing_hub(failure):
             meta: ModelMeta = from_hub(model, *arguments, **options)
         return meta
@@ -234,7 +234,7 @@ def answer_runs(module: ModuleType) -> None:
 
 
 def keep_log_line(record: logging.LogRecord) -> bool:
-    """Return False for uninformative log lines of mteb; clear progress bars for the others."""
+    """Return False for mteb's uninformative log lines; clear progress bars before all others."""
     clear_bars()
     return not str(record.msg).startswith(SUPPRESSED_LOG_LINES)
 
@@ -253,7 +253,7 @@ def print_answers(output_folder: str | None) -> None:
     with report_progress(quiet=True):
         answers = [
             line
-            for file in process_saver().used
+            for file in process_saver().used_files
             for _, line in collect_items("posir_answers", "answer", file=file)
         ]
     if not answers:
@@ -296,7 +296,7 @@ def count_corpora(module: ModuleType) -> None:
 
 
 def replace_everywhere(name: str, old: object, new: object) -> None:
-    """Replace an object in every imported module of mteb that has it under this name."""
+    """Replace an object in every imported mteb module that contains it under this name."""
     for module in [module for key, module in sys.modules.items() if key.startswith("mteb.")]:
         if getattr(module, name, None) is old:
             setattr(module, name, new)
@@ -329,8 +329,8 @@ class LazyTasks(Mapping[str, type[Any]]):
 
 
 class LanguageTasks(LazyTasks):
-    """Task classes of any language by name. Iteration lists the current languages of the data and
-    the plugins.
+    """Task classes of any language by name. Iteration lists the languages that the data and the
+    plugins currently provide.
     """
 
     def __init__(self) -> None:

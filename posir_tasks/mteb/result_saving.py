@@ -1,9 +1,10 @@
 """Atomic saving of results in mteb's files, safe with other processes in the same folder.
 
 mteb overwrites results, `model_meta.json` and `run_settings.jsonl` in place. A process that is
-killed while it writes leaves an incomplete file, and of two runs into one folder, the later run
-drops the subsets of the earlier run. Here mteb writes into a temporary folder, and its files are
-moved into place under a lock. This only concerns posir's tasks; mteb's methods handle all others.
+killed while it writes leaves an incomplete file, and if two runs share a folder, the later run
+drops the subsets of the earlier one. Here, mteb writes into a temporary folder, and its files are
+moved into place under a lock. Only results of posir's tasks are handled this way; mteb's methods
+save all others.
 
 Results on other data are never lost: before a subset is replaced, the file is backed up next to the
 new one. Results on local data never replace results on the Hub's data.
@@ -88,7 +89,7 @@ class ResultSaver:
     """Seconds since the epoch."""
     _saved_states: dict[Path, FileState] = field(default_factory=dict)
     """State of each result file when it was last saved."""
-    used: dict[Path, None] = field(default_factory=dict)
+    used_files: dict[Path, None] = field(default_factory=dict)
     """Files of position-aware tasks that mteb has saved or loaded, in this order."""
     _corpora: dict[tuple[str, str | None], dict[str, Any]] = field(default_factory=dict)
     """Unsaved entries of the file with `TOKENS_READ_SUFFIX`, by task and model."""
@@ -108,7 +109,7 @@ class ResultSaver:
         from several processes.
 
         Args:
-            cache: Folder of results.
+            cache: Results folder.
             result: Some subsets of a task.
             model: Metadata of the loaded model.
             order: All subsets of the task, in their order in the file.
@@ -164,11 +165,11 @@ class ResultSaver:
                     kept_states.add(DataState.SAME)
                 merged_result = _merge_into_file(file, task_result, kept_states)
                 save(temporary_cache, task_result, model_name, model_revision, **settings)
-                # mteb has already summed the times; the file may count some of them again.
+                # mteb has already summed the times; the merged result may count some of them twice.
                 merged_result.model_copy(
                     update={name: getattr(task_result, name) for name in TOTALS}
                 ).to_disk(result_file)
-            self.used[file] = None
+            self.used_files[file] = None
 
         return save_to_cache
 
@@ -251,8 +252,9 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
     """Wrap mteb's `ResultCache.load_task_result` to return None for a corrupt result of a
     position-aware task.
 
-    Results only contain subsets on the current data, so that mteb evaluates the others. PosirError
-    is raised if the result is on the Hub's data and the current data is different local data.
+    Results only contain subsets that were computed on the current data, so that mteb evaluates the
+    others. PosirError is raised if the result is on the Hub's data and the current data is
+    different local data.
     """
 
     @wraps(load)
@@ -270,8 +272,8 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
             if not is_position_task(task_name):
                 raise
             logger.warning(
-                "%s, %s: the result cannot be read (%s), perhaps since a run was killed. The task "
-                "is evaluated again and the file is replaced.",
+                "%s, %s: the result cannot be read (%s), perhaps because a run was killed. The "
+                "task is evaluated again and the file is replaced.",
                 cache.cache_path,
                 task_name,
                 summarize_error(error),
@@ -281,7 +283,7 @@ def skip_corrupt(load: Callable[..., TaskResult | None]) -> Callable[..., TaskRe
             return result
         hide_tracebacks()
         file = cache.get_task_result_path(task_name, model_name, model_revision)
-        process_saver().used[file] = None
+        process_saver().used_files[file] = None
         return _select_present(file, result)
 
     return load_task_result
@@ -305,10 +307,10 @@ def _file_state(file: Path) -> FileState:
 
 
 def _select_present(file: Path, result: TaskResult) -> TaskResult:
-    """Return the subsets of a saved result that are on the current data.
+    """Return the subsets of a saved result that were computed on the current data.
 
     If data is local, the result gets the task's current revision: mteb compares revisions of the
-    complete data, but some local subsets may have changed and others not.
+    complete data, but only some of the local subsets may have changed.
 
     Raises:
         PosirError: The result is on the Hub's data, and a run on the current, local data would
@@ -321,7 +323,7 @@ def _select_present(file: Path, result: TaskResult) -> TaskResult:
     changed_subsets = sorted(name for name, state in states.items() if state is DataState.CHANGED)
     if changed_subsets:
         logger.warning(
-            "%s: the data has changed since the results for %s",
+            "%s: the data has changed since the results for %s were saved",
             result.task_name,
             ", ".join(changed_subsets),
         )
@@ -335,7 +337,7 @@ def _select_present(file: Path, result: TaskResult) -> TaskResult:
 def _filter_subsets(
     result: TaskResult, keep: Callable[[Mapping[str, Any]], bool], **changes: Any
 ) -> TaskResult:
-    """Return a copy of a result with some of its subsets and with changed fields."""
+    """Return a copy of a result with only some of its subsets and with changed fields."""
     scores = {}
     for split, subsets in result.scores.items():
         kept_subsets = [dict(subset) for subset in subsets if keep(subset)]

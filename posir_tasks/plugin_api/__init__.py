@@ -100,8 +100,8 @@ def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
     column on the leaderboard.
 
     Returns:
-        Declarations. A key of another plugin is refused. A score that raises is omitted with a
-        warning.
+        Declarations. A key that another plugin uses is refused. A score that raises is omitted with
+        a warning.
     """
 
 
@@ -109,19 +109,19 @@ def posir_scores() -> Iterable[Score]:  # type: ignore[empty-body]
 def posir_task_classes() -> Iterable[type[AbsTaskRetrieval]]:  # type: ignore[empty-body]
     """Return task classes to register with mteb.
 
-    Called once, for the first task that mteb lacks. Import mteb and the classes inside of the
+    Called once, at the first task name that mteb lacks. Import mteb and the classes inside the
     function: every `posir` command loads the plugin, and importing mteb takes seconds.
 
     Returns:
         Subclasses of `posir_tasks.PositionTask` with `metadata`, a `scheme` and `read_subset`. A
-        name of mteb, posir or another plugin is refused.
+        name that mteb, posir or another plugin uses is refused.
     """
 
 
 @hookspec
 def posir_languages() -> Iterable[str]:  # type: ignore[empty-body]
-    """Return language codes of further tasks to list, such as `pes-Arab` for `PosIR-Persian` and
-    `PosIR-Persian-English`.
+    """Return the language codes of additional tasks to list, such as `pes-Arab` for `PosIR-Persian`
+    and `PosIR-Persian-English`.
 
     Languages in `POSIR_DATA` and in the dataset on the Hub are always listed, and `mteb run -t`
     accepts any language. Invalid codes are refused.
@@ -135,7 +135,7 @@ def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
     Called by every `posir` command. A command is imported only when it is called.
 
     Returns:
-        Declarations. A name of posir or another plugin is refused.
+        Declarations. A name that posir or another plugin uses is refused.
     """
 
 
@@ -143,10 +143,11 @@ def posir_commands() -> Iterable[Command]:  # type: ignore[empty-body]
 def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
     """Return probes for `posir probe`: diagnostic measurements of a model on texts.
 
-    Called by `posir probe`. Import heavy packages inside of the function or the probe.
+    Called by `posir probe`. Import heavy packages inside the function or the probe.
 
     Returns:
-        Instances of subclasses of `posir_probe.probe.Probe`. A name of another probe is refused.
+        Instances of subclasses of `posir_probe.probe.Probe`. A name that another probe uses is
+        refused.
     """
 
 
@@ -154,8 +155,8 @@ def posir_probes() -> Iterable[object]:  # type: ignore[empty-body]
 def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
     """Return resolvers of model names, which add kinds of names to `-m` of every command.
 
-    Called once per process, for the first name that is not the full name of a registered model.
-    Import heavy packages inside of the resolver.
+    Called once per process, at the first name that is not the full name of a registered model.
+    Import heavy packages inside the resolver.
 
     Returns:
         Functions with the protocol `Resolver`. They precede posir's resolvers and must return None
@@ -165,8 +166,8 @@ def posir_model_resolvers() -> Iterable[Resolver]:  # type: ignore[empty-body]
 
 @hookspec
 def posir_answers(file: Path) -> Iterable[str]:  # type: ignore[empty-body]
-    """Return findings on a result, which `mteb run` prints at its end; a string has a title and a
-    paragraph.
+    """Return findings on a result, which `mteb run` prints at its end. Each string contains a title
+    line and a paragraph.
 
     Args:
         file: mteb's result file of a position-aware task.
@@ -184,7 +185,7 @@ class Plugin:
     origin: str
     """Distribution and module."""
     problem: str | None = None
-    """The reason for not using the plugin, or None."""
+    """The reason why the plugin is not used, or None."""
 
     @property
     def warning(self) -> str:
@@ -200,7 +201,7 @@ class Plugins:
     plugins: tuple[Plugin, ...]
 
     def callers(self, hook: str) -> Iterator[tuple[str, pluggy.HookCaller]]:
-        """Yield the name of each plugin with the hook, and a caller of this plugin only."""
+        """Yield each plugin's name with a caller of its hook implementation only."""
         plugins = self.manager.list_name_plugin()
         for implementation in getattr(self.manager.hook, hook).get_hookimpls():
             name = implementation.plugin_name
@@ -275,7 +276,7 @@ def declared_scores() -> list[Score]:
 
 
 def _declared() -> Iterator[tuple[str, Score]]:
-    """Yield the plugin's name and the score for each valid score with a unique key."""
+    """Yield each valid score with a unique key, preceded by its plugin's name."""
     from posir_tasks.values.scores import Score
 
     owners: dict[str, str] = {}

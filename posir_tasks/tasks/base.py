@@ -107,8 +107,8 @@ class PositionTask(RetrievalTask):
     scheme: ClassVar[PositionScheme]
     k_values = K_VALUES
     dataset: Mapping[str, Any]  # type: ignore[assignment]
-    #: The instance's benchmark, which skips tasks without data. Elsewhere, missing data is an
-    #: error.
+    #: The instance's benchmark, which skips tasks without data. Outside a benchmark, missing data
+    #: is an error.
     benchmark: BenchmarkTasks | None = None
 
     @staticmethod
@@ -160,7 +160,7 @@ class PositionTask(RetrievalTask):
         )
 
     def __reduce_ex__(self, protocol: Any) -> Any:
-        """Pickle an instance. A class that was created at run time, and cannot be imported, is
+        """Pickle an instance. A class that was created at run time cannot be imported, so it is
         pickled with its attributes.
         """
         task = type(self)
@@ -187,7 +187,7 @@ class PositionTask(RetrievalTask):
         """Read a subset. Raise DataError if it cannot be read."""
 
     def has_data(self) -> bool:
-        """Return True if the data has a subset of the task.
+        """Return True if the data contains a subset of the task.
 
         Raises:
             DataError: The data cannot be reached.
@@ -196,10 +196,10 @@ class PositionTask(RetrievalTask):
 
     def explain_missing_data(self) -> str:
         """Return the error message for a task without data."""
-        return f"{self.metadata.name}: no data; the task evaluates nothing."
+        return f"{self.metadata.name}: no data, so there is nothing to evaluate."
 
     def missing_subsets(self) -> list[str]:
-        """Return the subsets of the complete task that this instance lacks."""
+        """List the subsets of the complete task that this instance lacks."""
         return []
 
     def locate_subset(self, subset: str) -> tuple[Repository, Sequence[str]] | None:  # noqa: ARG002
@@ -249,13 +249,13 @@ class PositionTask(RetrievalTask):
         timer: TimingStack | None = None,  # noqa: ARG002
         **kwargs: Any,  # noqa: ARG002
     ) -> None:
-        """Prepare the subsets, which are read once they are evaluated.
+        """Prepare the subsets, which are read when they are evaluated.
 
         Raises:
             DataError: There is no data, and the task is not part of a benchmark; or a split does
                 not exist.
         """
-        # `mteb run` lets exceptions reach Python.
+        # `mteb run` does not catch exceptions.
         hide_tracebacks()
         if not self.data_loaded:
             splits = sorted({*self.eval_splits} - {*self.metadata.eval_splits})
@@ -281,7 +281,7 @@ class PositionTask(RetrievalTask):
 
         Args:
             overwrite_results: If true, compute them again.
-            num_proc: Number of processes, if mteb uses several.
+            num_proc: Number of processes that mteb may use.
 
         Raises:
             DataError: The data cannot be read, or the task has only some of its subsets.
@@ -348,7 +348,7 @@ class PositionTask(RetrievalTask):
         return scores
 
     def _describe_reference(self, model: MTEBModels, subset: str) -> dict[str, Any]:
-        """Return the references to model, settings and data that a result records."""
+        """Return the references to model, settings and data to record in a result."""
         from posir_tasks.models.command_reference import describe_reference
 
         reference = describe_reference(model.mteb_model_meta)
@@ -368,8 +368,8 @@ class PositionTask(RetrievalTask):
         """Return the scores that plugins declare, such as PSI. Subclasses may add scores.
 
         Args:
-            scores: Query scores by pytrec_eval's names, such as `ndcg_cut_10`: the object that the
-                method was called with.
+            scores: Query scores by pytrec_eval's names, such as `ndcg_cut_10`. A subclass passes on
+                the object that it received.
             qrels: Relevant documents of each query.
             results: Scores of retrieved documents, by query.
             hf_split: The split.
@@ -392,7 +392,7 @@ class PositionTask(RetrievalTask):
             self.save_predictions(results, model, part, context.hf_split, context.hf_subset)
 
     def build_scorer(self) -> SubsetScorer:
-        """Return a scorer for search results on the task's subsets."""
+        """Build a scorer for search results on the task's subsets."""
 
         def compute_specific(scores: QueryScores, subset: SearchedSubset) -> dict[str, Any]:
             qrels = subset.data["relevant_docs"]
@@ -409,15 +409,15 @@ class LayoutTask(PositionTask):
     """A task on a single dataset, with one subset per domain in the PosIR layout.
 
     Subset names end with the revision of the data (`letters@1f0c8a52`), since mteb considers a
-    result complete once it has all subset names of the task.
+    result complete once it contains all subset names of the task.
     """
 
     #: Readers by subset name.
     readers: ClassVar[Mapping[str, Callable[[], PositionData]]]
     #: If true, the class was created in this process and may be replaced.
     replaceable: ClassVar[bool] = False
-    #: The data as an argument of commands: a path or a dataset on the Hub; empty if commands
-    #: cannot open it.
+    #: Command-line argument for the data: a path or a dataset on the Hub; empty if commands cannot
+    #: open it.
     reference: ClassVar[str] = ""
 
     def read_subset(self, subset: str) -> PositionData:
@@ -425,8 +425,8 @@ class LayoutTask(PositionTask):
         return replace(self.readers[subset](), revision=self.metadata.revision)
 
     def describe_data_reference(self, subset: str) -> dict[str, Any]:  # noqa: ARG002
-        """Return the data as an argument of commands, since the task's name is only known in this
-        process.
+        """Return the command-line argument for the data, since the task's name is only known in
+        this process.
         """
         return {"data": self.reference}
 
@@ -458,7 +458,7 @@ def build_task(
 ) -> type[LayoutTask]:
     """Create a task class for a dataset from the language codes and the reader of each subset.
 
-    `reference` is the data as an argument of commands, with an absolute path.
+    `reference` is the command-line argument for the data; paths are absolute.
     """
     codes = {name_version(subset, revision): names for subset, names in languages.items()}
     metadata = build_metadata(name, dataset=location, revision=revision, languages=codes, **fields)

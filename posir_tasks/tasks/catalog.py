@@ -1,4 +1,4 @@
-"""Position-aware tasks and benchmarks: built-in, in other languages, and of plugins.
+"""Position-aware tasks and benchmarks: built-in, in other languages, and from plugins.
 
 Importing this module does not import mteb.
 """
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Prefix of the names of tasks in the PosIR layout.
+#: Name prefix of tasks in the PosIR layout.
 PREFIX = "PosIR-"
-#: Advice on the kinds of data.
+#: Advice on the accepted kinds of data.
 KINDS = (
     "Give a task, which `posir tasks` lists, a dataset on the Hub (owner/name), or a file or "
     "folder, in the formats of "
@@ -92,7 +92,7 @@ def find_language_task(name: str) -> type[PosirTask] | None:
 
 
 def find_task(name: str) -> type[PositionTask] | None:
-    """Return posir's task with a name, in any language, or None. Plugins are not searched."""
+    """Find posir's own task by name, in any language, or return None. Plugins are not searched."""
     return builtin_tasks().get(name) or find_language_task(name)
 
 
@@ -107,7 +107,7 @@ def name_larger_task(name: str) -> str:
 
 
 def require_task(name: str) -> type[PositionTask]:
-    """Return the task of posir or a plugin with a name. Raise PosirError if it does not exist."""
+    """Find a task of posir or a plugin by name. Raise PosirError if it does not exist."""
     task = find_task(name) or plugin_tasks().get(name)
     if task is None:
         raise PosirError(f"{name}: no task with evidence positions. `posir tasks` lists them.")
@@ -118,7 +118,7 @@ def refuse_missing(data: str) -> None:
     """Raise PosirError, with the most similar name, unless `data` is a file, folder or task, or may
     be a dataset on the Hub.
 
-    mteb is not imported, which takes seconds: its source code has the names of its tasks.
+    mteb's task names are read from its source code, since importing mteb takes seconds.
     """
     path = Path(data).expanduser()
     if path.is_dir() and not any(path.iterdir()):
@@ -132,7 +132,7 @@ def refuse_missing(data: str) -> None:
     files = [entry.name for entry in path.parent.glob("*")]
     advice = suggest_name(path.name, [*files, *tasks])
     if data.isupper():
-        advice += " Replace this placeholder by a name of yours."
+        advice += " Replace this placeholder with a name of your own."
     raise PosirError(f"{data}: no such {kinds}.{advice}\n{KINDS}")
 
 
@@ -154,7 +154,7 @@ def mention_task(name: str) -> str:
 
 
 def language_tasks() -> dict[str, type[PosirTask]]:
-    """Return tasks in additional languages of the data or of plugins, by name."""
+    """Return the tasks in additional languages, from the data or from plugins, by name."""
     return {
         declared.name: task
         for declared in declare_other_tasks()
@@ -163,8 +163,8 @@ def language_tasks() -> dict[str, type[PosirTask]]:
 
 
 def declare_other_tasks() -> list[DeclaredTask]:
-    """Declare the tasks in additional languages. Tasks with the English corpus need a domain in it,
-    unless a plugin adds the language.
+    """Declare the tasks in additional languages. A task with the English corpus needs a domain that
+    this corpus contains, unless a plugin adds the language.
     """
     from posir_tasks.data.declared import declare_nano, declare_posir
     from posir_tasks.text.languages import PIVOT, name_languages
@@ -182,7 +182,7 @@ def declare_other_tasks() -> list[DeclaredTask]:
 
 
 def declare_tasks() -> list[DeclaredTask]:
-    """Declare all tasks: built-in, in other languages, and of plugins. Only plugins need mteb."""
+    """Declare all tasks: built-in, in other languages, and from plugins. Only plugins need mteb."""
     from posir_tasks.data.declared import BUILTIN, DeclaredTask
 
     tasks = [*BUILTIN, *declare_other_tasks()]
@@ -196,7 +196,7 @@ def declare_tasks() -> list[DeclaredTask]:
 
 
 def list_languages() -> dict[str, frozenset[str]]:
-    """Return the domains in the data by language code, or nothing if the data cannot be reached."""
+    """Return the domains in the data by language code; empty if the data cannot be reached."""
     from posir_tasks.data.declared import REPO_ID, REVISION
     from posir_tasks.data.repository import HubRepository, open_repository
 
@@ -221,7 +221,7 @@ def _hub_paths(repository: HubRepository) -> list[str]:
 
 @cache
 def plugin_languages() -> tuple[list[str], list[str]]:
-    """Return the language codes that plugins add, and the problems, which are logged once."""
+    """Return the language codes that plugins add, and the problems; log each problem once."""
     from posir_tasks.text.languages import check_code
 
     codes = []
@@ -240,7 +240,7 @@ def plugin_languages() -> tuple[list[str], list[str]]:
 
 @cache
 def plugin_tasks() -> dict[str, type[PositionTask]]:
-    """Return the plugins' valid task classes by name. Invalid ones are logged once."""
+    """Return the plugins' valid task classes by name; log each invalid one once."""
     tasks, problems = checked_plugin_tasks()
     for problem in problems:
         logger.warning("posir %s", problem)
@@ -268,7 +268,7 @@ def checked_plugin_tasks() -> tuple[PluginTasks, list[str]]:
 def collect_tasks(plugins: Plugins, owners: dict[str, str]) -> tuple[PluginTasks, list[str]]:
     """Return the plugins' valid tasks by name, and a message for each invalid one.
 
-    `owners` has the modules of existing tasks, whose names are taken.
+    `owners` maps the names of existing tasks, which are taken, to their modules.
     """
     owners = dict(owners)
     tasks: PluginTasks = {}

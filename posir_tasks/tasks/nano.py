@@ -28,11 +28,11 @@ class NanoTask(PosirTask):
     """
 
     def has_list(self, domain: str) -> bool:
-        """Return True if a list of the domain's sample exists, even if it is for other data."""
+        """Return True if the domain has a sample list, even if the list is for other data."""
         return any(file.is_file() for file in nano.find_lists(self.metadata.name, domain))
 
     def read_subset(self, subset: str, repository: Repository | None = None) -> PositionData:
-        """Read the sample of a domain. If it has no list yet, it is selected first.
+        """Read the sample of a domain. If it has no list yet, select the sample first.
 
         Raises:
             DataError: The list is for other data.
@@ -50,7 +50,7 @@ class NanoTask(PosirTask):
         return sample.apply(data)
 
     def _share(self, subset: str) -> int:
-        return nano.share_questions(subset, self._present(self._repository()))
+        return nano.share_questions(subset, self._list_available(self._repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
         """Select the sample of a domain from its complete data, and write its list.
@@ -87,8 +87,8 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     full = build_posir_task(language, language)
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "
-        "positions, with its lengths, and the documents that BM25 finds for them in the full "
-        "corpus. Its scores are not those of the complete task."
+        "positions, with its document lengths, and the documents that BM25 finds for them in "
+        "the full corpus. Its scores differ from those of the complete task."
     )
     metadata = full.metadata.model_copy(
         update={"name": declare_nano(language).name, "description": description}

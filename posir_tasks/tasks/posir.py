@@ -46,7 +46,9 @@ class PosirTask(PositionTask):
         else:
             # The digest of local data takes time and is only computed when the data is loaded.
             revision = LOCAL
-            domains = self._present(LocalRepository(folder / folder_name(REPO_ID))) or domains
+            domains = (
+                self._list_available(LocalRepository(folder / folder_name(REPO_ID))) or domains
+            )
         # Selected domains that the data lacks are reported when the data is loaded.
         domains = select_domains(domains) or domains
         languages = next(iter(self.metadata.hf_subsets_to_langscripts.values()))
@@ -57,7 +59,7 @@ class PosirTask(PositionTask):
     def _repository() -> Repository:
         return open_repository(REPO_ID, REVISION)
 
-    def _present(self, repository: Repository) -> list[str]:
+    def _list_available(self, repository: Repository) -> list[str]:
         corpora = list_domains(repository, self.corpus_language.code)
         domains = list_domains(repository, self.language.code)
         order = {domain: index for index, domain in enumerate(DOMAINS)}
@@ -67,12 +69,12 @@ class PosirTask(PositionTask):
         )
 
     def has_data(self) -> bool:
-        """Return True if the data has a domain in the task's languages.
+        """Return True if the data contains a domain in the task's languages.
 
         Raises:
             DataError: The data cannot be reached.
         """
-        return bool(self._present(self._repository()))
+        return bool(self._list_available(self._repository()))
 
     def explain_missing_data(self) -> str:
         """Return the expected files and their location."""
@@ -85,9 +87,7 @@ class PosirTask(PositionTask):
         )
 
     def missing_subsets(self) -> list[str]:
-        """Return the domains of PosIR that are missing or filtered out; empty for purely custom
-        data.
-        """
+        """List PosIR's missing or filtered domains; empty if all domains are custom."""
         missing = [domain for domain in DOMAINS if domain not in self.hf_subsets]
         return [] if self.hf_subsets and len(missing) == len(DOMAINS) else missing
 
@@ -95,13 +95,13 @@ class PosirTask(PositionTask):
         """Prepare the domains in the data, including custom domains.
 
         Raises:
-            DataError: The data has no domain in this language.
+            DataError: The data contains no domain in this language.
         """
         hide_tracebacks()
         if self.data_loaded:
             return
         repository = self._repository()
-        available = self._present(repository)
+        available = self._list_available(repository)
         if available:
             check_selected(available, repository.location)
             domains = select_domains(available)
@@ -116,7 +116,7 @@ class PosirTask(PositionTask):
         custom = [domain for domain in domains if domain not in languages]
         if custom:
             logger.warning(
-                "%s has domains unknown to posir: %s; they are evaluated too",
+                "%s has domains unknown to posir: %s; these are also evaluated",
                 repository.location,
                 ", ".join(custom),
             )
@@ -173,7 +173,8 @@ def build_posir_task(language: Language, corpus_language: Language) -> type[Posi
         date=("2026-01-13", "2026-01-13"),
         domains=["Web", "Written", "Non-fiction"],
         annotations_creators="LM-generated",
-        # PosIR's Chinese, like its English, is from crawled corpora, so they are not a pair.
+        # PosIR's Chinese and English texts both come from crawled corpora, so they are not
+        # translations.
         sample_creation="found"
         if language.name in ("English", "Chinese")
         else "machine-translated",
@@ -202,5 +203,5 @@ class PosIRMini(PositionTask):
     metadata = MINI_METADATA
 
     def read_subset(self, subset: str) -> PositionData:  # noqa: ARG002
-        """Read the texts in the package."""
+        """Read the dataset in the package."""
         return mini.read_mini()

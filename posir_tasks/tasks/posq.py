@@ -38,7 +38,7 @@ from posir_tasks.data.task_metadata import PositionTaskMetadata, build_metadata
 from posir_tasks.tasks.base import PositionTask
 from posir_tasks.values.schemes import AbsolutePositions, LabeledPositions
 
-#: Metadata that both datasets share.
+#: Metadata fields that both datasets share.
 SHARED_FIELDS: dict[str, Any] = {
     "reference": "https://arxiv.org/abs/2505.13950",
     "task_subtypes": ["Question Answering Retrieval"],
@@ -82,7 +82,7 @@ class PosqTask(PositionTask):
         """Return the location and the expected dataset."""
         return (
             f"{self.locate_subset('')[0].location}: no files of {self.metadata.name}; expected the "
-            f"dataset {self.repo_id} of the Hub. Download it, or unset {DATA_VARIABLE}."
+            f"dataset {self.repo_id} from the Hub. Download it, or unset {DATA_VARIABLE}."
         )
 
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
@@ -121,7 +121,7 @@ class SQuADPosQ(PosqTask):
     metadata = build_metadata(
         **SQUAD.fields(),
         description="Position-aware retrieval over SQuAD 2.0: 92,749 answerable questions, all "
-        "20,233 contexts as corpus, in six buckets of the answer's first character.",
+        "20,233 contexts as corpus, in six buckets by the answer's first character.",
         date=("2016-01-01", "2018-12-31"),
         domains=["Encyclopaedic", "Written"],
         license="cc-by-sa-4.0",

@@ -38,7 +38,9 @@ class PublishedTask(PositionTask):
         if data_folder() is not None:
             # The digest of local data takes time and is only computed when the data is loaded.
             languages = self.metadata.hf_subsets_to_langscripts
-            languages = {subset: languages[subset] for subset in self._present()} or languages
+            languages = {
+                subset: languages[subset] for subset in self._list_available()
+            } or languages
             self._set_revision(LOCAL, eval_langs=languages)
         super().__init__(*args, **kwargs)
 
@@ -48,7 +50,7 @@ class PublishedTask(PositionTask):
         name = type(self).metadata.name
         return LocalRepository(locate_dataset(folder, name) if folder else Path(name))
 
-    def _present(self) -> list[str]:
+    def _list_available(self) -> list[str]:
         repository = self._repository()
         return [
             name
@@ -57,8 +59,8 @@ class PublishedTask(PositionTask):
         ]
 
     def has_data(self) -> bool:
-        """Return True if `POSIR_DATA` has a subset."""
-        return data_folder() is not None and bool(self._present())
+        """Return True if `POSIR_DATA` contains a subset."""
+        return data_folder() is not None and bool(self._list_available())
 
     def explain_missing_data(self) -> str:
         """Return the expected location, and the command that imports the data."""
@@ -67,7 +69,7 @@ class PublishedTask(PositionTask):
             problem = f"{self._repository().location}: no data"
         else:
             problem = f"{DATA_VARIABLE} is not set"
-        return f"{name}: {problem}. It is made from {self.source}; then set {DATA_VARIABLE}=data."
+        return f"{name}: {problem}. Import it from {self.source}; then set {DATA_VARIABLE}=data."
 
     def missing_subsets(self) -> list[str]:
         """Return the subsets that are not imported or are filtered out."""
@@ -76,13 +78,13 @@ class PublishedTask(PositionTask):
     def load_data(self, num_proc: int | None = None, **kwargs: Any) -> None:
         """Prepare the imported subsets, with the digest of their files as the revision."""
         if not self.data_loaded and self.has_data():
-            present = self._present()
+            available = self._list_available()
             files = list_present_files(
-                self._repository(), [self.keys[subset] for subset in present]
+                self._repository(), [self.keys[subset] for subset in available]
             )
             self._set_revision(self._repository().revision(files))
             # mteb holds a reference to this list and evaluates the subsets in it.
-            self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in present]
+            self.hf_subsets[:] = [subset for subset in self.hf_subsets if subset in available]
         super().load_data(num_proc, **kwargs)
 
     def locate_subset(self, subset: str) -> tuple[LocalRepository, list[str]]:
@@ -105,7 +107,7 @@ def _build_task(
         files: Location and size of the published files.
         arguments: First arguments of `posir import`.
         domain: Domain of all subsets; by default, the name of each subset.
-        fields: Further metadata.
+        fields: Additional metadata fields.
     """
     name = declared.name
     languages = dict(declared.languages)  # type: ignore[arg-type]
@@ -125,7 +127,7 @@ def _build_task(
         f"--output data/{name}"
     )
     source = (
-        f"{files} ({metadata.license}): download it and run `{command}`, for each of "
+        f"{files} ({metadata.license}): download the files and run `{command}` for each of "
         f"{', '.join(keys)}"
     )
     attributes = {
@@ -186,8 +188,8 @@ PUBLISHED_TASKS = (
         "ServiceNow/repliqa on the Hub, data/repliqa_{0..4}-*.parquet, 89,770 questions on 17,954 "
         "documents",
         "repliqa_0-*.parquet",
-        description="RepLiQA: questions on invented documents of about 1,000 words, whose "
-        "paragraph is found once; by split.",
+        description="RepLiQA: questions about invented documents of about 1,000 words, where "
+        "the paragraph with the answer is found exactly once. Each split is a subset.",
         license="cc-by-4.0",
         annotations_creators="human-annotated",
         domains=["Fiction", "Written"],
@@ -205,8 +207,8 @@ PUBLISHED_TASKS = (
         "nq-{train,dev}-*.jsonl.gz of Natural Questions, about 45 GB, or its simplified form, 4.4 "
         "GB",
         "FOLDER --split paragraph",
-        description="Natural Questions: real searches and whole Wikipedia pages; apart, long "
-        "answers that are no paragraphs.",
+        description="Natural Questions: real searches and whole Wikipedia pages. Long answers "
+        "that are not paragraphs are a separate subset.",
         license="cc-by-sa-3.0",
         annotations_creators="human-annotated",
         domains=["Encyclopaedic", "Written"],

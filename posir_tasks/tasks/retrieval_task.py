@@ -1,6 +1,6 @@
 """Base class of posir's retrieval tasks, and readers of mteb's retrieval tasks.
 
-Private names of mteb get public names here.
+mteb's private methods get public names here.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
-    """Return mteb's retrieval task with a name, or None."""
+    """Find an mteb retrieval task by name, or return None."""
     import mteb
 
     try:
@@ -39,7 +39,7 @@ def find_retrieval_task(name: str) -> AbsTaskRetrieval | None:
 
 
 def _load_split(task: AbsTaskRetrieval, subset: str, split: str | None) -> SplitData:
-    """Return mteb's data of a subset and a split, by default the first evaluated split.
+    """Load mteb's data for a subset and a split, by default the first evaluated split.
 
     Raises:
         DataError: The split does not exist, or the data cannot be loaded or has no texts.
@@ -116,12 +116,12 @@ def list_task_texts(task: AbsTaskRetrieval, subset: str, split: str | None) -> I
         yield Passage(task.metadata.name, row["id"], text, id=row["id"])
 
 
-#: Key of the model's name and revision in a prediction file.
+#: Key for the model's name and revision in a prediction file.
 FIRST_STAGE_KEY = "mteb_model_meta"
 
 
 class RetrievalTask(AbsTaskRetrieval):
-    """An mteb retrieval task with its own evaluation of subsets."""
+    """An mteb retrieval task whose subsets posir evaluates."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -134,7 +134,7 @@ class RetrievalTask(AbsTaskRetrieval):
 
     @abstractmethod
     def evaluate_subset(self, *args: Any, **settings: Any) -> ScoresDict:
-        """Return the scores of a model on a subset, from the arguments of mteb's method."""
+        """Score a model on a subset. The arguments are those of mteb's method."""
 
     def save_predictions(
         self,
@@ -156,9 +156,7 @@ class RetrievalTask(AbsTaskRetrieval):
         file.write_text(json.dumps(predictions), encoding="utf-8")
 
     def convert_to_reranking(self, top_ranked_path: str | Path, top_k: int = 10) -> RetrievalTask:
-        """Rerank the documents of a prediction file, or of this task's file in a folder, like
-        mteb.
-        """
+        """Rerank the documents in a prediction file, or in a folder's file for the task."""
         super().convert_to_reranking(top_ranked_path, top_k)
         file = Path(top_ranked_path)
         file = file / self.prediction_file_name if file.is_dir() else file
@@ -169,7 +167,7 @@ class RetrievalTask(AbsTaskRetrieval):
     def evaluate(
         self, *args: Any, prediction_folder: Path | None = None, **kwargs: Any
     ) -> Mapping[str, ScoresDict]:
-        """Evaluate like mteb's tasks. Raise PosirError if this version of mteb would bypass posir's
+        """Evaluate like mteb's tasks. Raise PosirError if the installed mteb would bypass posir's
         scores.
         """
         EVALUATE_SUBSET.resolve()
@@ -182,8 +180,8 @@ class RetrievalTask(AbsTaskRetrieval):
 class LazySubsets(Mapping[str, dict[str, SplitData]]):
     """Data by subset and split. Subsets are read on access, and only the last one stays in memory.
 
-    The 31 domains of a language have about 8 GB of text, and mteb evaluates them one at a time. The
-    candidates that `convert_to_reranking` adds are kept for all subsets.
+    The 31 domains of a language contain about 8 GB of text, and mteb evaluates them one at a time.
+    The candidates that `convert_to_reranking` adds are kept for all subsets.
     """
 
     def __init__(self, subsets: list[str], read: Callable[[str], PositionData]) -> None:

@@ -322,7 +322,7 @@ def test_a_run_with_a_protocol_is_an_unranked_entry(tmp_path):
     assert "the settings of posir for BAAI/bge-m3" in " ".join(map(str, origin_problems(entry)))
     data = json.loads(made.read_text())
     data["scores"]["test"][0]["position_run"]["protocol"] = {
-        "asked": find_protocol("posir", model).asked()
+        "asked": find_protocol("posir", model).list_values()
     }
     made.write_text(json.dumps(data))
     (asked,) = (entry for entry in read_entries(tmp_path)[0] if entry.paper)

@@ -149,7 +149,7 @@ def test_a_submitted_run_with_a_protocol_is_of_its_model(tmp_path):
         data = json.loads(file.read_text())
         if file.name != "model_meta.json":
             run = data["scores"]["test"][0]["position_run"]
-            run["protocol"] = {"asked": find_protocol("posir", meta.name).asked()}
+            run["protocol"] = {"asked": find_protocol("posir", meta.name).list_values()}
         (experiment / file.name).write_text(json.dumps(data))
     (tmp_path / "pins.json").write_text(format_pins({"PosIR-Mini": compute_pin("PosIR-Mini")}))
     built = build_site(tmp_path, tmp_path / "site", tmp_path / "cache")

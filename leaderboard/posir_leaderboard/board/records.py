@@ -294,7 +294,7 @@ class BoardRow(ReportRow):
             length=row.length,
             findings=findings,
             scores=dict(row.scores),
-            reference=row.reference.for_others(),
+            reference=row.reference.to_public(),
         )
 
 

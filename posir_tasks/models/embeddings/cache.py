@@ -3,9 +3,9 @@
 Processes on several machines can share the folder without locks, and a killed process leaves no
 incomplete file. Corrupt embeddings count as missing.
 
-mteb's `CachedEmbeddingWrapper` has one folder per task, so tasks do not share embeddings; its keys
-contain neither model nor revision nor prompt; it changes files in place, for a single process; and
-it does not detect corruption.
+mteb's `CachedEmbeddingWrapper` uses one folder per task, so tasks do not share embeddings. Its keys
+contain neither model nor revision nor prompt, it supports only a single process, which changes
+files in place, and it does not detect corruption.
 """
 
 from __future__ import annotations
@@ -97,11 +97,11 @@ Keys = NDArray[np.uint64]
 
 #: Schema version of the files. Newer versions are rejected.
 SCHEMA = 1
-#: Key of the Arrow metadata that holds schema version and embedding format.
+#: Key of the Arrow metadata that stores schema version and embedding format.
 METADATA_KEY = b"posir"
 
 
-class DamageError(Exception):
+class CorruptFileError(Exception):
     """A file is corrupt."""
 
 
@@ -156,7 +156,7 @@ def read_embeddings(file: Path) -> FileContents:
     """Memory-map a file of embeddings without verifying their checksums.
 
     Raises:
-        DamageError: The file is corrupt.
+        CorruptFileError: The file is corrupt.
         PosirError: The file has a newer schema.
         FileNotFoundError: The file does not exist.
         PermissionError: The file cannot be read.
@@ -169,33 +169,33 @@ def read_embeddings(file: Path) -> FileContents:
         fields = header["format"]
         embedding_format = EmbeddingFormat(**fields)
         if embedding_format.checksum != header["checksum"]:
-            raise DamageError("the checksum of the embedding format does not match")
-        numbers = batch.column("embedding").values.to_numpy()
+            raise CorruptFileError("the checksum of the embedding format does not match")
+        values = batch.column("embedding").values.to_numpy()
         return FileContents(
             format=embedding_format,
             keys=np.frombuffer(batch.column("key").buffers()[1], np.uint64, 2 * len(batch)).reshape(
                 len(batch), 2
             ),
             checksums=batch.column("checksum").to_numpy(),
-            rows=numbers.view(embedding_format.stored_dtype).reshape(
+            rows=values.view(embedding_format.stored_dtype).reshape(
                 len(batch), embedding_format.dimensions
             ),
         )
     except (FileNotFoundError, PermissionError):
         raise
     except (OSError, pa.ArrowException, ValueError, KeyError, TypeError) as error:
-        raise DamageError(f"{type(error).__name__}: {error}") from error
+        raise CorruptFileError(f"{type(error).__name__}: {error}") from error
 
 
 logger = logging.getLogger(__name__)
 
 SUFFIX = ".arrow"
 DAMAGED_SUFFIX = ".damaged"
-#: Embeddings that are read and verified at a time.
+#: Number of embeddings to read and verify at a time.
 READ_BATCH_SIZE = 4_096
 
 
-#: First half of an embedding's key, number of its file, and row in the file.
+#: First half of an embedding's key, index of its file, and row in the file.
 INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
 
 
@@ -216,7 +216,7 @@ class EmbeddingCache:
         self.format: EmbeddingFormat | None = None
         """Format of the embeddings; None for an empty cache."""
         self._files: dict[str, int] = {}
-        """Number of each file in the index."""
+        """File number in the index, by file name."""
         self._numbers = count()
         self._index = np.empty(0, INDEX_ENTRY)
         """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
@@ -228,8 +228,8 @@ class EmbeddingCache:
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
-        """Return the cached embeddings for keys, shape (n, 2), including those of other
-        processes.
+        """Return the cached embeddings for keys, shape (n, 2), including those that other processes
+        have added.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
             contents = None if file.name in self._files else self._open(file.name)
@@ -241,7 +241,7 @@ class EmbeddingCache:
             return Lookup(np.empty((len(keys), 0)), missing)
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
         has_damage = True
-        # Another file may have the embeddings that a corrupt file has lost.
+        # Another file may contain the embeddings that are lost in a corrupt file.
         while has_damage:
             selected, entries = self._find_entries(keys, missing)
             intact = np.zeros(len(selected), np.bool_)
@@ -325,7 +325,7 @@ class EmbeddingCache:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
             self._forget(name)
-        except DamageError as error:
+        except CorruptFileError as error:
             self._quarantine(name, str(error))
         return None
 

@@ -33,7 +33,7 @@ from posir_tasks.models.references import MISSING_REVISIONS
 if TYPE_CHECKING:
     from mteb.types import Array, BatchedInput
 
-#: Attributes that `encode` sets, and that do not affect embeddings.
+#: Attributes that `encode` sets and that do not affect embeddings.
 IGNORED_ATTRIBUTES = frozenset({"device", "training"})
 #: Arguments of `encode` that only affect rounding, or only the prompt.
 IGNORED_ARGUMENTS = frozenset({"batch_size", "show_progress_bar", *TASK_ARGUMENTS})
@@ -83,7 +83,7 @@ def build_embedding_key(
     arguments: Mapping[str, Any],
     prompt_type: PromptType | None,
 ) -> EmbeddingKey | None:
-    """Build the key of a call of `encode`, or None if the model cannot be identified.
+    """Build the key for a call of `encode`, or return None if the model cannot be identified.
 
     A model cannot be identified if it has neither a revision nor accessible weights, or if it wraps
     another encoder (such as mteb's `CompressionWrapper`): an embedding may then depend on the other
@@ -105,7 +105,7 @@ def build_embedding_key(
     if meta:
         experiment = meta.experiment_kwargs or {}
         loader_settings = {**meta.loader_kwargs, **experiment, "embed_dim": meta.embed_dim}
-    modules = [module_settings(module) for module in find_modules(model).values()]
+    modules = [list_module_settings(module) for module in find_modules(model).values()]
     return EmbeddingKey(
         model=meta.name if meta else None,
         revision=revision,
@@ -125,7 +125,7 @@ def build_embedding_key(
     )
 
 
-def module_settings(module: nn.Module) -> dict[str, Any]:
+def list_module_settings(module: nn.Module) -> dict[str, Any]:
     """Return the settings of a PyTorch module that affect its output, without weights."""
     tokenizer = getattr(module, "tokenizer", None)
     configs = [getattr(submodule, "config", None) for submodule in module.modules()]
@@ -205,9 +205,9 @@ def digest_module(module: nn.Module) -> str | None:
 
 logger = logging.getLogger(__name__)
 
-#: Environment variable with the folder of the cache. If unset, nothing is cached.
+#: Environment variable with the cache folder. If unset, nothing is cached.
 EMBEDDINGS_VARIABLE = "POSIR_EMBEDDINGS"
-#: Texts hashed at a time.
+#: Number of texts to hash at a time.
 HASH_BATCH_SIZE = 1_000
 
 
@@ -259,9 +259,9 @@ class CachedEncoder(WrappedEncoder):
         prompt_type: PromptType | None = None,
         **arguments: Any,
     ) -> Array:
-        """Return the embeddings of the texts; texts that are not cached are encoded and added."""
+        """Return the embeddings of the texts; encode missing texts and add them to the cache."""
         if self._weights is None:
-            # Once per wrapper, that is per subset: the model may be trained in between.
+            # Computed once per wrapper, and thus per subset: the model may be trained in between.
             self._weights = digest_weights(self.base)
         name = self.mteb_model_meta.name if self.mteb_model_meta else type(self.base).__name__
 

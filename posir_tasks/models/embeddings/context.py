@@ -98,8 +98,8 @@ def build_context(language: str) -> EncodingContext:
 
 
 def join_titles(corpus: Dataset) -> Dataset:
-    """Join titles and texts like mteb, but in columns. Row by row, this takes longer than a
-    search in cached embeddings.
+    """Join titles and texts like mteb, but by column. Row by row, joining takes longer than
+    searching cached embeddings.
     """
     table: pa.Table = corpus.with_format("arrow")[:]
     bodies = table["text"]

@@ -37,15 +37,15 @@ class Encoder(Protocol):
 
 @dataclass(frozen=True)
 class EmbeddingMemory:
-    """Memory for embeddings that are needed again."""
+    """In-memory cache of embeddings that are needed again."""
 
     texts: frozenset[str] | None = None
     """Texts to remember; None for all."""
     _vectors: dict[tuple[PromptType, str], Vectors] = field(default_factory=dict, repr=False)
 
     @property
-    def known_texts(self) -> list[str]:
-        """Texts with remembered embeddings. A text that is query and document occurs twice."""
+    def remembered_texts(self) -> list[str]:
+        """Texts with remembered embeddings. A text that is both query and document occurs twice."""
         return [text for _, text in self._vectors]
 
     def complete(self, texts: Sequence[str], prompt_type: PromptType, encode: Encoder) -> Vectors:
@@ -62,13 +62,13 @@ class EmbeddingMemory:
         return np.stack([vectors[text] for text in texts])
 
 
-#: Task context for models outside of a task.
+#: Task context for models outside a task.
 DEFAULT_CONTEXT = EncodingContext(MINI_METADATA, SPLIT, "default")
 
 
 @dataclass(frozen=True)
 class ModelEncoder:
-    """A model of mteb as an `Encoder`; embeddings are cached if `POSIR_EMBEDDINGS` is set."""
+    """An mteb model as an `Encoder`; embeddings are cached if `POSIR_EMBEDDINGS` is set."""
 
     model: EncoderProtocol
     context: EncodingContext = DEFAULT_CONTEXT
@@ -97,7 +97,7 @@ class ModelEncoder:
 
 
 def not_dense(name: object) -> PosirError:
-    """Return the error for a model without dense embeddings."""
+    """Build the error for a model without dense embeddings."""
     return PosirError(f"{name}: not a dense encoder. Give a model with one vector per text.")
 
 

@@ -15,7 +15,7 @@ from sentence_transformers import CrossEncoder
 import posir
 from posir_inspect.model_window import describe_model
 from posir_inspect.window import measure_window
-from posir_tasks.base.errors import NoAnswerError, PosirError
+from posir_tasks.base.errors import NoResponseError, PosirError
 from posir_tasks.command.app import run_app
 from posir_tasks.models import connection, endpoint_client
 from posir_tasks.models.embeddings.encoding import load_encoder
@@ -340,15 +340,17 @@ def test_a_server_that_does_not_answer_in_time_ends_soon(words: int, monkeypatch
     monkeypatch.setattr(endpoint_client, "FIRST_SECONDS", 0.3)
     with serve_embeddings(fail=sleep_beyond(words, 1.5)) as server:
         started = time.perf_counter()
-        with pytest.raises(NoAnswerError, match=r"no answer within 0 seconds.*(576 words|loading)"):
+        with pytest.raises(
+            NoResponseError, match=r"no response within 0 seconds.*(576 words|loading)"
+        ):
             posir.window(server.reference)
         assert time.perf_counter() - started < 3
 
 
 def test_a_server_that_stops_to_answer_does_not_refuse(monkeypatch):
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 0.5)
     with serve_embeddings(fail=sleep_beyond(2000, 2), counts=lambda *_: 0) as server:
-        with pytest.raises(NoAnswerError, match="no answer within"):
+        with pytest.raises(NoResponseError, match="no response within"):
             posir.window(server.reference)
         assert len(server.times) < 10
 
@@ -414,7 +416,7 @@ def test_a_check_that_cannot_be_decided_is_exit_status_2(require, status, monkey
     with pytest.raises(SystemExit) as exited:
         run_app()
     assert exited.value.code == status
-    assert "no answer after 2 attempts" in capsys.readouterr().err
+    assert "no response after 2 attempts" in capsys.readouterr().err
     assert time.perf_counter() - started < 10
 
 

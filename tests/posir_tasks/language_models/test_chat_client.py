@@ -17,7 +17,7 @@ from posir_tasks.base.errors import NewerSchemaError, PosirError
 from posir_tasks.language_models.asking import BudgetError, LanguageModel
 from posir_tasks.language_models.call_log import CallLog, Completion, Usage
 from posir_tasks.language_models.chat_client import (
-    INVALID_ANSWERS,
+    MAX_INVALID_RESPONSES,
     AnswerFault,
     load_prompt,
     read_completion,
@@ -124,7 +124,7 @@ def test_a_rambling_model_is_read_counted_paid_and_kept(server, tmp_path):
         (AnswerFault.CUT_OFF, "cut JSON", "cut thoughts"),
         (AnswerFault.REFUSED, "refusal"),
         (AnswerFault.EMPTY, "empty"),
-        (AnswerFault.OTHER_FIELDS, "wrong fields"),
+        (AnswerFault.WRONG_FIELDS, "wrong fields"),
     ):
         assert f"{fault} ({sum(server.failures[name] for name in failures)})" in described
     again = connect(tmp_path, server, attempts=5)
@@ -250,7 +250,7 @@ def test_an_answer_of_another_api_is_one_message(server, tmp_path):
     with pytest.raises(PosirError, match=r"chat API .*busy"):
         ask(connect(tmp_path, server), ASKED[:1])
     # Such a page is asked for again.
-    assert sum(server.seen.values()) == 1 + INVALID_ANSWERS
+    assert sum(server.seen.values()) == 1 + MAX_INVALID_RESPONSES
 
 
 def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path):
@@ -269,7 +269,7 @@ def test_ctrl_c_begins_nothing_more_and_finishes_what_was_begun(server, tmp_path
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=60)
     assert "KeyboardInterrupt" in errors
-    assert "The same command continues" in errors
+    assert "Run the same command to continue" in errors
     assert process.returncode != 0
     answered = sum(server.answered.values())
     assert answered in (2, 4)

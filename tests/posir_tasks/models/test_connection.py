@@ -75,7 +75,7 @@ JSON = {
 @pytest.fixture
 def serve(monkeypatch) -> Iterator[Callable[[Answer], str]]:
     monkeypatch.setenv("POSIR_MAX_BYTES", str(2**22))
-    monkeypatch.setattr(connection, "ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(connection, "RESPONSE_SECONDS", 0.5)
     with ExitStack() as servers:
 
         def start(answer: Answer) -> str:
@@ -139,7 +139,7 @@ def test_broken_compression_is_one_error(serve, monkeypatch, client: str, answer
 @pytest.mark.parametrize("client", ["embeddings", "rerank"])
 @pytest.mark.parametrize("body", JSON.values(), ids=JSON)
 def test_ambiguous_or_deep_json_is_refused(serve, client: str, body: bytes):
-    with pytest.raises(PosirError, match="the server's answer"):
+    with pytest.raises(PosirError, match="the server's response"):
         CLIENTS[client](serve(lambda to: write(to, body)))
 
 

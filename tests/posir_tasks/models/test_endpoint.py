@@ -133,7 +133,7 @@ def test_prompts_are_put_before_texts_and_part_of_the_key(server):
     [
         (Failure(429, message="no quota left"), r"limit .*no quota left"),
         (Failure(503), "failed up to 3 times"),
-        (Failure(None), r"no answer after 3 attempts .*running"),
+        (Failure(None), r"no response after 3 attempts .*running"),
     ],
 )
 def test_a_lasting_failure_is_one_message_after_retries(server, monkeypatch, failure, message):
@@ -528,7 +528,7 @@ def test_fields_of_a_run_are_sent_and_recorded_as_an_experiment(server, monkeypa
     }
     with monkeypatch.context() as patch, with_settings(query_field=f"api_key={KEY}"):
         patch.setenv("OPENAI_API_KEY", KEY)
-        with pytest.raises(PosirError, match="written into results"):
+        with pytest.raises(PosirError, match="stored in results"):
             mteb.get_model(server.reference)
     with (
         with_settings(passage_field="truncate"),

@@ -255,7 +255,7 @@ def test_rounding_and_noise_are_no_dependence_on_the_batch(caplog):
         server.noise = 0.5
         model = load(server)
         encode(model, SHORT)
-        assert "different vector in each answer" in caplog.text
+        assert "different vector in each response" in caplog.text
         assert max(map(len, server.batches)) == 30
 
 

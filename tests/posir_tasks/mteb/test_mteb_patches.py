@@ -163,7 +163,7 @@ def test_a_run_ends_with_answers_of_plugins_that_cannot_fail_it(monkeypatch, cap
     monkeypatch.setattr(
         result_saving,
         "process_saver",
-        lambda: SimpleNamespace(used={Path("PosIR-Mini.json"): None}),
+        lambda: SimpleNamespace(used_files={Path("PosIR-Mini.json"): None}),
     )
     ran = []
     mteb = SimpleNamespace(run=lambda args: ran.append(args.verbosity))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from posir_tasks.base.errors import PosirError
 from posir_tasks.models.embeddings import cache as module
 from posir_tasks.models.embeddings.cache import (
-    DamageError,
+    CorruptFileError,
     EmbeddingCache,
     EmbeddingFormat,
     compute_checksums,
@@ -97,7 +97,7 @@ def test_a_damaged_file_never_yields_a_wrong_embedding(tmp_path_factory, data):
     file.write_bytes(content)
     try:
         read = read_embeddings(file)
-    except (DamageError, PosirError):
+    except (CorruptFileError, PosirError):
         return
     known = {key.tobytes(): row.tolist() for key, row in zip(keys, rows, strict=True)}
     intact = compute_checksums(read.format, read.keys, read.rows) == read.checksums
