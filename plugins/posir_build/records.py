@@ -66,9 +66,9 @@ class DiscardReason(StrEnum):
     SEVERAL_PASSAGES = "several passages"
     LONG_EVIDENCE = "the evidence is most of the document"
     OTHER_PASSAGE = "another passage instead"
-    FURTHER_PASSAGE = "another passage as well"
+    ADDITIONAL_PASSAGE = "another passage as well"
     NO_QUOTE = "no quote"
-    QUOTE_OF_NO_SENTENCE = "the quote is of sentences that do not exist"
+    QUOTE_OF_NO_SENTENCE = "the quote cites sentences that do not exist"
     QUOTE_OF_OTHER_SENTENCE = "the quote is not in the cited sentences"
     QUOTE_NOT_FOUND = "the quote is not in the text"
     QUOTE_AMBIGUOUS = "the quote resembles several passages"
@@ -87,7 +87,7 @@ class DiscardReason(StrEnum):
     ANSWERS_OTHER = "answers a question about another document"
     DOCUMENT_ANSWERS_OTHER = "its document answers another question"
 
-    INCOMPLETE_LENGTH = "its lengths have no question at some position"
+    INCOMPLETE_LENGTH = "its length bucket has no questions at some position"
     FULL_CELL = "its cell is full"
 
     SENTENCES_CHANGED = "sentences are missing or added"
@@ -182,9 +182,9 @@ class StageResult:
     questions: tuple[Question, ...]
     discarded: tuple[Discarded, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes for the user, such as on a length bucket with too few documents."""
+    """Notes for the user, such as about a length bucket with too few documents."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Numbers for the report, such as documents read."""
+    """Counts for the report, such as documents read."""
 
     def reasons(self) -> dict[str, int]:
         """Count discarded items by reason, most frequent first."""

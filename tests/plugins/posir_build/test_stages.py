@@ -393,7 +393,7 @@ def cite(first, last, quote):
         ([], "no evidence"),
         ([cite(3, 3, "burned down"), cite(4, 4, "kept bees")], "several passages"),
         ([cite(3, 3, " ")], "no quote"),
-        ([cite(3, 9, "burned down")], "the quote is of sentences that do not exist"),
+        ([cite(3, 9, "burned down")], "the quote cites sentences that do not exist"),
         ([cite(4, 4, "burned down within one night")], "the quote is not in the cited sentences"),
         ([cite(3, 3, "In 1902 the mill burned down")], "the quote changes a number"),
         ([cite(1, 4, "the")], "the quote occurs several times"),
@@ -456,7 +456,7 @@ def test_passages_besides_the_labeled_span_are_counted():
     assert row.rate_interval == pytest.approx(
         binomtest(4, 20).proportion_ci(method="wilson"), abs=0.03
     )
-    assert located.notes == ("evidence in another third than the data states: 40 of 40",)
+    assert located.notes == ("evidence in a different third than the data states: 40 of 40",)
 
 
 def test_evidence_in_several_documents_is_counted(tmp_path):
@@ -850,7 +850,7 @@ def test_every_cell_has_as_many_questions_as_the_smallest():
         2: 18,
         4: 18,
     }
-    assert result.reasons()["its lengths have no question at some position"] == 9
+    assert result.reasons()["its length bucket has no questions at some position"] == 9
 
 
 def test_parts_are_split_by_document():
