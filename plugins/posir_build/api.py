@@ -129,9 +129,7 @@ def _plan_build(tools: Tools) -> Result:
     last = "ask" if settings.ask.method == "given" else "sample"
     results = run_stages(tools, last) | run_stages(tools, None)
     notes = [f"sample: {note}" for note in results["sample"].notes]
-    notes += [
-        f"Already answered, and not paid for again: {usage}" for usage in describe_usage(tools)
-    ]
+    notes += [f"Already answered, not paid for again: {usage}" for usage in describe_usage(tools)]
     return describe_plan(estimate_stages(settings, results), settings.list_llms(), notes)
 
 

@@ -70,9 +70,7 @@ def build_rating_figures(
             ]
             chart = _plot_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"
-            explanation = (
-                "Each pair: a person's and the judge's rating of a translation on one scale."
-            )
+            explanation = "Pairs: a person's and the judge's rating of a translation on a scale."
             figures.append(frame("pairs", row.system, chart, title, explanation))
     return figures
 

@@ -59,7 +59,7 @@ DocumentEmbedder: TypeAlias = Callable[[ModelEncoder, Sequence[str]], Vectors]
 class DocumentEncoder(WrappedEncoder):
     """An encoder that embeds queries with its base model, and documents with a function."""
 
-    #: The cache has the embeddings of the base model, from which document vectors are computed.
+    #: The cache stores the embeddings of the base model, from which document vectors are computed.
     caches_itself = True
     read_part: ReadPart | None = None
 
@@ -114,7 +114,7 @@ class DividingMethod(Mitigation):
 
 
 class Combination(StrEnum):
-    """The combination of the chunks of a document."""
+    """How the chunks of a document are combined."""
 
     MAX = "max"
     MEAN = "mean"
@@ -178,7 +178,9 @@ class ContextChunks(DividingMethod):
 
     size: Size = 0
     stride: Size = 0
-    """0 for the size, without overlap, since the server joins the chunks."""
+    """Distance between the starts of consecutive chunks; 0 for the size, without overlap, since the
+    server joins the chunks.
+    """
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
@@ -267,7 +269,7 @@ class LateChunks(DividingMethod):
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
-                "works with local models of sentence-transformers that have a transformer and "
+                "works with local sentence-transformers models that have a transformer and "
                 "pooling.",
             )
         vectorizer = LateVectorizer(loaded_model, self.chunking, overlap)
@@ -314,7 +316,7 @@ class LateVectorizer:
     """Encodes documents and pools the token states of their chunks."""
 
     loaded: Any
-    """The sentence-transformers model: a transformer, pooling, and perhaps further modules."""
+    """The sentence-transformers model: a transformer, pooling, and possibly other modules."""
     chunking: Chunking
     overlap: int | None = None
     """Overlap of windows in tokens; None for a single window, which truncates texts."""
@@ -401,7 +403,7 @@ class LateVectorizer:
         self.loaded.eval()
         features = self.loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
         features = {name: tensor.to(self.loaded.device) for name, tensor in features.items()}
-        # The mask is read first, since modules may remove it.
+        # Convert the mask first, since modules may remove it.
         masks = features["attention_mask"].bool()
         states = self.loaded[0](features)["token_embeddings"]
         return [rows[mask] for rows, mask in zip(states, masks, strict=True)]

@@ -67,7 +67,7 @@ def collect_samples(
 
     Returns:
         Documents by length bucket, about the same number from each task, none for empty buckets;
-        queries; and True if all documents are from the data.
+        queries; and True if all documents come from the data.
     """
     rng = random.Random(SEED)
     frames = []
@@ -123,8 +123,8 @@ class Duration:
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
-    def __mul__(self, number: int) -> Duration:
-        return Duration(self.low * number, self.mean * number, self.high * number)
+    def __mul__(self, factor: int) -> Duration:
+        return Duration(self.low * factor, self.mean * factor, self.high * factor)
 
     def __str__(self) -> str:
         unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
@@ -314,7 +314,7 @@ def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
-    """Estimate the cost of evaluating a model; `sizes` of a task must be adjacent."""
+    """Estimate the cost of evaluating a model; `sizes` must be grouped by task."""
 
     def estimate(
         name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
@@ -382,7 +382,7 @@ def describe_plan(plan: RunPlan) -> str:
         )
     saved = ""
     if plan.saved_documents:
-        saved = f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS"
+        saved = f"; {plan.saved_documents:,} fewer documents with POSIR_EMBEDDINGS"
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 

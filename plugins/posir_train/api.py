@@ -41,26 +41,26 @@ def train(
         posir train all-MiniLM-L6-v2 --data questions.json --output tuned
 
     The output folder is an ordinary model, for `mteb run -m FOLDER` and all commands of posir.
-    `training/` in this folder has the report and the settings; repeat the run with `--config
+    Its subfolder `training/` contains the report and the settings; repeat the run with `--config
     FOLDER/training/settings.yaml`.
 
     Args:
         model: A dense sentence-transformers model: a registered name or a local folder. Optional if
-            `config` has it.
+            set in `config`.
         data: A task, or any file, folder or Hub dataset of questions with evidence. Optional if
-            `config` has it.
+            set in `config`.
         output: Empty folder for the model; checkpoints, report and settings are in its `training/`.
         positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as
             `2,1,1`.
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's pooling.
         per_article: Maximum number of consecutive questions about one article in a batch; 4 by
             default.
-        guard: Data of a forgetting check: a task of mteb, or data as for `data`.
+        guard: Data for a forgetting check: an mteb task, or data as for `data`.
         seeds: Number of models to train with different seeds on the same articles, for intervals
             over seeds.
         config: YAML file with settings; the other arguments take precedence.
         resume: Continue an interrupted run with the same settings.
-        settings: Further settings by name, such as `learning_rate` (default 2e-5), `epochs` (3),
+        settings: Other settings by name, such as `learning_rate` (default 2e-5), `epochs` (3),
             `window` in tokens, and `held_out`, a share of the articles in [0, 1]; `posir train
             --settings-help` lists all settings.
 
@@ -158,18 +158,19 @@ def compose(
 
     Args:
         data: A task, or any file, folder or Hub dataset of questions with evidence.
-        language: Code of the language, such as jpn-Jpan.
-        domain: Name of the domain: a-z, 0-9 and _.
+        language: Language code, such as jpn-Jpan.
+        domain: Domain name: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         kind: `windows` (the default), `moved`, `mosaics` or `needles`.
-        tokens: Tokens of a composed document; 126 by default. Needles use the setting `lengths`.
+        tokens: Tokens per composed document; 126 by default. Needles use the setting `lengths`
+            instead.
         positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such
             as `2,1,1`.
         config: YAML file with settings; the other arguments take precedence.
-        settings: Further settings by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
+        settings: Other settings by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
 
     Returns:
-        The folder of each corpus, and its number of questions.
+        The folder and the number of questions of each corpus.
 
     Raises:
         PosirError: The data does not exist, a setting is wrong, a folder already exists, or no

@@ -39,7 +39,7 @@ def find_position(start: int, end: int, characters: int) -> Position:
 
 @dataclass(frozen=True)
 class PositionWeights:
-    """Weights of the positions in training."""
+    """Training weights of the positions."""
 
     shares: tuple[float, float, float]
     """Shares by `Position`; they sum to 1."""
@@ -65,8 +65,8 @@ class PositionWeights:
         return cls((begin, middle, end), text)
 
     def allocate(self, counts: Mapping[Position, int], total: int) -> Counter[Position]:
-        """Divide `total` further examples among the positions so that, together with `counts`, the
-        positions have their shares (Webster's method).
+        """Divide `total` additional examples among the positions so that, together with `counts`,
+        the positions have their shares (Webster's method).
         """
         sums = Counter(counts)
         for _ in range(total):
@@ -110,7 +110,8 @@ HELD_OUT = "training/held-out"
 RECORD = "training/run.json"
 #: Value of `positions` for one corpus per position.
 EACH = "each"
-#: Settings of PADS's published code. It also uses Adam, three epochs and a learning rate of 2e-5.
+#: Settings in PADS's published code, which also uses Adam, three epochs and a learning rate of
+#: 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
 #: The checkpoint to select. balanced: the smallest position effect among the checkpoints without a
 #: significant loss of nDCG@10 to the base model; ndcg: the highest nDCG@10; last: the last one.
@@ -158,7 +159,7 @@ class TrainingSettings(Section):
     """
     texts: str | None = None
     """Training texts for PADS: any data with documents; then all of `data` is used for evaluation.
-    By default the documents of `data` that are not held out.
+    By default, the documents in `data` that are not held out.
     """
     loss: Literal[
         "MultipleNegativesRankingLoss",
@@ -190,7 +191,7 @@ class TrainingSettings(Section):
         "constant_with_warmup",
         "inverse_sqrt",
     ] = "linear"
-    """Schedule of the learning rate, as named in transformers."""
+    """Learning rate schedule, as named in transformers."""
     seed: Seed = 42
     """Random seed."""
     split_seed: Seed | None = None
@@ -208,7 +209,7 @@ class TrainingSettings(Section):
     margin: float = 0.3
     """Minimum margin by which every reranker must prefer the third with the evidence."""
     drop_beyond: bool = False
-    """Leave questions with evidence beyond the window out, instead of raising an error."""
+    """Leave out questions with evidence beyond the window, instead of raising an error."""
     evaluations: Count = 5
     """Number of evaluations and checkpoints during training."""
     select: Select | None = None
@@ -216,7 +217,7 @@ class TrainingSettings(Section):
     (highest), or last. By default balanced for uniform positions, else last.
     """
     guard: tuple[str, ...] = ()
-    """Data of forgetting checks: mteb tasks, or data as for `data`."""
+    """Data for forgetting checks: mteb tasks, or data as for `data`."""
     trackers: tuple[str, ...] = ()
     """wandb, tensorboard and others, as named in transformers."""
 
@@ -242,7 +243,7 @@ class TrainingSettings(Section):
 
     @property
     def weights(self) -> PositionWeights:
-        """Weights of the positions in training."""
+        """Training weights of the positions."""
         return PositionWeights.parse(self.positions)
 
     @property

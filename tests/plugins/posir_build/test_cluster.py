@@ -1,5 +1,5 @@
-"""Reranking and candidate retrieval as jobs: the same scores and documents as in one process, whatever the
-batches.
+"""Reranking and candidate retrieval as jobs: the same scores and documents as in one process, for
+any batches.
 """
 
 from concurrent.futures import Future
@@ -114,9 +114,6 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monke
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)
-    recalled = CandidateRetriever(ModelReference(model), "eng-Latn", start).find(
-        DOCUMENTS, QUESTIONS, 3
-    )
-    assert recalled == CandidateRetriever(ModelReference(model), "eng-Latn").find(
-        DOCUMENTS, QUESTIONS, 3
-    )
+    here = CandidateRetriever(ModelReference(model), "eng-Latn")
+    there = CandidateRetriever(ModelReference(model), "eng-Latn", start)
+    assert there.find(DOCUMENTS, QUESTIONS, 3) == here.find(DOCUMENTS, QUESTIONS, 3)
