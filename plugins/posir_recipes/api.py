@@ -58,7 +58,7 @@ class RecipeItem(Section):
     """Shell lines; empty if the item cannot be reproduced. A comment marks lines that need another
     environment.
     """
-    runs: Literal["here", "with a GPU", "with what is not released"] | None = None
+    runs: Literal["here", "with a GPU", "with unreleased material"] | None = None
     """Minimum requirement of the commands at the paper's size; null without commands."""
     needs: str | None = None
     published: str | None = None
