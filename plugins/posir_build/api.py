@@ -70,8 +70,8 @@ def build(
     is written after the last stage. `report.md` in the work folder lists the counts of each stage.
 
     Args:
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
@@ -149,12 +149,12 @@ def rate_translations(
     build` and in PosIR. All translation systems are rated on the same documents.
 
     Args:
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
-        sheets: Folder to write rating sheets for people to, one per language, without the names of
-            the systems; nothing else is done.
-        people: Sheet filled in by a person, to report their agreement with the judge.
+        sheets: Folder for rating sheets for human raters, one per language, that hide the system;
+            nothing else is done.
+        people: Sheet filled in by a human rater, to report the agreement with the judge.
         settings: Settings by name. `source`, `translations` and `llm` are required;
             `posir study rate-translations --settings-help` lists all settings.
 
@@ -373,8 +373,8 @@ def build_sample(
 
     Args:
         number: Number of questions.
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         output: CSV file; by default human-check.csv in the work folder.
         settings: Build settings by name.
 

@@ -59,8 +59,7 @@ from posir_tasks.values.evidence import POSITIONS
 
 #: Minimum length of a question, in characters, to count as copied from its document.
 MIN_COPY = 20
-#: Patterns for questions that name a position in the text or refer to the document, in all
-#: languages.
+#: Multilingual patterns for questions that name a position in the text or refer to the document.
 FORBIDDEN_PATTERNS = {
     DiscardReason.NAMES_POSITION: load_patterns("positions.txt"),
     DiscardReason.NAMES_DOCUMENT: load_patterns("references.txt"),
@@ -90,7 +89,7 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
 def drop_repeated(
     questions: Iterable[Question], similar: float
 ) -> tuple[list[Question], list[Discarded]]:
-    """Split questions into distinct questions and repetitions of an earlier question.
+    """Separate distinct questions from repetitions of earlier questions.
 
     Within a document, a question is a repetition if its text similarity to an earlier question is
     at least `similar`, in [0, 1]. Across documents, only identical texts are repetitions: if two
@@ -148,7 +147,7 @@ class PersonaChoice(ModelAnswer):
     """
 
     persona: int
-    """Number in the list of offered personas, from 1."""
+    """Number of the persona in the offered list, starting at 1."""
     difficulty: Literal["high_school", "university", "phd"]
     query_length: Literal["short", "medium", "long"]
 
@@ -177,7 +176,7 @@ THIRDS = ("first", "middle", "last")
 #: Stored as the model and prompt of questions that come with the data.
 GIVEN = "given"
 LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
-#: Separators after which a chunk may end, by descending preference.
+#: Separators after which a chunk may end, in order of preference.
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 

@@ -171,13 +171,12 @@ def find_min_questions(settings: BalanceSettings, questions: Sequence[Question] 
 def _describe_shortage(
     counts: Mapping[BalanceCell, int], settings: BalanceSettings, min_questions: int
 ) -> Iterator[str]:
-    number = sum(counts.values())
-    enough = "enough" if number >= min_questions else "too few"
+    total = sum(counts.values())
+    enough = "enough" if total >= min_questions else "too few"
     part = "public questions" if settings.held_out else "questions"
     yield (
-        f"{number:,} {part} are {enough}: a position effect of "
-        f"{settings.position_effect:g} points is detected with a probability of 80% from "
-        f"{min_questions:,} questions"
+        f"{total:,} {part} are {enough}: detecting a position effect of "
+        f"{settings.position_effect:g} points with a power of 80% takes {min_questions:,} questions"
     )
     titles = CELLS[settings.cells].titles
     per_cell = -(-min_questions // len(counts))

@@ -105,7 +105,7 @@ def record_human_check(
     write_card(folder.parent.parent)
 
 
-#: Contribution of a language model to the dataset, by the check of its verdict.
+#: What a language model contributed to the dataset, by check.
 CONTRIBUTIONS = {
     Check.LOCATED: "spans",
     Check.RELEVANCE: "grades",
@@ -233,7 +233,7 @@ def read_sheet(
         command: The command that wrote the sheet, for error messages.
 
     Raises:
-        DataError: The file is not a sheet of the command, or a cell is invalid.
+        DataError: The file was not written by the command, or a cell is invalid.
     """
     rows = []
     sheet = read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote")

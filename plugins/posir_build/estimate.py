@@ -21,8 +21,8 @@ from posir_tasks.language_models.settings import LanguageModelSettings, compute_
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
-#: Assumed numbers of tokens. QUESTION_TOKENS includes the answer, QUOTE_TOKENS the sentence
-#: numbers, and REASON_TOKENS the grade. A summary has at most 400 words in PosQ (arXiv 2505.13950).
+#: Assumed token counts. QUESTION_TOKENS includes the answer, QUOTE_TOKENS the sentence numbers, and
+#: REASON_TOKENS the grade. A summary has at most 400 words in PosQ (arXiv 2505.13950).
 QUESTION_TOKENS = 80
 QUOTE_TOKENS = 60
 GRADE_TOKENS = 10
@@ -209,7 +209,7 @@ def describe_plan(
     cost = f"{format_cost(total.cost, currency)} for " if currency else ""
     names = ", ".join(dict.fromkeys(model.model for model in models))
     sentence = (
-        f"At most {cost}{pluralize(total.calls, 'call')} of {names}: {total.input_tokens:,} input "
+        f"At most {cost}{pluralize(total.calls, 'call')} to {names}: {total.input_tokens:,} input "
         f"and {total.output_tokens:,} output tokens."
     )
     rows = []

@@ -85,7 +85,7 @@ class SampleSettings(Section):
 
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
-    """posir: eight buckets of tokens; five: five buckets of characters (arXiv 2605.26578); any:
+    """posir: eight buckets, in tokens; five: five buckets, in characters (arXiv 2605.26578); any:
     no limit; or a list of buckets.
     """
     unit: LengthUnit = "tokens"
@@ -184,7 +184,7 @@ class AskSettings(AskingSection):
     (arXiv 2605.26578: BAAI/bge-m3); null for a random sample.
     """
     similar: Share = 0.95
-    """Similarity from which two questions about a document count as the same."""
+    """Minimum similarity at which two questions about a document count as duplicates."""
 
 
 class LocateSettings(AskingSection):
@@ -338,7 +338,7 @@ class TranslateSettings(AskingSection):
     below the first quartile.
     """
     upper: NonNegative = 1.5
-    """The same limit above the third quartile."""
+    """The same limit for lengths above the third quartile."""
     judge: LanguageModelSettings | None = None
     """Model that checks texts that look like refusals or are in another language, from their first
     1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard these texts

@@ -71,7 +71,7 @@ PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("translate", "documents"): (1 - 17_864 / (8 * 1_719_701), POSIR),
     ("translate", "questions"): (1 - 358 / (8 * 42_015), POSIR),
 }
-#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by range of margins.
+#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive, by margin range.
 AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
     (None, 0.0): (0.877, 0.738, 0.514),
     (0.0, 0.1): (0.934, 0.835, 0.670),
@@ -213,7 +213,7 @@ def describe_lost_documents(result: StageResult) -> list[str]:
 def build_translation_rows(
     original: StageResult, translation: StageResult, name: str
 ) -> list[StageRow]:
-    """Build the rows of the documents and questions of a translation."""
+    """Build the rows for the documents and the questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
         counts = (len(getattr(original, unit)), len(getattr(translation, unit)))

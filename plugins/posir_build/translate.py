@@ -110,7 +110,7 @@ PREFIX = re.compile(
 
 #: Faults that the judge, if there is one, confirms or dismisses.
 UNCERTAIN_FAULTS = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
-#: Faults by the judge's verdict.
+#: Fault for each verdict of the judge.
 VERDICT_FAULTS = {
     "translation": None,
     "refusal": DiscardReason.REFUSAL,

@@ -1,4 +1,4 @@
-"""Ratings of translations by a judge and by people: a stratified sample, the judge's answers, and
+"""Translation ratings by a judge and by people: a stratified sample, the judge's answers, and
 sheets for people.
 
 PosIR (arXiv 2601.08363, appendix B) chooses its translator this way. Each system translates 12
@@ -81,7 +81,7 @@ class RatingSettings(Section):
     source: Name
     """Data with the originals: a folder in the PosIR layout, or a dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
-    """Data of each translation system by its name, such as {Qwen3-30B-A3B:
+    """Data of each translation system, by system name, such as {Qwen3-30B-A3B:
     data/PosIR-Benchmark-v1}. Documents have the ids of their originals. Originals and translations
     may be in the same folder.
     """
@@ -332,7 +332,9 @@ class ScaleAgreement:
 
 
 def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
-    """Build a table with a row per rating, and per mean of a completely rated translation."""
+    """Build a table with a row per rating, and a row with the mean of each completely rated
+    translation.
+    """
     rows = []
     for translation, ratings in rated_rows:
         scales = dict[str, float](ratings)

@@ -47,7 +47,7 @@ BRIEF = (
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
     "change is within the margin (2 points of nDCG@10, 5 of the position effect). Chunks change "
-    "the window, so the effect within the window has its own state for each method and no change. "
+    "the window, so each method has its own state within the window, without a change. "
     "Intervals are not corrected for the number of methods. Time: for encoding queries "
     "and documents, and for searching."
 )
@@ -130,8 +130,8 @@ def mitigate(
 
     Returns:
         A row for the plain model and for each method: nDCG@10 in [0, 1] and position effect in
-        [-1, 1], their change on the same versions (better, worse, equivalent, inconclusive), the
-        state within the window, vectors per document and seconds.
+        [-1, 1], their paired changes (better, worse, equivalent, inconclusive), the state within
+        the window, vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.

@@ -75,8 +75,8 @@ def evaluate(
         tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
             name on the Hub or a folder; by default the server's count, or an estimate.
         skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted, named, and never retrieved. Results are stored separately, as
-            an experiment.
+            them. They are counted and listed, and never retrieved. Results are stored separately,
+            as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
@@ -223,8 +223,8 @@ def run(
         tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
             name on the Hub or a folder; by default the server's count, or an estimate.
         skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted, named, and never retrieved. Results are stored separately, as
-            an experiment.
+            them. They are counted and listed, and never retrieved. Results are stored separately,
+            as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.

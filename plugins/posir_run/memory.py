@@ -43,7 +43,7 @@ CONTAINER_FILES = (
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory of a run with a dense model, on the GPU or, without one, on this machine."""
+    """Peak memory of a run with a dense model: GPU memory or, without a GPU, main memory."""
 
     model: str
     fixed: int

@@ -40,8 +40,8 @@ def train(
 
         posir train all-MiniLM-L6-v2 --data questions.json --output tuned
 
-    The output folder is an ordinary model, for `mteb run -m FOLDER` and all commands of posir.
-    Its subfolder `training/` contains the report and the settings; repeat the run with `--config
+    The output folder is an ordinary model, for `mteb run -m FOLDER` and all posir commands. Its
+    subfolder `training/` contains the report and the settings; repeat the run with `--config
     FOLDER/training/settings.yaml`.
 
     Args:
@@ -66,8 +66,8 @@ def train(
 
     Returns:
         nDCG@10 and position effects in [-1, 1], and the cosine of unrelated texts, before and after
-        training, with 95% intervals of the changes; `folder` of the model; `notes`, warnings first.
-        With several seeds, the change of each seed and the mean.
+        training, with 95% intervals for the changes; `folder` of the model; `notes`, warnings
+        first. With several seeds, the change for each seed and the mean change.
 
     Raises:
         PosirError: accelerate is not installed; the model or data does not exist; a setting is
@@ -153,8 +153,8 @@ def compose(
         posir compose questions.json --language eng-Latn --domain moved --output data
 
     Questions whose evidence cannot be moved to the position are skipped and counted. Documents get
-    the title of their article, or of their group for mosaics; `posir train` never splits a title
-    between training and held-out data.
+    the title of their article, or of their group for mosaics; `posir train` never splits documents
+    with the same title between training and held-out data.
 
     Args:
         data: A task, or any file, folder or Hub dataset of questions with evidence.
@@ -223,4 +223,4 @@ def compose(
     if skip_counts:
         lines.append(f"skipped: {pluralize(skip_counts.total(), 'question')} ({reasons})")
     values = {"corpora": rows, "skipped": skip_counts}
-    return Result(title=f"Documents composed of {data}", rows=rows, values=values, footer=lines)
+    return Result(title=f"Documents composed from {data}", rows=rows, values=values, footer=lines)

@@ -1,7 +1,7 @@
 """Sample the training questions, and form the batches of an epoch.
 
 The method follows 'Built-in or learned?' (arXiv 2605.26578, sections 3.1.4, 3.2.2 and 4.2): five
-length bins by characters; every bin and position has the size of the scarcest cell of position and
+length bins, in characters; every bin and position has the size of the scarcest cell of position and
 length (8,189 in the paper), so that begin, middle, end and uniform positions have the same total;
 every batch comes from one bin. Here the shares of the positions can be chosen freely.
 """
@@ -77,7 +77,7 @@ def sample_examples(
         missing = [position.title for position in weights.positions if not counts[position]]
         reason = "no length bin contains questions at all positions to train on"
         if missing:
-            reason = f"no question has its evidence at {' or '.join(missing)}"
+            reason = f"no question has evidence at {' or '.join(missing)}"
         elif smallest:
             reason = (
                 f"no length bin has {budget:,} questions at every position; the largest possible "
@@ -146,7 +146,7 @@ def choose_size(smallest: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Forms the batches of each epoch."""
+    """A plan that forms the batches of each epoch."""
 
     examples: tuple[Example, ...]
     rows: Mapping[int, list[int]]
@@ -174,7 +174,7 @@ class BatchPlan:
                 if sum(len(batch) == size for batch in batches) >= full_batches:
                     break
                 batches += self._fill(rows, size, rng)
-            # Take the largest batches until they have the rows of all full batches.
+            # Take the largest batches until they contain as many rows as all full batches.
             batches.sort(key=len, reverse=True)
             sizes = np.cumsum([0, *map(len, batches)])
             selection += batches[: np.searchsorted(sizes, max(full_batches, 1) * size)]

@@ -355,7 +355,7 @@ def compose_examples(
         except CompositionError as error:
             skip_counts[str(error)] += 1
             continue
-        # Start with another position for each question.
+        # Start with a different position for each question.
         examples.rotate(-len(corpora[0]))
         for corpus, example in zip(corpora, examples, strict=True):
             corpus.append(example)

@@ -241,8 +241,8 @@ def pool_corpora(data: Examples) -> Examples:
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Split examples into training and held-out examples, with a share of the articles, selected by
-    hash, held out. Both parts keep the whole corpus.
+    """Split examples by article into training and held-out examples; a hash selects the given share
+    of articles to hold out. Both parts keep the whole corpus.
 
     Raises:
         PosirError: Either part has fewer than two articles.

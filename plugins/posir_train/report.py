@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 #: nDCG@10 by position of the evidence.
 THIRDS = (Metric.NDCG_AT_10_BEGIN, Metric.NDCG_AT_10_MIDDLE, Metric.NDCG_AT_10_END)
-#: Increase of the cosine of unrelated texts above which the report warns of a collapse.
+#: Increase in the cosine of unrelated texts above which the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
     "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
@@ -98,8 +98,8 @@ LEGEND = (
     "unrelated texts: mean over documents of different articles; near 1, all texts look alike."
 )
 SEEDS_NOTE = (
-    "After - before on the same held-out articles. Intervals of a seed are for new articles. The "
-    "interval of the mean over seeds is for new seeds on these articles, by Student's t."
+    "After - before on the same held-out articles. Intervals for single seeds are for new "
+    "articles. The interval of the mean is for new seeds on these articles, by Student's t."
 )
 #: How to deploy a trained model.
 DEPLOYMENT = (
@@ -273,7 +273,7 @@ def check_forgetting(
 
 def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
     """Return nDCG@10 by query for an mteb task."""
-    # mteb uses deprecated names of sentence-transformers.
+    # mteb uses deprecated names from sentence-transformers.
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(action="ignore", category=FutureWarning),

@@ -114,7 +114,8 @@ EACH = "each"
 #: 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
 #: The checkpoint to select. balanced: the smallest position effect among the checkpoints without a
-#: significant loss of nDCG@10 to the base model; ndcg: the highest nDCG@10; last: the last one.
+#: significant loss of nDCG@10 relative to the base model; ndcg: the highest nDCG@10; last: the last
+#: one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
 #: Number of questions per length bin. equal: the size of the scarcest cell, for all bins and
 #: positions (arXiv 2605.26578, section 3.2.2); most: as many as the scarcest trained position of
@@ -169,7 +170,7 @@ class TrainingSettings(Section):
     ] = "MultipleNegativesRankingLoss"
     """Name of the loss in sentence-transformers."""
     scale: Positive = 20.0
-    """Factor of the cosines in the loss: 1 / temperature."""
+    """Factor that scales the cosines in the loss: 1 / temperature."""
     epochs: Positive = 3.0
     """Number of epochs."""
     max_steps: Count | None = None
@@ -205,7 +206,7 @@ class TrainingSettings(Section):
     hard_negatives: bool = False
     """Add other passages of the document as negatives."""
     rerankers: tuple[str, ...] = ()
-    """Models of the margin filter; empty for no filter."""
+    """Rerankers for the margin filter; empty for no filter."""
     margin: float = 0.3
     """Minimum margin by which every reranker must prefer the third with the evidence."""
     drop_beyond: bool = False
@@ -214,7 +215,7 @@ class TrainingSettings(Section):
     """Number of evaluations and checkpoints during training."""
     select: Select | None = None
     """Checkpoint to select: balanced (smallest position effect without loss of nDCG@10), ndcg
-    (highest), or last. By default balanced for uniform positions, else last.
+    (highest nDCG@10), or last. By default balanced for uniform positions, else last.
     """
     guard: tuple[str, ...] = ()
     """Data for forgetting checks: mteb tasks, or data as for `data`."""
@@ -277,7 +278,7 @@ class ComposeSettings(Section):
     between sentences of other articles, in a domain NAME_N for each length of N tokens.
     """
     tokens: Annotated[int, Field(ge=9)] = 126
-    """Tokens of a composed document; needles use `lengths`."""
+    """Tokens per composed document; needles use `lengths`."""
     lengths: tuple[Annotated[int, Field(ge=9)], ...] = (128, 256, 512, 1_024, 2_048, 4_096, 8_000)
     """Document lengths of the needle domains, in tokens."""
     literal: bool = False

@@ -192,7 +192,7 @@ def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
 
 #: Number of rotated documents per length bucket, for each checkpoint.
 CHECKPOINT_SAMPLE = 50
-#: Score to compare checkpoints by, for each value of `select` that compares them.
+#: Score by which checkpoints are compared, by value of `select`.
 METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
 #: File that identifies a sentence-transformers model; it is written last.
 MODULES_FILE = "modules.json"

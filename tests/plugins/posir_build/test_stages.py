@@ -397,7 +397,7 @@ def cite(first, last, quote):
         ([cite(4, 4, "burned down within one night")], "the quote is not in the cited sentences"),
         ([cite(3, 3, "In 1902 the mill burned down")], "the quote changes a number"),
         ([cite(1, 4, "the")], "the quote occurs several times"),
-        ([cite(1, 4, MILL.text)], "the evidence is most of the document"),
+        ([cite(1, 4, MILL.text)], "the evidence covers most of the document"),
     ],
 )
 def test_locate_keeps_one_certain_span(evidence, expected):
@@ -1013,7 +1013,7 @@ def test_a_translation_about_translations_stays(text):
 def test_a_faulty_translation_is_discarded_with_its_questions(change, reason):
     result = translate(change)
     assert result.questions == ()
-    assert [discard.reason for discard in result.discarded][1:] == ["its document is discarded"]
+    assert [discard.reason for discard in result.discarded][1:] == ["its document was discarded"]
     assert result.discarded[0].reason == reason
 
 
@@ -1031,7 +1031,7 @@ def test_a_judge_decides_about_suspected_refusals(verdict, reason):
     assert (len(asked[0]), asked[0]) == (1500, tale[:1500])
     assert asked[1:] == ["Sorry, what is it?"] * (reason is None)
     assert [question.text for question in result.questions] == asked[1:]
-    reasons = {reason: 1, "its document is discarded": 1} if reason else {}
+    reasons = {reason: 1, "its document was discarded": 1} if reason else {}
     assert result.reasons() == reasons
     # What nobody suspects is not judged, and a judge without a usable answer changes nothing.
     assert translate(judge=judge).reasons() == {}
