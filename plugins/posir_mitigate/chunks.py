@@ -1,14 +1,14 @@
 """Mitigations that divide documents into chunks, or encode them in two orders.
 
 - Chunks, maximum: each chunk is a vector in the index, as in passage retrieval.
-- Chunks, mean: one vector per document, the mean of DICE (arXiv 2606.18781). Its presets of size
-  and overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0, with strides of 96, 192, 384
-  and 1,024.
+- Chunks, mean: one vector per document, as in DICE (arXiv 2606.18781). DICE's presets for size and
+  overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0, with strides of 96, 192, 384 and
+  1,024.
 - Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its
-  token states are pooled by chunk. The first special token and a prompt join the first chunk, and
-  the last special token joins the last one. The score of a document is the score of its best chunk.
-  Long late chunking encodes windows, and drops the first `overlap` states of each window but the
-  first.
+  token embeddings are pooled by chunk. The first special token and a prompt join the first chunk,
+  and the last special token joins the last one. The score of a document is the score of its best
+  chunk. Long late chunking encodes windows, and drops the first `overlap` token embeddings of each
+  window except the first.
 - Context chunks: a server gets all chunks of a document in one request, and returns a vector per
   chunk in context.
 - Both orders: the mean of the embeddings of a document and of its sentences in reverse order, so
@@ -126,8 +126,8 @@ class Chunks(DividingMethod):
 
     NAME: ClassVar[str] = "chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "index each chunk with the id of its document (posir inspect --snippet), or with mean the "
-        "mean of the chunk vectors, behind any server of the model"
+        "index each chunk with the id of its document (posir inspect --snippet), or, for mean, the "
+        "mean of the chunk vectors; works with any server for the model"
     )
     UNLIMITED: ClassVar[bool] = True
     DEFAULT_TOKENS: ClassVar[int] = 128
@@ -193,7 +193,7 @@ class ContextChunks(DividingMethod):
         """Return the model that encodes chunks in context.
 
         Raises:
-            PosirError: The model is not behind a server with this function.
+            PosirError: The model is not served by an endpoint that supports this.
         """
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
             raise self.unsupported(
@@ -210,8 +210,8 @@ class BothOrders(Mitigation):
 
     NAME: ClassVar[str] = "both_orders"
     DEPLOYMENT: ClassVar[str] = (
-        "index the mean of the vectors of a document and of its sentences in reverse order, behind "
-        "any server of the model"
+        "index the mean of the vectors of a document and of its sentences in reverse order; works "
+        "with any server for the model"
     )
     #: The model reads both ends of a long document.
     UNLIMITED: ClassVar[bool] = True
@@ -241,12 +241,12 @@ class BothOrders(Mitigation):
 
 @dataclass(frozen=True)
 class LateChunks(DividingMethod):
-    """Pool the token states of each document by chunk."""
+    """Pool the token embeddings of each document by chunk."""
 
     NAME: ClassVar[str] = "late_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "needs token states, so only in Python (posir.open_model) or with a server that supports "
-        "late chunking"
+        "needs token embeddings, so only in Python (posir.open_model) or with a server that "
+        "supports late chunking"
     )
 
     size: Size = 0
@@ -298,13 +298,13 @@ class LateChunks(DividingMethod):
 
 @dataclass(frozen=True)
 class LongLateChunks(LateChunks):
-    """Pool the token states of documents that are encoded in windows."""
+    """Pool the token embeddings of documents that are encoded in windows."""
 
     NAME: ClassVar[str] = "long_late_chunks"
     UNLIMITED: ClassVar[bool] = True
 
     overlap: Size = 64
-    """Number of tokens at the start of each window but the first that serve only as context."""
+    """Number of tokens at the start of each window except the first that serve only as context."""
 
 
 #: Token ids of a text, with prompt and special tokens, and the token range of each chunk.
@@ -313,7 +313,7 @@ TokenizedText: TypeAlias = tuple[list[int], list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class LateVectorizer:
-    """Encodes documents and pools the token states of their chunks."""
+    """Encodes documents and pools the token embeddings of their chunks."""
 
     loaded: Any
     """The sentence-transformers model: a transformer, pooling, and possibly other modules."""
@@ -369,7 +369,7 @@ class LateVectorizer:
         """Divide a text with `tokens` tokens into windows.
 
         Returns:
-            The first token of each window, the first token without overlap, and the end.
+            The first token of each window, the first token after the overlap, and the end.
         """
         windows = [(0, 0, min(self.window, tokens))]
         while windows[-1][2] < tokens:
@@ -399,7 +399,7 @@ class LateVectorizer:
             yield features["sentence_embedding"].float().cpu().numpy()
 
     def _encode(self, inputs: Sequence[list[int]]) -> list[torch.Tensor]:
-        """Return the token states of each input, shape (tokens, dimensions)."""
+        """Return the token embeddings of each input, shape (tokens, dimensions)."""
         self.loaded.eval()
         features = self.loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
         features = {name: tensor.to(self.loaded.device) for name, tensor in features.items()}

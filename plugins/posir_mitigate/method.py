@@ -1,4 +1,4 @@
-"""The base class of mitigations, which wrap a model of mteb."""
+"""The base class of mitigations, which wrap an mteb model."""
 
 from __future__ import annotations
 

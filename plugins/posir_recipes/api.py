@@ -59,11 +59,11 @@ class RecipeItem(Section):
     environment.
     """
     runs: Literal["here", "with a GPU", "with unreleased material"] | None = None
-    """Minimum requirement of the commands at the paper's size; null without commands."""
+    """Minimum requirement for the commands at the paper's size; null without commands."""
     needs: str | None = None
     published: str | None = None
     ours: str | None = None
-    """Results of these commands, with the data and models of the measurement."""
+    """Our results with these commands, with the data and models they were measured on."""
     missing: str | None = None
 
 
