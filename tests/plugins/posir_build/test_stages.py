@@ -806,7 +806,9 @@ def test_cells_are_limited_and_short_ones_named():
     counts = CELLS["posir"].count([MILL], result.questions)
     assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
     assert result.reasons() == {"its cell is full": 14}
-    assert result.notes[0].startswith("16 questions are too few: a position effect of 10 points ")
+    assert result.notes[0].startswith(
+        "16 questions are too few: detecting a position effect of 10 "
+    )
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
     few, many_needed = (
         find_min_questions(BalanceSettings(position_effect=effect), many(4)) for effect in (30, 5)
