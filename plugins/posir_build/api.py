@@ -1,5 +1,5 @@
-"""Public functions of this package: `posir.build`, the human check of its questions, and ratings of
-translations.
+"""Public functions of this package: `posir.build`, the human check of its questions, and
+translation ratings.
 """
 
 from __future__ import annotations
@@ -63,32 +63,33 @@ def build(
     address: str | None = None,
     **settings: Any,
 ) -> BuildReport | Result:
-    """Build a dataset of questions about documents, controlled for the position of the evidence; or
-    continue a build.
+    """Build a dataset of questions about documents, controlled for the position of the evidence, or
+    resume a build.
 
     Answered calls are not repeated, and stages with unchanged inputs are not run again. The dataset
     is written after the last stage. `report.md` in the work folder lists the counts of each stage.
 
     Args:
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         stage: Last stage to run: `sample`, `ask`, `locate`, `verify`, `false-negatives` or
             `balance`.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
-        prompts: Set of prompts: `posir` (the default), or `posq` with the inputs, outputs and
-            relevance scale of PosQ, for `ask.method: chunk`.
+        prompts: Prompt set: `posir` (the default), or `posq` with the inputs, outputs and relevance
+            scale of PosQ, for `ask.method: chunk`.
         engine: Where rerankers and the embedding model run: this machine or a Ray cluster.
-        address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
+        address: Address of the Ray cluster, or `auto`; by default, Ray is started on this machine.
         settings: Settings by name. `documents`, `output`, `language`, `domain` and `llm` are
             required. Sections are mappings, such as `ask={"questions": 5}`. Prices are per million
             tokens. Document lengths are in tokens, words or characters (`sample={"unit": ...}`).
             `posir build run --settings-help` lists all settings.
 
     Returns:
-        For each stage and check: the number of documents or questions taken and kept, the share
-        kept and the published share, in [0, 1], and the number of discarded items by reason. Also
-        `datasets`, the number of questions by folder; `folder`, with calls and report; and `notes`,
-        with the cost of the calls. With `plan`, the maximum cost of each stage.
+        For each stage and check: the number of documents or questions before and after it, the
+        share kept and the published share, in [0, 1], and the number of discarded items by reason.
+        Also `datasets`, the number of questions by folder; `folder`, with the call log and the
+        report; and `notes`, with the cost of the calls. With `plan`, the maximum cost of each
+        stage.
 
     Raises:
         PosirError: A setting is wrong; documents, a folder or a model cannot be used; `output`
@@ -128,7 +129,7 @@ def _plan_build(tools: Tools) -> Result:
     last = "ask" if settings.ask.method == "given" else "sample"
     results = run_stages(tools, last) | run_stages(tools, None)
     notes = [f"sample: {note}" for note in results["sample"].notes]
-    notes += [f"Already answered, and not paid again: {usage}" for usage in describe_usage(tools)]
+    notes += [f"Already answered, not paid for again: {usage}" for usage in describe_usage(tools)]
     return describe_plan(estimate_stages(settings, results), settings.list_llms(), notes)
 
 
@@ -141,19 +142,19 @@ def rate_translations(
     people: str | Path | Iterable[str | Path] | None = None,
     **settings: Any,
 ) -> Result:
-    """Rate translations: a judge rates the fluency, accuracy, completeness and style of a sample by
-    domain and length, from 1 to 5.
+    """Let a judge rate the fluency, accuracy, completeness and style of translations from 1 to 5,
+    on a sample stratified by domain and length.
 
-    The data needs the same document ids in several languages, as in the datasets of `posir build`
-    and in PosIR. All translation systems are rated on the same documents.
+    The data must contain the same document ids in several languages, as in the datasets of `posir
+    build` and in PosIR. All translation systems are rated on the same documents.
 
     Args:
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         plan: Estimate calls, tokens and cost without sending anything to a language model.
-        sheets: Folder for rating sheets for people, one per language, that do not name the system;
+        sheets: Folder for rating sheets for human raters, one per language, that hide the system;
             nothing else is done.
-        people: Sheet with a person's ratings, to report their agreement with the judge.
+        people: Sheet filled in by a human rater, to report the agreement with the judge.
         settings: Settings by name. `source`, `translations` and `llm` are required;
             `posir study rate-translations --settings-help` lists all settings.
 
@@ -198,13 +199,13 @@ def _judge_sample(
 ) -> Result:
     model = LanguageModel(settings.llm, CallLog(settings.work / LOG_FILE))
     judge, faults = ratings.ask_judge(translations, settings, model)
-    notes += [f"not rated: {fault}: {number:,}" for fault, number in faults.items()]
+    notes += [f"not rated: {fault}: {count:,}" for fault, count in faults.items()]
     people: list[ratings.RatedTranslation] = []
     for sheet in sheets:
         sheet_ratings, unknown = ratings.read_rating_sheet(sheet, translations)
         people += sheet_ratings
         if unknown:
-            notes.append(f"{sheet}: rows of other translations: {unknown:,}")
+            notes.append(f"{sheet}: rows for other translations: {unknown:,}")
     scores = [*ratings.score_ratings("judge", judge), *ratings.score_ratings("people", people)]
     agreement = ratings.compare_ratings(people, judge)
 
@@ -231,8 +232,8 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     """Raise PosirError if documents or a folder cannot be used; for a complete build, also check
     the rerankers, the embedding models and the position effect.
 
-    Output folders must not be inside the documents' folder, or the build would read its own report
-    and dataset card as documents.
+    Output folders must be outside the documents folder, or the build would read its own report and
+    dataset card as documents.
     """
     documents = Path(settings.documents).expanduser().resolve()
     outputs = [settings.output]
@@ -241,8 +242,8 @@ def check_build(settings: BuildSettings, *, complete: bool = True) -> None:
     for folder in (settings.work_folder, *outputs):
         if documents.is_dir() and folder.resolve().is_relative_to(documents):
             raise PosirError(
-                f"{folder}: is inside the folder of the documents, {settings.documents}; its text "
-                "files would be read as documents. Set `work` and `output` to folders outside."
+                f"{folder}: is inside the documents folder, {settings.documents}; its text files "
+                "would be read as documents. Set `work` and `output` to folders outside it."
             )
     check_source(settings)
     if not complete:
@@ -271,19 +272,19 @@ def _check_output(settings: BuildSettings, output: Path) -> None:
         if not folder.exists() or previous == record:
             continue
         changes = ", ".join(name for name in record if previous.get(name) != record[name])
-        reason = f"was built with other settings ({changes})" if previous else "has other data"
+        reason = f"was built with other settings ({changes})" if previous else "contains other data"
         raise PosirError(
             f"{folder}: already exists, and {reason}. Remove it, or set another `output` or "
-            "`domain`; answered calls are saved and not paid again."
+            "`domain`; answered calls are saved and not paid for again."
         )
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class BuildReport(Result):
-    """Counts of each stage of a build, and the folders of the dataset."""
+    """Counts of each build stage, and the dataset folders."""
 
     rows: Sequence[stage_report.StageRow]
-    """Rows of stages, checks of Verify, and translations."""
+    """Rows for stages, Verify checks and translations."""
     datasets: Mapping[Path, int]
     """Number of questions by folder; empty unless all stages were run."""
     folder: Path
@@ -339,9 +340,9 @@ def describe_usage(tools: Tools) -> list[str]:
     prices = {llm.model: llm.prices for llm in tools.settings.list_llms()}
     usage = tools.log.usage()
     for name in prices:
-        parts = [tokens for (model, _), tokens in usage.items() if model == name]
-        if len(parts) > 1:
-            usage[name, "total"] = sum(parts, Usage())
+        model_usage = [tokens for (model, _), tokens in usage.items() if model == name]
+        if len(model_usage) > 1:
+            usage[name, "total"] = sum(model_usage, Usage())
     lines = []
     for (model, prompt), tokens in usage.items():
         line = (
@@ -364,18 +365,18 @@ def build_sample(
     output: str | Path | None = None,
     **settings: Any,
 ) -> Result:
-    """Write a sheet for a human check: question, document with marked span, verdicts, and columns
-    for yes or no.
+    """Write a sheet for a human check: question, document with marked span, verdicts, and yes-or-no
+    columns.
 
     The questions are a random sample of a finished build, about the same number from each cell of
     length and position.
 
     Args:
         number: Number of questions.
-        config: YAML file with settings; settings by name take precedence, in sections field by
-            field.
+        config: YAML file with settings; settings given by name override it, field by field within
+            sections.
         output: CSV file; by default human-check.csv in the work folder.
-        settings: Settings of the build by name.
+        settings: Build settings by name.
 
     Returns:
         The sheet; a row for each question.
@@ -412,12 +413,12 @@ def build_sample(
 def build_agreement(
     sheets: str | Path | Iterable[str | Path], *, data: str | Path | None = None
 ) -> Result:
-    """Read judgments of people: the share of questions judged correct, with a 95% interval.
+    """Summarize human judgments: the share of questions judged correct, with a 95% interval.
 
     Args:
         sheets: Sheets with judgments, one per person.
-        data: Folder of the domain, such as data/NAME/eng-Latn/notes, to add the agreement to its
-            dataset card.
+        data: Domain folder, such as data/NAME/eng-Latn/notes, to add the agreement to its dataset
+            card.
 
     Returns:
         A row for each kind of judgment, with the share of "yes" in [0, 1].

@@ -21,7 +21,7 @@ from typing import Any, Literal
 import polars as pl
 from rapidfuzz import fuzz
 
-from posir_build.cluster import Recall
+from posir_build.cluster import CandidateRetriever
 from posir_build.locate import split_thirds
 from posir_build.quotes import list_numbers, load_patterns
 from posir_build.records import (
@@ -59,8 +59,7 @@ from posir_tasks.values.evidence import POSITIONS
 
 #: Minimum length of a question, in characters, to count as copied from its document.
 MIN_COPY = 20
-#: Patterns in all languages for questions that name a position in the text or refer to the
-#: document.
+#: Multilingual patterns for questions that name a position in the text or refer to the document.
 FORBIDDEN_PATTERNS = {
     DiscardReason.NAMES_POSITION: load_patterns("positions.txt"),
     DiscardReason.NAMES_DOCUMENT: load_patterns("references.txt"),
@@ -90,11 +89,11 @@ def find_fault(question: Question, document: Document, language: str) -> Discard
 def drop_repeated(
     questions: Iterable[Question], similar: float
 ) -> tuple[list[Question], list[Discarded]]:
-    """Split questions into distinct questions and repetitions of an earlier question.
+    """Separate distinct questions from repetitions of earlier questions.
 
     Within a document, a question is a repetition if its text similarity to an earlier question is
     at least `similar`, in [0, 1]. Across documents, only identical texts are repetitions: if two
-    documents answer the same question, either document is a false negative of the other's.
+    documents answer the same question, each is a false negative for the other document's question.
     """
     distinct = []
     discarded = []
@@ -148,7 +147,7 @@ class PersonaChoice(ModelAnswer):
     """
 
     persona: int
-    """Number in the offered list, from 1."""
+    """Number of the persona in the offered list, starting at 1."""
     difficulty: Literal["high_school", "university", "phd"]
     query_length: Literal["short", "medium", "long"]
 
@@ -174,10 +173,10 @@ PROMPTS: Mapping[AskMethod, Sequence[PromptTemplate[Any]]] = {
 }
 #: Names of the thirds in the prompts.
 THIRDS = ("first", "middle", "last")
-#: Recorded as model and prompt of questions that come with the data.
+#: Stored as the model and prompt of questions that come with the data.
 GIVEN = "given"
 LENGTHS = {"short": "under 10 words", "medium": "10 to 20 words", "long": "over 20 words"}
-#: Separators after which a chunk may end, by descending preference.
+#: Separators after which a chunk may end, in order of preference.
 SEPARATORS = (r"\n\s*\n", r"\n", r"(?<=[.!?。！？।])\s*", r"\s+")
 
 
@@ -195,11 +194,11 @@ def ask_questions(
     documents: Sequence[Document],
     settings: BuildSettings,
     model: LanguageModel,
-    recall: Recall | None = None,
+    retriever: CandidateRetriever | None = None,
 ) -> StageResult:
     """Generate questions and discard faulty ones.
 
-    `recall` finds the personas nearest to a document; if it is None, personas are sampled at
+    `retriever` finds the nearest personas for a document; if it is None, personas are sampled at
     random.
 
     Raises:
@@ -213,7 +212,7 @@ def ask_questions(
         case "chunk":
             requests = _request_chunks(selection, settings, model, discarded)
         case _:
-            offers = offer_personas(selection, settings, recall)
+            offers = offer_personas(selection, settings, retriever)
             requests = _request_segments(selection, offers, settings, model, discarded)
     common = {
         "questions": str(settings.ask.questions),
@@ -222,14 +221,14 @@ def ask_questions(
     prompt = PROMPTS[settings.ask.method][-1]
     replies = model.ask(prompt, requests, lambda request: request.values | common, "Ask")
     accepted_questions = []
-    number = 0
+    question_count = 0
     for request, reply in zip(requests, replies, strict=True):
         if reply.answer is None:
             discarded.append(Discarded(reply.fault, request.document.id, reply.detail))
             continue
         accepted_ids: set[str] = set()
         questions = _list_questions(request, reply)
-        number += len(questions)
+        question_count += len(questions)
         for question in questions:
             fault = find_fault(question, request.document, settings.language)
             ids = accepted_ids | {question.id}
@@ -241,7 +240,7 @@ def ask_questions(
                 accepted_ids = ids
                 accepted_questions.append(question)
     distinct, repetitions = drop_repeated(accepted_questions, settings.ask.similar)
-    counts = {"questions": number}
+    counts = {"questions": question_count}
     notes = [_describe_labels(distinct)] if settings.ask.method == "chunk" else []
     return StageResult(
         tuple(documents), tuple(distinct), (*discarded, *repetitions), tuple(notes), counts
@@ -264,7 +263,7 @@ def _describe_labels(questions: Iterable[Question]) -> str:
 
 
 def _list_questions(request: QuestionRequest, reply: Reply[Any]) -> list[Question]:
-    """Convert an answer to questions, without checks."""
+    """Convert a reply to questions without checking them."""
     answer: Any = reply.answer
     if isinstance(answer, PersonaQuery):
         rows = [AskedQuestion(question=answer.query, answer=answer.answer, type="query")]
@@ -464,8 +463,8 @@ def label_chunk(chunk: Span, length: int) -> tuple[str, ...]:
 
 
 def split_chunks(text: str, words: int) -> list[Span]:
-    """Split a text into consecutive chunks of at most `words` words, at paragraphs, lines,
-    sentences or words.
+    """Split a text into consecutive chunks of at most `words` words, at the boundaries of
+    paragraphs, lines, sentences or words.
 
     PosQ uses LangChain's recursive splitter with 256 words and does not state the overlap; chunks
     do not overlap here. In scripts without spaces, two characters count as a word.
@@ -499,17 +498,17 @@ def _split(text: str, span: Span, words: int, separators: Sequence[str]) -> list
 
 
 def offer_personas(
-    documents: Sequence[Document], settings: BuildSettings, recall: Recall | None
+    documents: Sequence[Document], settings: BuildSettings, retriever: CandidateRetriever | None
 ) -> list[list[str]]:
     """Select personas for each document: the nearest by embedding (Built-in or Learned, section
     3.1.2), or a random sample.
     """
     personas = load_personas(settings.ask.personas)
     number = min(settings.ask.personas_offered, len(personas))
-    if recall is None:
+    if retriever is None:
         return [_seed(settings, "personas", row).sample(personas, number) for row in documents]
     rows = [Document(str(row), persona, 0, "") for row, persona in enumerate(personas)]
-    nearest = recall.find(rows, documents, number)
+    nearest = retriever.find(rows, documents, number)
     return [[personas[int(row)] for row in ids] for ids in nearest]
 
 
@@ -518,8 +517,8 @@ def _seed(settings: BuildSettings, purpose: str, document: Document) -> random.R
 
 
 def load_personas(file: Path | None) -> list[str]:
-    """Load the distinct personas of a file, or posir's own list; raise PosirError if the file is
-    unreadable or empty.
+    """Load the distinct personas from a file, or from posir's own list; raise PosirError if the
+    file is unreadable or empty.
     """
     try:
         if file and file.name.endswith(DATA_SUFFIXES):
@@ -533,7 +532,7 @@ def load_personas(file: Path | None) -> list[str]:
     personas = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not personas:
         raise PosirError(
-            f"ask.personas: {file}: contains no persona. Give a text file with one persona per "
+            f"ask.personas: {file}: contains no personas. Give a text file with one persona per "
             "line, or a file with a field 'persona', as in PersonaHub."
         )
     return personas

@@ -1,9 +1,9 @@
-"""Stage 6, Balance: limit the questions per cell of length and position, and split a held-out part
-off.
+"""Stage 6, Balance: limit the questions per cell of length and position, and split off a held-out
+part.
 
 A cell is a length bucket and a third of the document. PosQ (arXiv 2505.13950) and Built-in or
 Learned (arXiv 2605.26578, appendix B.4) downsample to the smallest cell, as does `per_cell:
-smallest`. By default no cell is limited, since fewer questions have less statistical power.
+smallest`. By default no cell is limited, since fewer questions mean less statistical power.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from posir_tasks.values.evidence import POSITIONS
 from posir_tasks.values.schemes import RelativePositions
 
 SCHEME = RelativePositions()
-#: Names of the parts of a dataset.
+#: Names of the dataset parts.
 PUBLIC = "public"
 HELD_OUT = "held-out"
 
@@ -44,7 +44,7 @@ BalanceCell = tuple[int, int]
 
 @dataclass(frozen=True)
 class CellScheme:
-    """The length buckets of cells."""
+    """The length buckets of the cells."""
 
     titles: tuple[str, ...]
     bounds: tuple[int, ...]
@@ -84,10 +84,10 @@ CELLS: Mapping[CellLengths, CellScheme] = {
 def balance_questions(
     previous: StageResult, settings: BalanceSettings, seed: int, min_questions: int | None
 ) -> StageResult:
-    """Discard questions beyond the limit of their cell, and assign the other questions to a part.
+    """Discard questions beyond the limit of their cell, and assign the rest to a part.
 
-    `min_questions` is the number of questions that the public part needs to detect the position
-    effect of the settings, or None. With it, notes list the cells with too few questions.
+    `min_questions` is the number of questions that the public part needs to detect
+    `settings.position_effect`, or None. If it is set, notes list the cells with too few questions.
     """
     surplus = _find_surplus(previous, settings, seed)
     discarded = []
@@ -116,7 +116,7 @@ def balance_questions(
 def _find_surplus(
     previous: StageResult, settings: BalanceSettings, seed: int
 ) -> dict[str, DiscardReason]:
-    """Map the ids of questions beyond the limit of their cell to the reason."""
+    """Map the id of each question beyond its cell's limit to the discard reason."""
     scheme = CELLS[settings.cells]
     documents = index_by_id(previous.documents)
     incomplete: set[int] = set()
@@ -141,7 +141,7 @@ def _find_surplus(
 
 
 def _sample_documents(questions: Sequence[Question], share: float, seed: int) -> set[str]:
-    """Sample documents that have about the given share of the questions."""
+    """Sample documents with about the given share of the questions."""
     sizes = Counter(question.document for question in questions)
     sample = set()
     total = 0
@@ -154,10 +154,11 @@ def _sample_documents(questions: Sequence[Question], share: float, seed: int) ->
 
 
 def find_min_questions(settings: BalanceSettings, questions: Sequence[Question] = ()) -> int | None:
-    """Return how many questions detect the position effect of the settings with a power of 80%, or
-    None if the settings have no position effect.
+    """Return how many questions are needed to detect `settings.position_effect` with a power of
+    80%, or None if it is not set.
 
-    The number of questions per document is that of `questions`, or 1. See docs/statistics.md.
+    The number of questions per document is computed from `questions`, or is 1 without questions.
+    See docs/statistics.md.
     """
     if settings.position_effect is None:
         return None
@@ -170,13 +171,12 @@ def find_min_questions(settings: BalanceSettings, questions: Sequence[Question] 
 def _describe_shortage(
     counts: Mapping[BalanceCell, int], settings: BalanceSettings, min_questions: int
 ) -> Iterator[str]:
-    number = sum(counts.values())
-    enough = "enough" if number >= min_questions else "too few"
+    total = sum(counts.values())
+    enough = "enough" if total >= min_questions else "too few"
     part = "public questions" if settings.held_out else "questions"
     yield (
-        f"{number:,} {part} are {enough}: a position effect of "
-        f"{settings.position_effect:g} points is found with a probability of 80% from "
-        f"{min_questions:,} questions"
+        f"{total:,} {part} are {enough}: detecting a position effect of "
+        f"{settings.position_effect:g} points with a power of 80% takes {min_questions:,} questions"
     )
     titles = CELLS[settings.cells].titles
     per_cell = -(-min_questions // len(counts))

@@ -1,5 +1,5 @@
-"""Rerankers, with scores cached in the build's log, and recall by an embedding model: in this
-process, or as jobs of `posir run`.
+"""Reranking, with scores cached in the build's log, and candidate retrieval with an embedding
+model: in this process, or as `posir run` jobs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ Texts = Sequence[Document | Question]
 #: Document ids per query, nearest first, and their similarities, shape (queries, documents).
 NearestDocuments = tuple[list[list[str]], NDArray[np.float32]]
 
-#: Documents per recall job. Each job also encodes all questions.
+#: Documents per retrieval job. Each job also encodes all questions.
 DOCUMENTS_PER_JOB = 5_000
 #: Minimum number of pairs per saved batch of scores.
 BATCH = 512
@@ -52,7 +52,7 @@ BATCH = 512
 
 @dataclass(frozen=True)
 class ModelCallJob:
-    """A function call with a loaded model, as a job of `posir run`."""
+    """A function call with a loaded model, as a `posir run` job."""
 
     model: ModelReference
     title: str
@@ -96,15 +96,15 @@ def run_on_cluster(
 
 
 @dataclass(frozen=True)
-class Recall:
-    """Nearest-neighbor search with an embedding model; a cluster searches shards of the
-    documents.
+class CandidateRetriever:
+    """Nearest-neighbor search with an embedding model; on a cluster, each job searches a shard of
+    the documents.
     """
 
     model: ModelReference
     language: str
     start_engine: StartEngine | None = None
-    """Starts a cluster; None to load the model in this process."""
+    """Function that starts a cluster; None to load the model in this process."""
 
     @cached_property
     def name(self) -> str:
@@ -112,21 +112,21 @@ class Recall:
         return str(find_model(self.model).name)
 
     def find(self, documents: Texts, queries: Texts, top_k: int) -> list[list[str]]:
-        """Find the ids of the `top_k` nearest documents of each query, nearest first; raise
+        """Find the ids of the `top_k` nearest documents for each query, nearest first; raise
         PosirError if the model is not an encoder or a job fails.
         """
         if self.start_engine is None:
             from posir_tasks.models.embeddings.cached_encoder import with_cache
 
             model = with_cache(load_model(self.model))
-            return recall(documents, queries, top_k, self.language, model)[0]
+            return retrieve(documents, queries, top_k, self.language, model)[0]
         shards = split_batches(documents, DOCUMENTS_PER_JOB)
-        calls = [partial(recall, shard, queries, top_k, self.language) for shard in shards]
+        calls = [partial(retrieve, shard, queries, top_k, self.language) for shard in shards]
         results = sorted(run_on_cluster(self.model, "documents", calls, self.start_engine))
         return merge_shards([shard for _, shard in results], top_k)
 
 
-def recall(
+def retrieve(
     documents: Texts, queries: Texts, top_k: int, language: str, model: MTEBModels
 ) -> NearestDocuments:
     """Search documents with a loaded model; raise PosirError if it is not an encoder."""
@@ -184,8 +184,8 @@ class Reranker:
         return self.reranker.name
 
     def score_batches(self, batches: Sequence[Sequence[Pair]]) -> Iterator[tuple[int, Scores]]:
-        """Yield each batch's index and scores on completion; raise PosirError if a job fails or
-        scores are off the scale.
+        """Yield each batch's index and scores as it completes; raise PosirError if a job fails or a
+        score is out of range.
         """
         reranker = self.reranker
         if self.start_engine is None:
@@ -196,7 +196,7 @@ class Reranker:
             yield number, to_probabilities(scores, self.name, logits=reranker.logits)
 
     def score(self, pairs: Sequence[Pair]) -> Scores:
-        """Score pairs, shape (n,), higher for a better answer; new scores are saved after each
+        """Score pairs, shape (n,); a better answer scores higher. New scores are saved after each
         batch.
         """
         keys = [digest(self.name, *pair, size=16) for pair in pairs]
@@ -216,7 +216,7 @@ class Reranker:
 
 def batch_by_text(pairs: Mapping[bytes, Pair]) -> list[list[bytes]]:
     """Group the keys of pairs into batches of at least `BATCH` pairs (fewer in the last batch);
-    all pairs of a text are in the same batch.
+    all pairs with the same text are in one batch.
 
     Texts are sorted by length, since a batch takes as long as its longest text.
     """

@@ -2,8 +2,8 @@
 and sheets for a human check.
 
 No paper reports a human check of its questions (PosQ, arXiv 2505.13950, read 100 traces).
-Agreement has a Wilson interval for new questions, in which the judgments of one question by several
-people count as one.
+Agreement has a Wilson interval for new questions; several people's judgments of the same question
+are not counted as independent.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def write_dataset(
 
 
 def read_constructions(output: Path, name: str = CONSTRUCTION_FILE) -> dict[str, Any]:
-    """Read a JSON file of every domain below a folder, by `<language>/<domain>`."""
+    """Read the JSON file `name` of every domain below a folder, keyed by `<language>/<domain>`."""
     return {
         file.parent.relative_to(output).as_posix(): read_json(file)
         for file in sorted(output.glob(f"*/*/{name}"))
@@ -105,7 +105,7 @@ def record_human_check(
     write_card(folder.parent.parent)
 
 
-#: Contribution of a language model to the dataset, by the check of its verdict.
+#: What a language model contributed to the dataset, by check.
 CONTRIBUTIONS = {
     Check.LOCATED: "spans",
     Check.RELEVANCE: "grades",
@@ -233,7 +233,7 @@ def read_sheet(
         command: The command that wrote the sheet, for error messages.
 
     Raises:
-        DataError: The file is not a sheet of the command, or a cell is invalid.
+        DataError: The file was not written by the command, or a cell is invalid.
     """
     rows = []
     sheet = read_csv_rows(file, ("id", *columns), f"a sheet that `{command}` wrote")

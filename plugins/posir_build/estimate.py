@@ -1,4 +1,4 @@
-"""Cost estimate of a build before its first call: calls, tokens and money by stage."""
+"""Cost estimate of a build before its first call: calls, tokens and cost by stage."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from posir_tasks.language_models.settings import LanguageModelSettings, compute_
 from posir_tasks.text.sentences import find_sentences
 from posir_tasks.text.words import BYTES_PER_TOKEN, estimate_tokens
 
-#: Assumed numbers of tokens. A question includes its answer, a quote its sentence numbers, and a
-#: reason the grade. A summary has at most 400 words in PosQ (arXiv 2505.13950).
+#: Assumed token counts. QUESTION_TOKENS includes the answer, QUOTE_TOKENS the sentence numbers, and
+#: REASON_TOKENS the grade. A summary has at most 400 words in PosQ (arXiv 2505.13950).
 QUESTION_TOKENS = 80
 QUOTE_TOKENS = 60
 GRADE_TOKENS = 10
@@ -31,13 +31,13 @@ SUMMARY_TOKENS = 400
 SENTENCE_TOKENS = 25
 PERSONA_TOKENS = 12.5
 #: Questions per chunk with PosQ's prompts (appendix A.2): 265,865 questions about 13,902 passages,
-#: mostly of three or four chunks.
+#: most with three or four chunks.
 POSQ_QUESTIONS = 6
 #: Factor by which sentence numbers lengthen a document.
 NUMBERING_FACTOR = 1.15
-#: Suspects per question at the default threshold, if a third of the questions has a false negative
-#: (docs/build.md). PosQ had 854 suspects for 26,356 questions, with 13,902 passages and a threshold
-#: of 0.5 (appendix A.2).
+#: Flagged documents per question at the default threshold, if a third of the questions have a false
+#: negative (docs/build.md). PosQ flagged 854 documents for 26,356 questions, with 13,902 passages
+#: and a threshold of 0.5 (appendix A.2).
 SUSPECTS_PER_QUESTION = 2.0
 #: Share of translations that look like refusals; PosIR (appendix B) discarded 0.02% as refusals.
 SUSPECTED_REFUSALS = 0.01
@@ -74,33 +74,33 @@ def estimate_stages(
 ) -> list[StageEstimate]:
     """Estimate each stage that calls a language model or rerankers.
 
-    `results` needs the result of Sample, and of Ask if the questions are `given`. Results of later
-    stages replace estimated numbers of questions.
+    `results` must contain the result of Sample, and of Ask if the questions are `given`. Results of
+    later stages replace the estimated numbers of questions.
     """
     documents = results["sample"].documents
     sources = ask.sample_sources(documents, settings.ask.documents, settings.seed)
     mean = sum(document.tokens for document in sources) / max(1, len(sources))
     usage, questions = _estimate_ask(settings, sources)
-    number = {}
+    question_counts = {}
     for stage in STAGE_NAMES[1:]:
         questions = len(results[stage].questions) if stage in results else questions
-        number[stage] = questions
-    texts = number["ask"] * mean * NUMBERING_FACTOR
+        question_counts[stage] = questions
+    texts = question_counts["ask"] * mean * NUMBERING_FACTOR
     search = settings.false_negatives
-    queries = number["verify"] if search.embedder else 0
+    queries = question_counts["verify"] if search.embedder else 0
     votes = 0.0
     if search.rule == "question":
         votes = queries * SUSPECTS_PER_QUESTION * max(1, len(search.panel))
     calls = {
         "ask": usage,
-        "locate": estimate_calls(locate.LOCATE, number["ask"], texts, QUOTE_TOKENS),
-        "verify": _estimate_verify(settings.verify, number["locate"], mean),
+        "locate": estimate_calls(locate.LOCATE, question_counts["ask"], texts, QUOTE_TOKENS),
+        "verify": _estimate_verify(settings.verify, question_counts["locate"], mean),
         "false-negatives": estimate_calls(verify.RELEVANCE, votes, votes * mean, GRADE_TOKENS),
-        **_estimate_translate(settings, documents, number["balance"]),
+        **_estimate_translate(settings, documents, question_counts["balance"]),
     }
     views = 2 if settings.verify.rerank_rule == "span" else 3
     pairs = {
-        "verify": len(settings.verify.rerankers) * views * number["locate"],
+        "verify": len(settings.verify.rerankers) * views * question_counts["locate"],
         "false-negatives": queries * len(search.rerankers) * min(search.recall, len(documents)),
     }
     return [
@@ -146,10 +146,10 @@ def _estimate_ask(settings: BuildSettings, documents: Sequence[Document]) -> tup
 
 
 def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> Usage:
-    """Estimate the usage of Verify for documents of a mean length in tokens."""
+    """Estimate the usage of Verify given the mean document length in tokens."""
     usage = Usage()
     texts = questions * mean
-    # The three segments add up to one document; with and without the span makes two documents.
+    # The three segments add up to one document; with and without the span counts as two.
     if settings.relevance == "segments":
         usage += estimate_calls(verify.RELEVANCE, 3 * questions, texts, GRADE_TOKENS)
     if settings.relevance == "span":
@@ -166,7 +166,7 @@ def _estimate_verify(settings: VerifySettings, questions: int, mean: float) -> U
 def _estimate_translate(
     settings: BuildSettings, documents: Sequence[Document], questions: int
 ) -> dict[str, Usage]:
-    """Estimate the usage of translations and, with a judge, of refusal checks."""
+    """Estimate the usage of translation and, with a judge, of refusal checks."""
     section = settings.translate
     languages = len(section.languages)
     tokens = sum(document.tokens for document in documents) * NUMBERING_FACTOR
@@ -199,7 +199,7 @@ def describe_plan(
     models: Sequence[LanguageModelSettings],
     notes: Sequence[str],
 ) -> Result:
-    """Report the total cost in a sentence and the stages in a table, the total in the last row.
+    """Report the total cost in a sentence, and the stages in a table that ends with the total.
 
     Columns for costs and rerankers are shown only if there are prices or rerankers.
     """
@@ -209,15 +209,15 @@ def describe_plan(
     cost = f"{format_cost(total.cost, currency)} for " if currency else ""
     names = ", ".join(dict.fromkeys(model.model for model in models))
     sentence = (
-        f"At most {cost}{pluralize(total.calls, 'call')} of {names}: {total.input_tokens:,} input "
+        f"At most {cost}{pluralize(total.calls, 'call')} to {names}: {total.input_tokens:,} input "
         f"and {total.output_tokens:,} output tokens."
     )
     rows = []
     for row in (*estimates, total):
         counts = map(format_count, (row.calls, row.input_tokens, row.output_tokens))
-        money = format_number(row.cost if currency else None, ",.2f")
+        cost_cell = format_number(row.cost if currency else None, ",.2f")
         pairs = format_count(row.reranker_pairs if total.reranker_pairs else None)
-        rows.append((row.stage, *counts, money, pairs))
+        rows.append((row.stage, *counts, cost_cell, pairs))
     numbers = ("Calls", "Input tokens", "Output tokens", f"Cost ({currency})", "Reranker pairs")
     table = Table(build_columns(("Stage", *numbers), numbers), tuple(rows))
     assumptions = (

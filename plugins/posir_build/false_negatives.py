@@ -1,10 +1,10 @@
 """Stage 5, False negatives: find other documents that answer a question.
 
-An embedding model recalls documents from the whole corpus, with posir's search and embedding cache.
-Then the rule of PosQ (arXiv 2505.13950, appendix A.2) removes the question, or the rule of PosIR
-(arXiv 2601.08363, section 2.3) removes the document with its questions. Either rule is applied to
-all questions at once, so the result does not depend on their order; the PosIR paper leaves this
-open. A question's own document is never a false negative.
+An embedding model retrieves candidate documents from the whole corpus, with posir's search and
+embedding cache. Then the rule of PosQ (arXiv 2505.13950, appendix A.2) removes the question, or the
+rule of PosIR (arXiv 2601.08363, section 2.3) removes the document with its questions. Either rule
+is applied to all questions at once, so the result does not depend on their order; the PosIR paper
+does not specify this. A question's own document is never a false negative.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from posir_build.cluster import Recall, Reranker
+from posir_build.cluster import CandidateRetriever, Reranker
 from posir_build.records import (
     Check,
     Discarded,
@@ -51,12 +51,12 @@ class Candidate:
 def remove_false_negatives(
     previous: StageResult,
     settings: FalseNegativeSettings,
-    recall: Recall,
+    retriever: CandidateRetriever,
     rerankers: Sequence[Reranker],
     panel: Sequence[LanguageModel],
 ) -> StageResult:
-    """Find false negatives and remove questions or documents by the rule of the settings."""
-    candidates = list(_find_candidates(previous, settings, recall, rerankers))
+    """Find false negatives and remove questions or documents according to `settings.rule`."""
+    candidates = list(_find_candidates(previous, settings, retriever, rerankers))
     documents = previous.documents
     discarded: list[Discarded] = []
     failures = {}
@@ -76,7 +76,7 @@ def remove_false_negatives(
         for negative in negatives:
             failures.setdefault(negative.item, negative)
         counts = {"suspects": len(candidates), "confirmed": len(negatives)}
-    judges = ", ".join((recall.name, *(reranker.name for reranker in rerankers)))
+    judges = ", ".join((retriever.name, *(reranker.name for reranker in rerankers)))
     values = {"recall": settings.recall}
     verdict = QuestionVerdict(Check.FALSE_NEGATIVES, True, judges, values, settings.rule)
     passed = [row.with_verdict(verdict) for row in previous.questions if row.id not in failures]
@@ -87,19 +87,19 @@ def remove_false_negatives(
 def _find_candidates(
     previous: StageResult,
     settings: FalseNegativeSettings,
-    recall: Recall,
+    retriever: CandidateRetriever,
     rerankers: Sequence[Reranker],
 ) -> Iterator[Candidate]:
-    """Yield the recalled documents that rerankers suspect, batch by batch to limit memory."""
+    """Yield the retrieved documents that the rerankers flag, batch by batch to limit memory."""
     documents = index_by_id(previous.documents)
     questions = previous.questions
-    nearest = recall.find(previous.documents, questions, settings.recall) if questions else []
+    nearest = retriever.find(previous.documents, questions, settings.recall) if questions else []
     for batch in split_batches(list(zip(questions, nearest, strict=True)), BATCH):
         pairs = []
         for question, ids in batch:
             # The question's own document comes first.
-            names = dict.fromkeys((question.document, *ids))
-            pairs += [(question, documents[name]) for name in names]
+            candidate_ids = dict.fromkeys((question.document, *ids))
+            pairs += [(question, documents[name]) for name in candidate_ids]
         texts = [(question.text, document.text) for question, document in pairs]
         scores = np.stack([reranker.score(texts) for reranker in rerankers], axis=1)
         for (question, document), row_scores in zip(pairs, scores, strict=True):
@@ -112,7 +112,7 @@ def _find_candidates(
 
 
 def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
-    """Return True if the rerankers suspect a document by the rule of the settings."""
+    """Return True if the rerankers flag a document according to `settings.rule`."""
     if settings.rule == "question":
         return has_votes(candidate.scores, settings.threshold, settings.votes)
     # PosIR, section 2.3: any reranker scores it above the question's own document.
@@ -122,8 +122,8 @@ def is_suspect(candidate: Candidate, settings: FalseNegativeSettings) -> bool:
 def _confirm(
     candidates: Sequence[Candidate], settings: FalseNegativeSettings, panel: Sequence[LanguageModel]
 ) -> list[Discarded]:
-    """List the questions with a false negative that the panel confirms; unusable answers are not
-    votes.
+    """List the questions with a false negative that the panel confirms; unusable answers do not
+    count as votes.
     """
 
     def build(candidate: Candidate) -> PromptValues:

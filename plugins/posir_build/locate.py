@@ -35,7 +35,7 @@ class CitedEvidence(ModelAnswer):
     first_sentence: int
     last_sentence: int
     quote: str
-    """Copied from these sentences, word for word."""
+    """Text copied from these sentences, word for word."""
 
 
 class Citations(ModelAnswer):
@@ -61,7 +61,9 @@ def locate_evidence(
         return {"document": numbered_text, "question": question.text}
 
     def find_spans(question: Question, answer: Citations) -> dict[Span, str]:
-        """Map the distinct spans of an answer to their quotes; raise QuoteError."""
+        """Map the distinct spans of an answer to their quotes; raise QuoteError if a quote has no
+        unique match.
+        """
         name = question.document
         return {
             find_span(citation, texts[name], sentences[name], settings.similarity): citation.quote
@@ -98,7 +100,8 @@ def locate_evidence(
     if any(question.span for question in previous.questions):
         moved_count = sum(row.position != row.verdicts[-1].values["found"] for row in questions)
         notes.append(
-            f"evidence in another third than the data states: {moved_count:,} of {len(questions):,}"
+            f"evidence in a different third than the data states: {moved_count:,} of "
+            f"{len(questions):,}"
         )
     return StageResult(previous.documents, tuple(questions), tuple(discarded), tuple(notes))
 
@@ -138,7 +141,7 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
 
     Returns:
         `reason`, why the label is not the only evidence, or None; and `others`, the passages
-        without overlap with the label. Passages that overlap each other count as one.
+        without overlap with the label. Overlapping passages count as one.
     """
     passages: list[Span] = []
     overlapping = 0
@@ -149,7 +152,7 @@ def compare_with_label(label: Span, spans: Sequence[Span]) -> dict[str, Any]:
             passages[-1] = Span(passages[-1].start, max(span.end, passages[-1].end))
         else:
             passages.append(span)
-    reason = DiscardReason.FURTHER_PASSAGE if passages else None
+    reason = DiscardReason.ADDITIONAL_PASSAGE if passages else None
     if not overlapping:
         reason = DiscardReason.OTHER_PASSAGE if passages else DiscardReason.NO_EVIDENCE
     return {"reason": reason, "others": [list(span) for span in passages]}

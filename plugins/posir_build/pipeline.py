@@ -18,7 +18,7 @@ from pydantic.dataclasses import dataclass as validated
 
 from posir_build import ask, false_negatives, locate, translate, verify
 from posir_build.balance import HELD_OUT, PUBLIC, balance_questions, find_min_questions
-from posir_build.cluster import Recall, Reranker, StartEngine
+from posir_build.cluster import CandidateRetriever, Reranker, StartEngine
 from posir_build.dataset_files import (
     list_answering_models,
     read_constructions,
@@ -49,8 +49,8 @@ SCHEMA = 4
 
 @validated(frozen=True)
 class StageFile:
-    """A saved stage result. Document texts are only in the file of the stage that creates them;
-    other files have the ids.
+    """A saved stage result. Document texts are only stored in the file of the stage that creates
+    them; other files store the ids.
     """
 
     fingerprint: str
@@ -115,7 +115,7 @@ class Tools:
 
     settings: BuildSettings
     start_engine: StartEngine | None = None
-    """Starts a cluster for rerankers and recall; None for this process."""
+    """Function that starts a cluster for reranking and retrieval; None to use this process."""
 
     @cached_property
     def log(self) -> CallLog:
@@ -133,16 +133,17 @@ class Tools:
         return load_tokenizer(self.settings.tokenizer).count
 
     def rerankers(self, rows: Sequence[RerankerSettings]) -> list[Reranker]:
-        """Open rerankers; their models are loaded at the first score."""
+        """Open rerankers; their models are loaded on first use."""
         # `datasets` would show a progress bar for every batch.
         disable_progress_bars()
         language = self.settings.language
         models = [ModelReranker(row.reference, language, row.scale == "logit") for row in rows]
         return [Reranker(model, self.log, self.start_engine) for model in models]
 
-    def recall(self, model: str, revision: str | None = None) -> Recall:
+    def retriever(self, model: str, revision: str | None = None) -> CandidateRetriever:
         """Open an embedding model for nearest-neighbor search."""
-        return Recall(ModelReference(model, revision), self.settings.language, self.start_engine)
+        reference = ModelReference(model, revision)
+        return CandidateRetriever(reference, self.settings.language, self.start_engine)
 
 
 def _identify_models(settings: BuildSettings, stage: str) -> object:
@@ -199,8 +200,9 @@ def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
             return ask.take_questions(previous.documents, settings)
         case "ask":
             embedder = settings.ask.persona_embedder
-            recall = tools.recall(embedder) if embedder else None
-            return ask.ask_questions(previous.documents, settings, tools.models(stage)[0], recall)
+            retriever = tools.retriever(embedder) if embedder else None
+            model = tools.models(stage)[0]
+            return ask.ask_questions(previous.documents, settings, model, retriever)
         case "locate":
             model = tools.models(stage)[0]
             return locate.locate_evidence(previous, settings.locate, model, language)
@@ -219,7 +221,7 @@ def _run_stage(stage: str, tools: Tools, previous: StageResult) -> StageResult:
             return false_negatives.remove_false_negatives(
                 previous,
                 search,
-                tools.recall(search.embedder, search.revision),
+                tools.retriever(search.embedder, search.revision),
                 tools.rerankers(search.rerankers),
                 tools.models(stage),
             )
@@ -235,7 +237,7 @@ def lock(folder: Path) -> Iterator[None]:
     """
     try:
         check_writable(folder)
-        # FileLock truncates its file, so the name must not be that of a user's file.
+        # FileLock truncates its file, so the name must not clash with a user's file.
         with FileLock(folder / ".posir-build.lock", timeout=0):
             yield
     except Timeout:
@@ -246,8 +248,8 @@ def lock(folder: Path) -> Iterator[None]:
 
 
 def run_stages(tools: Tools, last: str | None) -> dict[str, StageResult]:
-    """Run the stages up to and including `last`, and return their results; None only loads saved
-    results.
+    """Run the stages up to and including `last`, and return their results; with None, only load
+    saved results.
 
     Stages with a saved result and unchanged inputs are not run again.
     """

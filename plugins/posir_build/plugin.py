@@ -8,12 +8,15 @@ posir_commands = declare(
         "build sample", "posir_build.api:build_sample", "Write a sheet for a human check.", DATA
     ),
     Command(
-        "build agreement", "posir_build.api:build_agreement", "Read the judgments of sheets.", DATA
+        "build agreement",
+        "posir_build.api:build_agreement",
+        "Summarize the judgments in sheets.",
+        DATA,
     ),
     Command(
         "study rate-translations",
         "posir_build.api:rate_translations",
-        "Rate translations by a judge.",
+        "Let a judge rate translations.",
         DATA,
     ),
 )

@@ -1,4 +1,4 @@
-"""Locate a quote in a text, without changes to numbers and negations."""
+"""Locate a quote in a text, allowing no changes to numbers or negations."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NUMBER = re.compile(
 
 
 def load_patterns(name: str) -> re.Pattern[str]:
-    """Load the alternatives of a pattern from a file of this package, one per line.
+    """Load the alternatives of a pattern from a package file, one per line.
 
     Lines that begin with `# ` name the language of the following lines.
     """
@@ -48,7 +48,8 @@ LETTER = re.compile(rf"(?!{UNSPACED_LETTER.pattern})\w")
 MAX_WORD = 30
 #: Maximum number of characters by which either end of a fuzzy match is moved.
 ADJUSTMENT = 12
-#: Context on both sides of a match to search for numbers and negations that it cuts, in characters.
+#: Characters of context on each side of a match, searched for numbers and negations that the match
+#: cuts.
 CONTEXT = 50
 
 
@@ -164,7 +165,7 @@ def _find_cut(pattern: re.Pattern[str], text: str, span: Span) -> Iterator[str]:
 
 
 def _cuts_negation(text: str, span: Span) -> bool:
-    """Return True if an end of the span cuts a negating word, prefix or suffix off."""
+    """Return True if an end of the span cuts off a negating word, prefix or suffix."""
     if any(not NEGATIONS.fullmatch(word) for word in _find_cut(NEGATIONS, text, span)):
         return True
     before = re.search(r"\w*\Z", text[max(0, span.start - MAX_WORD) : span.start])

@@ -36,8 +36,8 @@ def build_rating_figures(
     """Plot overall ratings by system and language, ratings by scale per system, and pairs of
     ratings per system.
     """
-    number = max(sum(score.counts.values()) for score in scores)
-    source = f"Source: up to {number:,} ratings of a system; scales of arXiv 2601.08363v1."
+    rating_count = max(sum(score.counts.values()) for score in scores)
+    source = f"Source: up to {rating_count:,} ratings per system; scales of arXiv 2601.08363v1."
 
     def frame(kind: str, system: str | None, chart: Panels, title: str, explanation: str) -> Figure:
         subject = system or "all systems"
@@ -70,7 +70,7 @@ def build_rating_figures(
             ]
             chart = _plot_cells(pairs, "judge", "person", "Pairs", alt.Scale(scheme="blues"), ",d")
             title = "Ratings by people and the judge"
-            explanation = "Pairs of ratings of a translation on a scale."
+            explanation = "Pairs: a person's and the judge's rating of a translation on a scale."
             figures.append(frame("pairs", row.system, chart, title, explanation))
     return figures
 

@@ -64,11 +64,11 @@ class DiscardReason(StrEnum):
 
     NO_EVIDENCE = "no evidence"
     SEVERAL_PASSAGES = "several passages"
-    LONG_EVIDENCE = "the evidence is most of the document"
+    LONG_EVIDENCE = "the evidence covers most of the document"
     OTHER_PASSAGE = "another passage instead"
-    FURTHER_PASSAGE = "another passage as well"
+    ADDITIONAL_PASSAGE = "another passage as well"
     NO_QUOTE = "no quote"
-    QUOTE_OF_NO_SENTENCE = "the quote is of sentences that do not exist"
+    QUOTE_OF_NO_SENTENCE = "the quote cites sentences that do not exist"
     QUOTE_OF_OTHER_SENTENCE = "the quote is not in the cited sentences"
     QUOTE_NOT_FOUND = "the quote is not in the text"
     QUOTE_AMBIGUOUS = "the quote resembles several passages"
@@ -78,7 +78,7 @@ class DiscardReason(StrEnum):
 
     OTHER_SEGMENT = "a reranker prefers another segment"
     SMALL_MARGIN = "the margin of the segment is too small"
-    SPAN_NOT_NEEDED = "a reranker does not need the span"
+    SPAN_NOT_NEEDED = "a reranker scores the document as high without the span"
     IRRELEVANT = "the text is not relevant enough"
     RELEVANT_WITHOUT = "as relevant without the evidence"
     ANSWERED_WITHOUT = "answered without the span"
@@ -87,7 +87,7 @@ class DiscardReason(StrEnum):
     ANSWERS_OTHER = "answers a question about another document"
     DOCUMENT_ANSWERS_OTHER = "its document answers another question"
 
-    INCOMPLETE_LENGTH = "its lengths have no question at some position"
+    INCOMPLETE_LENGTH = "its length bucket has no questions at some position"
     FULL_CELL = "its cell is full"
 
     SENTENCES_CHANGED = "sentences are missing or added"
@@ -95,7 +95,7 @@ class DiscardReason(StrEnum):
     UNTRANSLATED = "not translated"
     REFUSAL = "refusal"
     LENGTH_OUTLIER = "length outlier"
-    DOCUMENT_DISCARDED = "its document is discarded"
+    DOCUMENT_DISCARDED = "its document was discarded"
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Question:
         return replace(self, verdicts=(*self.verdicts, verdict))
 
     def discard(self, reason: str, detail: str = "") -> Discarded:
-        """Build the record of the discarded question."""
+        """Build the record for the discarded question."""
         return Discarded(reason, self.id, detail, self)
 
     @property
@@ -167,7 +167,7 @@ class Discarded:
     """A document, answer or question that a stage discards."""
 
     reason: str
-    """A `DiscardReason`, an `AnswerFault`, or a reader's reason to skip a text."""
+    """A `DiscardReason`, an `AnswerFault`, or the reason why a file reader skipped the text."""
     item: str
     """Id of the question, or of the document if there is no question."""
     detail: str = ""
@@ -182,9 +182,9 @@ class StageResult:
     questions: tuple[Question, ...]
     discarded: tuple[Discarded, ...] = ()
     notes: tuple[str, ...] = ()
-    """Notes for the user, such as on a length bucket with too few documents."""
+    """Notes for the user, such as about a length bucket with too few documents."""
     counts: dict[str, int] = field(default_factory=dict)
-    """Numbers for the report, such as documents read."""
+    """Counts for the report, such as documents read."""
 
     def reasons(self) -> dict[str, int]:
         """Count discarded items by reason, most frequent first."""

@@ -1,10 +1,10 @@
-"""Stage 1, Sample: documents in one language with a given distribution of lengths, without
+"""Stage 1, Sample: documents in one language with a given length distribution, without
 near-duplicates.
 
 PosIR (arXiv 2601.08363, section 2.1) samples about 70,000 documents per domain from eight length
 buckets, Built-in or Learned (arXiv 2605.26578, section 3.1.1) from five. Neither paper states how
 it handles duplicates, other languages, or buckets with too few documents. Here duplicates and other
-languages are discarded, and notes name the buckets.
+languages are discarded, and notes list the buckets that are too small.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ def digest_source(settings: BuildSettings) -> str:
 PERMUTATIONS = 128
 #: Words or characters per shingle.
 SHINGLE = 5
-#: Texts with a greater mean word length count as written without spaces; their shingles consist of
-#: characters.
+#: Texts with a greater mean word length are treated as written without spaces; their shingles
+#: consist of characters.
 LONG_WORD = 15
 
 
 class NearDuplicates:
-    """An index of the documents so far, by MinHash signature."""
+    """MinHash index of the documents seen so far."""
 
     def __init__(self, threshold: float) -> None:
         from rensa import RMinHashLSH
@@ -162,7 +162,7 @@ def sample_corpus(
 def _group_by_length(
     items: Iterable[Item], settings: SampleSettings, count_tokens: Callable[[str], int]
 ) -> tuple[list[list[Document]], list[Discarded], list[str]]:
-    """Group documents by bucket; also return discarded texts, and a note on renamed documents.
+    """Group documents by bucket; also return discarded texts, and a note about renamed documents.
 
     A document whose id occurs in an earlier file is renamed `FILE:ID`, such as `b.jsonl:3`. Two
     texts with the same id in one file raise DataError.

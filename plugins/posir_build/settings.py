@@ -1,4 +1,4 @@
-"""The settings of `posir build`: a YAML file, checked field by field."""
+"""Settings of `posir build`, from a YAML file that is validated field by field."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class LengthBucket(Section):
 
     minimum: Annotated[int, Field(ge=0)]
     maximum: Count
-    """Longest length, inclusive."""
+    """Maximum length, inclusive."""
     share: Annotated[float, Field(gt=0)]
     """Weight relative to the other buckets."""
 
@@ -85,11 +85,13 @@ class SampleSettings(Section):
 
     documents: Count = 1000
     lengths: Literal["posir", "five", "any"] | tuple[LengthBucket, ...] = "posir"
-    """posir: eight buckets of tokens; five: five buckets of characters (arXiv 2605.26578); any:
+    """posir: eight buckets, in tokens; five: five buckets, in characters (arXiv 2605.26578); any:
     no limit; or a list of buckets.
     """
     unit: LengthUnit = "tokens"
-    """Unit of a list of buckets; FineWeb-PosQ (arXiv 2505.13950) has 500 to 1,024 words."""
+    """Unit of a list of buckets; documents in FineWeb-PosQ (arXiv 2505.13950) have 500 to 1,024
+    words.
+    """
     near_duplicate: Annotated[float, Field(gt=0, le=1)] | None = 0.8
     """Minimum Jaccard similarity of word 5-grams to drop the later of two documents; null to keep
     all documents.
@@ -141,10 +143,11 @@ class AskingSection(Section):
     """
 
 
-#: How questions are generated. positional (PosIR, arXiv 2601.08363): the prompt has the whole
-#: document and the third to ask about. chunk (PosQ, arXiv 2505.13950): the prompt has a summary of
-#: the document and one chunk. persona (Built-in or Learned, arXiv 2605.26578): the model chooses a
-#: persona, then writes one query per segment. given: the data has questions; no model is asked.
+#: How questions are generated. positional (PosIR, arXiv 2601.08363): the prompt contains the whole
+#: document and the third to ask about. chunk (PosQ, arXiv 2505.13950): the prompt contains a
+#: summary of the document and one chunk. persona (Built-in or Learned, arXiv 2605.26578): the model
+#: chooses a persona, then writes one query per segment. given: questions come with the data; no
+#: model is called.
 AskMethod = Literal["positional", "chunk", "persona", "given"]
 
 
@@ -156,9 +159,9 @@ class AskSettings(AskingSection):
     """Settings of question generation."""
 
     method: AskMethod = "positional"
-    """How questions are generated. `given` takes the questions and spans of the data, and `locate`
-    checks the spans. In a translation with the spans of its original, spans are scaled to the
-    length of the text.
+    """How questions are generated. `given` takes questions and spans from the data, and `locate`
+    checks the spans. If a translation carries the spans of its original, they are scaled to its
+    length.
     """
     documents: Count | None = None
     """Number of documents to ask about; null for all."""
@@ -177,11 +180,11 @@ class AskSettings(AskingSection):
     personas_offered: Count = 20
     """Number of personas that the model chooses from, per document."""
     persona_embedder: str | None = None
-    """Embedding model that finds the nearest personas of a document: name, folder or endpoint
+    """Embedding model that finds the nearest personas for a document: name, folder or endpoint
     (arXiv 2605.26578: BAAI/bge-m3); null for a random sample.
     """
     similar: Share = 0.95
-    """Minimum similarity of two questions about a document to count as the same."""
+    """Minimum similarity at which two questions about a document count as duplicates."""
 
 
 class LocateSettings(AskingSection):
@@ -192,9 +195,7 @@ class LocateSettings(AskingSection):
     max_share: Share = 0.5
     """Maximum length of a span, as a share of its document."""
     keep_labels: bool = False
-    """If true, `given` questions keep the spans of their data; the model's spans only check
-    them.
-    """
+    """If true, `given` questions keep the spans in the data; the model's spans only check them."""
 
 
 class RerankerSettings(Section):
@@ -225,8 +226,8 @@ class VerifySettings(AskingSection):
     rerankers: tuple[RerankerSettings, ...] = ()
     rerank_rule: Literal["segments", "margin", "span"] = "span"
     """segments (PosQ): every reranker ranks the evidence's segment first among the document's
-    thirds; margin (Built-in or Learned): the same, by a margin; span (PosIR): every reranker scores
-    the document above the document without the span.
+    thirds; margin (Built-in or Learned): the same, by at least `margin`; span (PosIR): every
+    reranker scores the document above the document without the span.
     """
     margin: NonNegative = 0.3
     """Minimum score difference, for `margin`."""
@@ -251,7 +252,7 @@ class VerifySettings(AskingSection):
     discarded for their segments are audited as well.
     """
     audit_sample: Count | None = None
-    """Number of audited questions per range of margins; null for all."""
+    """Number of audited questions per margin range; null for all."""
     margins: Annotated[tuple[float, ...], Field(min_length=1)] = (0.0, 0.1, 0.2, 0.3)
     """Margin thresholds for the counts and the audit in the report (arXiv 2605.26578)."""
 
@@ -267,7 +268,9 @@ class FalseNegativeSettings(Section):
     """Settings of the search for other documents that answer a question."""
 
     embedder: str | None = None
-    """Embedding model that recalls documents: name, folder or endpoint; null to skip the stage."""
+    """Embedding model that retrieves candidate documents: name, folder or endpoint; null to skip
+    the stage.
+    """
     revision: str | None = None
     recall: Count = 1000
     rerankers: tuple[RerankerSettings, ...] = ()
@@ -276,13 +279,12 @@ class FalseNegativeSettings(Section):
     document with all of its questions.
     """
     threshold: Share = 0.2
-    """Minimum reranker score of a suspected document, for `question`. PosQ uses 0.5; a lower
-    threshold leaves more decisions to the judges, and embedding similarities are lower than
-    probabilities.
+    """Minimum reranker score to flag a document, for `question`. PosQ uses 0.5; a lower threshold
+    leaves more decisions to the judges, and embedding similarities are lower than probabilities.
     """
     votes: Count = 2
-    """Minimum number of rerankers that suspect a document (at most all of them), and of judges
-    that confirm it, for `question`.
+    """Minimum number of rerankers that flag a document (at most all of them), and of judges that
+    confirm it, for `question`.
     """
     panel: tuple[LanguageModelSettings, ...] = ()
     """Judges; empty for the language model of Verify."""
@@ -292,7 +294,7 @@ class FalseNegativeSettings(Section):
     @model_validator(mode="after")
     def _require_reranker(self) -> Self:
         if self.embedder and not self.rerankers:
-            raise ValueError("the documents that the embedder recalls need at least one reranker")
+            raise ValueError("the documents that the embedder retrieves need at least one reranker")
         return self
 
 
@@ -302,7 +304,7 @@ CellLengths = Literal["posir", "five"]
 
 
 class BalanceSettings(Section):
-    """Settings of the number of questions per cell of length and position, and of the held-out
+    """Settings for the number of questions per cell of length and position, and for the held-out
     split.
     """
 
@@ -326,7 +328,7 @@ class BalanceSettings(Section):
 
 
 class TranslateSettings(AskingSection):
-    """Settings of the translation of corpus and questions."""
+    """Settings for translating corpus and questions."""
 
     languages: tuple[LanguageCode, ...] = ()
     sentences: Count = 20
@@ -336,7 +338,7 @@ class TranslateSettings(AskingSection):
     below the first quartile.
     """
     upper: NonNegative = 1.5
-    """The same limit above the third quartile."""
+    """The same limit for lengths above the third quartile."""
     judge: LanguageModelSettings | None = None
     """Model that checks texts that look like refusals or are in another language, from their first
     1,500 characters (PosIR, arXiv 2601.08363, appendix B: Qwen3-Max); null to discard these texts
@@ -441,6 +443,6 @@ class BuildSettings(Section):
         return (sections.get(stage, self.verify).llm or self.llm,)
 
     def list_llms(self) -> list[LanguageModelSettings]:
-        """List the distinct language models that the build may ask."""
+        """List the distinct language models that the build may call."""
         stages = ("ask", "locate", "verify", "false-negatives", "translate", "refusals")
         return list(dict.fromkeys(model for stage in stages for model in self.choose_llms(stage)))

@@ -58,10 +58,10 @@ class StageRow:
 POSQ = "FineWeb-PosQ"
 BUILT_IN = "arXiv 2605.26578"
 POSIR = "PosIR"
-#: Shares kept by stage and rule. PosQ: table in appendix A.2. Built-in or Learned: section 3.1.3,
-#: at a margin of 0.3. PosIR: English documents, derived for 70,000 sampled documents per domain;
-#: translations derived from section 2.4: 17,864 of 8 x 1,719,701 documents and 358 of 8 x 42,015
-#: questions were discarded.
+#: Published shares kept, by stage and rule. PosQ: table in appendix A.2. Built-in or Learned:
+#: section 3.1.3, at a margin of 0.3. PosIR: English documents, derived for 70,000 sampled documents
+#: per domain; translations derived from section 2.4: 17,864 of 8 x 1,719,701 documents and 358 of 8
+#: x 42,015 questions were discarded.
 PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("verify: rerankers", "segments"): (0.440, POSQ),
     ("verify: rerankers", "margin"): (0.1632, BUILT_IN),
@@ -71,7 +71,7 @@ PUBLISHED_RATES: Mapping[tuple[str, str], tuple[float, str]] = {
     ("translate", "documents"): (1 - 17_864 / (8 * 1_719_701), POSIR),
     ("translate", "questions"): (1 - 358 / (8 * 42_015), POSIR),
 }
-#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive by range of margins.
+#: Built-in or Learned, table 7: TargetYes, DistractorNo and Exclusive, by margin range.
 AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
     (None, 0.0): (0.877, 0.738, 0.514),
     (0.0, 0.1): (0.934, 0.835, 0.670),
@@ -80,7 +80,7 @@ AUDIT_RATES: Mapping[tuple[float | None, float | None], tuple[float, ...]] = {
     (0.3, None): (0.954, 0.970, 0.904),
 }
 #: Built-in or Learned, table 6: questions at the beginning, in the middle and at the end, by
-#: minimum margin; and the number of all questions.
+#: minimum margin; and the total number of questions.
 MARGIN_POOLS: Mapping[float | None, tuple[int, ...]] = {
     0.0: (925_013, 523_440, 553_708),
     0.1: (754_366, 295_120, 335_836),
@@ -88,9 +88,9 @@ MARGIN_POOLS: Mapping[float | None, tuple[int, ...]] = {
     0.3: (335_650, 62_904, 82_682),
 }
 CANDIDATES = 2_948_006
-#: Rates of the audit.
+#: Names of the audit rates.
 AUDIT_NAMES = ("TargetYes", "DistractorNo", "Exclusive")
-#: Maximum number of documents that a note names.
+#: Maximum number of documents listed in a note.
 MAX_NAMED = 20
 
 
@@ -161,7 +161,7 @@ def _count_labels(result: StageResult) -> Iterator[StageRow]:
     reasons: Counter[str] = Counter()
     for _, verdict in verdicts:
         reason = verdict.values["reason"]
-        if reason == DiscardReason.FURTHER_PASSAGE:
+        if reason == DiscardReason.ADDITIONAL_PASSAGE:
             reason = pluralize(len(verdict.values["others"]), "passage") + " besides it"
         if reason:
             reasons[reason] += 1
@@ -179,8 +179,8 @@ def describe_lost_documents(result: StageResult) -> list[str]:
     """Describe documents whose questions were all discarded for the same reason: such a document
     may contain instructions to the judge.
 
-    Documents with one question are left out, as are questions discarded by rerankers, which do not
-    follow instructions.
+    Documents with one question are left out, and so are questions discarded by rerankers, since
+    rerankers do not follow instructions.
     """
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for question in result.questions:
@@ -192,20 +192,20 @@ def describe_lost_documents(result: StageResult) -> list[str]:
     total = counts.total()
     del counts[""]
     sources = {document.id: document.source for document in result.documents}
-    by_chance = 0.0
+    expected = 0.0
     suspects = []
     for name, reasons in groups.items():
         number = len(reasons)
         if number == 1:
             continue
-        by_chance += sum((count / total) ** number for count in counts.values())
+        expected += sum((count / total) ** number for count in counts.values())
         if reasons[0] and len(set(reasons)) == 1:
             suspects.append(f"{name} ({sources[name]}): {reasons[0]}, {number} of {number}")
     if not suspects:
         return []
     return [
         f"verify: {pluralize(len(suspects), 'document')} lost all questions for the same reason "
-        f"({by_chance:.1f} expected by chance). Read them: such a text may contain instructions to "
+        f"({expected:.1f} expected by chance). Read them: such a text may contain instructions to "
         f"the judge. {'; '.join(suspects[:MAX_NAMED])}"
     ]
 
@@ -213,7 +213,7 @@ def describe_lost_documents(result: StageResult) -> list[str]:
 def build_translation_rows(
     original: StageResult, translation: StageResult, name: str
 ) -> list[StageRow]:
-    """Build the rows of the documents and questions of a translation."""
+    """Build the rows for the documents and the questions of a translation."""
     rows = []
     for unit in ("documents", "questions"):
         counts = (len(getattr(original, unit)), len(getattr(translation, unit)))
@@ -226,7 +226,7 @@ def build_translation_rows(
 
 
 def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
-    """Build the tables of discard reasons, if there are any, and of the counts of each stage."""
+    """Build the table of discard reasons, if there are any, and the table of counts per stage."""
     stage_rows = []
     reasons: list[tuple[str, ...]] = []
     for row in rows:
@@ -250,8 +250,8 @@ def build_stage_tables(rows: Sequence[StageRow]) -> list[Table]:
 
 
 def build_margin_tables(pools: Sequence[MarginPool], ranges: Sequence[MarginRange]) -> list[Table]:
-    """Build the nonempty tables among those of the pools by margin and of the audit by range of
-    margins.
+    """Build the table of pools by margin and the table of the audit by margin range, each only if
+    it has rows.
     """
     tables = []
     if pools:
@@ -299,7 +299,7 @@ def _build_audit_table(ranges: Sequence[MarginRange]) -> Table:
         rows.append((name, format_count(row.audited), *rates, published_rates))
     rate_headings = [f"{name} %" for name in AUDIT_NAMES]
     headings = ("Margin", "Audited", *rate_headings, "Published %")
-    note = f"Published: {BUILT_IN}, table 7, for its ranges of margins."
+    note = f"Published: {BUILT_IN}, table 7, for its margin ranges."
     return _build_table("Audit by margin", headings, rows, note)
 
 

@@ -3,8 +3,8 @@
 PosIR (arXiv 2601.08363, section 2.4, appendix B) translates English corpora and queries, removes
 prefixes, and filters refusals and length outliers. The paper does not state the prompt, how
 documents are split, or how spans are mapped. Here documents are translated as numbered sentences:
-the translated span consists of the translations of the evidence's sentences. PosIR suspects texts
-in another language of being refusals and lets Qwen3-Max decide; without a judge, these texts are
+the translated span consists of the translations of the evidence's sentences. PosIR treats texts in
+another language as possible refusals and lets Qwen3-Max decide; without a judge, these texts are
 discarded here.
 """
 
@@ -108,9 +108,9 @@ PREFIX = re.compile(
     re.IGNORECASE,
 )
 
-#: Faults that rules only suspect, if there is a judge to decide.
+#: Faults that the judge, if there is one, confirms or dismisses.
 UNCERTAIN_FAULTS = (DiscardReason.REFUSAL, DiscardReason.OTHER_LANGUAGE)
-#: Faults by the judge's verdict.
+#: Fault for each verdict of the judge.
 VERDICT_FAULTS = {
     "translation": None,
     "refusal": DiscardReason.REFUSAL,
@@ -155,7 +155,7 @@ class Translator:
     """Language code of the translations, such as `deu-Latn`."""
     count_tokens: Callable[[str], int]
     judge: LanguageModel | None = None
-    """Decides on suspected refusals; None to discard them."""
+    """Model that decides on suspected refusals; None to discard them."""
 
     def translate(self, result: StageResult) -> StageResult:
         """Translate corpus and questions; discard documents with their questions, or single
@@ -236,7 +236,7 @@ class Translator:
         return texts, faults
 
     def _find_fault(self, text: str, original: str) -> DiscardReason | None:
-        """Return the first fault of a translation by the rules, or None."""
+        """Return the first fault that the rules find in a translation, or None."""
         if not text:
             return DiscardReason.BLANK_QUESTION
         if REFUSAL.match(text) and not REFUSAL.match(original):

@@ -1,10 +1,10 @@
-"""Ratings of translations by a judge and by people: a stratified sample, the judge's answers, and
+"""Translation ratings by a judge and by people: a stratified sample, the judge's answers, and
 sheets for people.
 
 PosIR (arXiv 2601.08363, appendix B) chooses its translator this way. Each system translates 12
 English documents per domain (31 domains, four length buckets) into eight languages. GPT-4o rates
-each translation without a reference; people rate one system in three languages. The paper does not
-print the body of the prompt (appendix C.5); our prompt has the same four scales.
+each translation without a reference; people rate one system in three languages. The paper omits the
+body of the prompt (appendix C.5); our prompt has the same four scales.
 
 Rating counts of disjoint document samples can be added. Intervals generalize to new documents: all
 ratings of a document's translations form one cluster.
@@ -67,11 +67,11 @@ RATE_TRANSLATION = load_prompt("rate_translation", TranslationRating)
 #: The four scales, in the paper's order.
 SCALES = ("fluency", "accuracy", "completeness", "style")
 RATINGS = (1, 2, 3, 4, 5)
-#: Name of the random order of documents and sheet rows, hashed with the seed.
+#: Name that is hashed with the seed for the random order of documents and sheet rows.
 PURPOSE = "rate translations"
 #: Name of the mean over the four scales.
 OVERALL = "overall"
-#: Name of the pool of all languages or all scales.
+#: Label for all languages or all scales, pooled.
 ALL = "all"
 
 
@@ -81,7 +81,7 @@ class RatingSettings(Section):
     source: Name
     """Data with the originals: a folder in the PosIR layout, or a dataset on the Hub."""
     translations: Annotated[Mapping[str, str], Field(min_length=1)]
-    """Data of each translation system by its name, such as {Qwen3-30B-A3B:
+    """Data of each translation system, by system name, such as {Qwen3-30B-A3B:
     data/PosIR-Benchmark-v1}. Documents have the ids of their originals. Originals and translations
     may be in the same folder.
     """
@@ -96,12 +96,12 @@ class RatingSettings(Section):
     appendix B).
     """
     per_bucket: Count = 3
-    """Documents per bucket and domain; 3 makes 12 per domain, as in the paper."""
+    """Documents per bucket and domain; 3 gives 12 per domain, as in the paper."""
     tokenizer: str | None = None
     """Hugging Face tokenizer for lengths; null for one token per four bytes of UTF-8."""
     seed: int = 42
     work: Path = Path("translation-ratings")
-    """Folder for the log of calls."""
+    """Folder for the call log."""
     llm: LanguageModelSettings
     """The judge; GPT-4o in the paper."""
 
@@ -142,7 +142,7 @@ def sample_translations(
     every system has translated into every language.
 
     Returns:
-        The translations, of the same documents for every system and language, and a note on each
+        Translations of the same documents for every system and language, and a note about each
         bucket with too few documents.
     """
     source = _read_subsets(settings.source)
@@ -237,7 +237,7 @@ def ask_judge(
     """Ask the judge for ratings; count the unrated translations by reason.
 
     Raises:
-        PosirError: The judge rates nothing.
+        PosirError: The judge rated no translation.
     """
 
     def build(row: Translation) -> PromptValues:
@@ -279,7 +279,7 @@ def write_rating_sheets(folder: Path, translations: Sequence[Translation], seed:
 def read_rating_sheet(
     file: Path, translations: Sequence[Translation]
 ) -> tuple[list[RatedTranslation], int]:
-    """Read a person's ratings without the empty cells; count the rows of other translations."""
+    """Read a person's ratings, without empty cells, and count the rows for other translations."""
     by_id = {translation.id: translation for translation in translations}
     values = {str(rating): rating for rating in RATINGS}
     command = "posir study rate-translations --sheets"
@@ -332,7 +332,9 @@ class ScaleAgreement:
 
 
 def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
-    """Build a table with a row per rating, and per mean of a completely rated translation."""
+    """Build a table with a row per rating, and a row with the mean of each completely rated
+    translation.
+    """
     rows = []
     for translation, ratings in rated_rows:
         scales = dict[str, float](ratings)
@@ -349,8 +351,8 @@ def _tabulate(rated_rows: Sequence[RatedTranslation]) -> pl.DataFrame:
 
 
 def _group(rows: pl.DataFrame, scales: Sequence[str]) -> dict[tuple[str, str, str], pl.DataFrame]:
-    """Group rows by system, language and scale, and over all languages. The column `target` keeps
-    the language of each row.
+    """Group rows by system, language and scale, and over all languages. The column `target`
+    contains the language of each row.
     """
     single = rows.with_columns(target="language")
     all_rows = pl.concat([single, single.with_columns(language=pl.lit(ALL))])
@@ -445,7 +447,7 @@ def build_rating_tables(
         means.append((*keys, format_count(number), *cells))
     note = (
         "Ratings range from 1, poor, to 5, excellent; 95% intervals are for new documents. All "
-        "languages have the same weight."
+        "languages are weighted equally."
     )
     numbers = ("Rated", *map(str.capitalize, (*SCALES, OVERALL)))
     columns = build_columns(("Rater", "System", "Language", *numbers), numbers)
@@ -471,7 +473,7 @@ def _build_agreement_table(agreement: Sequence[ScaleAgreement]) -> Table:
         for row in agreement
     ]
     columns = build_columns(("System", "Language", "Scale", *numbers), numbers)
-    return Table(columns, tuple(rows), title="Agreement of the judge with people", keys=3)
+    return Table(columns, tuple(rows), title="Agreement between judge and people", keys=3)
 
 
 format_rating: Format = partial(format_number, spec=".2f")

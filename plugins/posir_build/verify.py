@@ -74,7 +74,7 @@ CheckOutcome = tuple[QuestionVerdict, str]
 
 @dataclass(frozen=True)
 class Verifier:
-    """The checks of a build."""
+    """The checks of the Verify stage."""
 
     documents: Sequence[Document]
     settings: VerifySettings
@@ -113,8 +113,8 @@ class Verifier:
         return {document.id: document.text for document in self.documents}
 
     def _build_views(self, rule: str, question: Question) -> list[str]:
-        """List the texts to judge, the text with the evidence first: for the rule `span`, the
-        document with and without the span, else the three segments.
+        """List the texts to judge, starting with the text that contains the evidence: for the rule
+        `span`, the document with and without the span; otherwise, the three segments.
         """
         text = self._texts[question.document]
         if rule == "span":
@@ -197,15 +197,15 @@ class Verifier:
         """Ask separately for each third whether it contains the answer (Built-in or Learned,
         appendix B.3).
 
-        The audit covers the kept questions and, for each range of margins, the discarded ones. It
+        The audit covers the kept questions and, for each margin range, the discarded ones. It
         discards nothing.
         """
         kept_ids = {question.id for question in result.questions}
         groups: defaultdict[int | None, list[Question]] = defaultdict(list)
         for question in result.checked_questions():
-            number = find_range(question, self.settings.margins)
-            if number is not None or question.id in kept_ids:
-                groups[number].append(question)
+            range_index = find_range(question, self.settings.margins)
+            if range_index is not None or question.id in kept_ids:
+                groups[range_index].append(question)
         sample: list[Question] = []
         for group in groups.values():
             sample += shuffle(group, self.seed, Check.AUDIT)[: self.settings.audit_sample]
@@ -263,13 +263,13 @@ class MarginPool:
 @dataclass(frozen=True)
 class MarginRange:
     """The audited questions with a margin in [low, high); a row of table 7 of arXiv 2605.26578.
-    Without both limits, the kept questions.
+    If both limits are None, the kept questions.
     """
 
     low: float | None
     high: float | None
     audited: int
-    """Number of completely audited questions."""
+    """Number of questions with an answer for all three segments."""
     rates: Mapping[str, float]
     """Rates from `summarize_audit`."""
 
@@ -327,14 +327,14 @@ def count_pools(result: StageResult, margins: Sequence[float]) -> list[MarginPoo
 
 
 def audit_ranges(result: StageResult, margins: Sequence[float]) -> list[MarginRange]:
-    """Summarize the audit: of the kept questions, then of all questions per range of margins. The
-    list is empty without an audit.
+    """Summarize the audit for the kept questions, then for all questions per margin range. The list
+    is empty without an audit.
     """
     answers = _list_answers(result.questions)
     ranges = [MarginRange(None, None, len(answers), summarize_audit(answers))]
     checked = result.checked_questions()
-    for number, (low, high) in enumerate(pairwise((None, *margins, None))):
-        group = [question for question in checked if find_range(question, margins) == number]
+    for index, (low, high) in enumerate(pairwise((None, *margins, None))):
+        group = [question for question in checked if find_range(question, margins) == index]
         answers = _list_answers(group)
         ranges.append(MarginRange(low, high, len(answers), summarize_audit(answers)))
     return ranges if any(row.audited for row in ranges) else []

@@ -47,9 +47,9 @@ BRIEF = (
 LEGEND = (
     "Better: a higher nDCG@10, a position effect nearer to 0. Equivalent: the interval of the "
     "change is within the margin (2 points of nDCG@10, 5 of the position effect). Chunks change "
-    "the window, so the effect within the window has its own state for each method and no change. "
-    "Intervals are not corrected for the number of methods. Time: of encoding queries and "
-    "documents and searching."
+    "the window, so each method has its own state within the window, without a change. "
+    "Intervals are not corrected for the number of methods. Time: for encoding queries "
+    "and documents, and for searching."
 )
 SOURCES = (
     "Sources. Chunks with one vector: the mean of DICE, arXiv 2606.18781. Late chunks: arXiv "
@@ -72,7 +72,7 @@ def open_model(
         An object with `encode`, which returns the vectors of each text, and `search`.
 
     Raises:
-        PosirError: There is no such model, or it has no vectors, as rerankers and BM25 have none.
+        PosirError: There is no such model, or it produces no vectors, as with rerankers and BM25.
 
     Examples:
         >>> import posir
@@ -130,8 +130,8 @@ def mitigate(
 
     Returns:
         A row for the plain model and for each method: nDCG@10 in [0, 1] and position effect in
-        [-1, 1], their change on the same versions (better, worse, equivalent, inconclusive), the
-        state within the window, vectors per document and seconds.
+        [-1, 1], their paired changes (better, worse, equivalent, inconclusive), the state within
+        the window, vectors per document and seconds.
 
     Raises:
         PosirError: A name is unknown, the data has no evidence, or no method works for the model.
@@ -166,7 +166,7 @@ def mitigate(
     parsed_methods = list(dict.fromkeys(map(parse_reference, methods)))
     task = open_task(str(data))
     folder = Path(output)
-    # The embedding cache would falsify the times.
+    # The embedding cache would distort the timings.
     cache_setting = os.environ.pop(EMBEDDINGS_VARIABLE, None)
     try:
         with with_settings(

@@ -1,14 +1,14 @@
 """Mitigations that divide documents into chunks, or encode them in two orders.
 
 - Chunks, maximum: each chunk is a vector in the index, as in passage retrieval.
-- Chunks, mean: one vector per document, the mean of DICE (arXiv 2606.18781). Its presets of size
-  and overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0, with strides of 96, 192, 384
-  and 1,024.
+- Chunks, mean: one vector per document, as in DICE (arXiv 2606.18781). DICE's presets for size and
+  overlap are 128 and 32, 256 and 64, 512 and 128, or 1,024 and 0, with strides of 96, 192, 384 and
+  1,024.
 - Late chunks (Guenther et al. 2024, arXiv 2409.04701): the document is encoded as one text, and its
-  token states are pooled by chunk. The first special token and a prompt join the first chunk, and
-  the last special token joins the last one. The score of a document is the score of its best chunk.
-  Long late chunking encodes windows, and drops the first `overlap` states of each window but the
-  first.
+  token embeddings are pooled by chunk. The first special token and a prompt join the first chunk,
+  and the last special token joins the last one. The score of a document is the score of its best
+  chunk. Long late chunking encodes windows, and drops the first `overlap` token embeddings of each
+  window except the first.
 - Context chunks: a server gets all chunks of a document in one request, and returns a vector per
   chunk in context.
 - Both orders: the mean of the embeddings of a document and of its sentences in reverse order, so
@@ -59,7 +59,7 @@ DocumentEmbedder: TypeAlias = Callable[[ModelEncoder, Sequence[str]], Vectors]
 class DocumentEncoder(WrappedEncoder):
     """An encoder that embeds queries with its base model, and documents with a function."""
 
-    #: The cache has the embeddings of the base model, from which document vectors are computed.
+    #: The cache stores the embeddings of the base model, from which document vectors are computed.
     caches_itself = True
     read_part: ReadPart | None = None
 
@@ -114,7 +114,7 @@ class DividingMethod(Mitigation):
 
 
 class Combination(StrEnum):
-    """The combination of the chunks of a document."""
+    """How the chunks of a document are combined."""
 
     MAX = "max"
     MEAN = "mean"
@@ -126,8 +126,8 @@ class Chunks(DividingMethod):
 
     NAME: ClassVar[str] = "chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "index each chunk with the id of its document (posir inspect --snippet), or with mean the "
-        "mean of the chunk vectors, behind any server of the model"
+        "index each chunk with the id of its document (posir inspect --snippet), or, for mean, the "
+        "mean of the chunk vectors; works with any server for the model"
     )
     UNLIMITED: ClassVar[bool] = True
     DEFAULT_TOKENS: ClassVar[int] = 128
@@ -178,7 +178,9 @@ class ContextChunks(DividingMethod):
 
     size: Size = 0
     stride: Size = 0
-    """0 for the size, without overlap, since the server joins the chunks."""
+    """Distance between the starts of consecutive chunks; 0 for the size, without overlap, since the
+    server joins the chunks.
+    """
     unit: ChunkUnit = ChunkUnit.TOKENS
 
     @property
@@ -191,7 +193,7 @@ class ContextChunks(DividingMethod):
         """Return the model that encodes chunks in context.
 
         Raises:
-            PosirError: The model is not behind a server with this function.
+            PosirError: The model is not served by an endpoint that supports this.
         """
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
             raise self.unsupported(
@@ -208,8 +210,8 @@ class BothOrders(Mitigation):
 
     NAME: ClassVar[str] = "both_orders"
     DEPLOYMENT: ClassVar[str] = (
-        "index the mean of the vectors of a document and of its sentences in reverse order, behind "
-        "any server of the model"
+        "index the mean of the vectors of a document and of its sentences in reverse order; works "
+        "with any server for the model"
     )
     #: The model reads both ends of a long document.
     UNLIMITED: ClassVar[bool] = True
@@ -239,12 +241,12 @@ class BothOrders(Mitigation):
 
 @dataclass(frozen=True)
 class LateChunks(DividingMethod):
-    """Pool the token states of each document by chunk."""
+    """Pool the token embeddings of each document by chunk."""
 
     NAME: ClassVar[str] = "late_chunks"
     DEPLOYMENT: ClassVar[str] = (
-        "needs token states, so only in Python (posir.open_model) or with a server that supports "
-        "late chunking"
+        "needs token embeddings, so only in Python (posir.open_model) or with a server that "
+        "supports late chunking"
     )
 
     size: Size = 0
@@ -267,7 +269,7 @@ class LateChunks(DividingMethod):
         if [type(module).__name__ for module in modules[:2]] != ["Transformer", "Pooling"]:
             raise self.unsupported(
                 base,
-                "works with local models of sentence-transformers that have a transformer and "
+                "works with local sentence-transformers models that have a transformer and "
                 "pooling.",
             )
         vectorizer = LateVectorizer(loaded_model, self.chunking, overlap)
@@ -296,13 +298,13 @@ class LateChunks(DividingMethod):
 
 @dataclass(frozen=True)
 class LongLateChunks(LateChunks):
-    """Pool the token states of documents that are encoded in windows."""
+    """Pool the token embeddings of documents that are encoded in windows."""
 
     NAME: ClassVar[str] = "long_late_chunks"
     UNLIMITED: ClassVar[bool] = True
 
     overlap: Size = 64
-    """Number of tokens at the start of each window but the first that serve only as context."""
+    """Number of tokens at the start of each window except the first that serve only as context."""
 
 
 #: Token ids of a text, with prompt and special tokens, and the token range of each chunk.
@@ -311,10 +313,10 @@ TokenizedText: TypeAlias = tuple[list[int], list[tuple[int, int]]]
 
 @dataclass(frozen=True)
 class LateVectorizer:
-    """Encodes documents and pools the token states of their chunks."""
+    """Encodes documents and pools the token embeddings of their chunks."""
 
     loaded: Any
-    """The sentence-transformers model: a transformer, pooling, and perhaps further modules."""
+    """The sentence-transformers model: a transformer, pooling, and possibly other modules."""
     chunking: Chunking
     overlap: int | None = None
     """Overlap of windows in tokens; None for a single window, which truncates texts."""
@@ -367,7 +369,7 @@ class LateVectorizer:
         """Divide a text with `tokens` tokens into windows.
 
         Returns:
-            The first token of each window, the first token without overlap, and the end.
+            The first token of each window, the first token after the overlap, and the end.
         """
         windows = [(0, 0, min(self.window, tokens))]
         while windows[-1][2] < tokens:
@@ -397,11 +399,11 @@ class LateVectorizer:
             yield features["sentence_embedding"].float().cpu().numpy()
 
     def _encode(self, inputs: Sequence[list[int]]) -> list[torch.Tensor]:
-        """Return the token states of each input, shape (tokens, dimensions)."""
+        """Return the token embeddings of each input, shape (tokens, dimensions)."""
         self.loaded.eval()
         features = self.loaded.tokenizer.pad({"input_ids": list(inputs)}, return_tensors="pt")
         features = {name: tensor.to(self.loaded.device) for name, tensor in features.items()}
-        # The mask is read first, since modules may remove it.
+        # Convert the mask first, since modules may remove it.
         masks = features["attention_mask"].bool()
         states = self.loaded[0](features)["token_embeddings"]
         return [rows[mask] for rows, mask in zip(states, masks, strict=True)]

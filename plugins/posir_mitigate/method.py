@@ -1,4 +1,4 @@
-"""The base class of mitigations, which wrap a model of mteb."""
+"""The base class of mitigations, which wrap an mteb model."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Mitigation(ABC):
     NAME: ClassVar[str]
     """Name of the method in references."""
     DEPLOYMENT: ClassVar[str]
-    """Instructions for deployment, as a predicate of the method."""
+    """Deployment instructions, shown after the method's name."""
     UNLIMITED: ClassVar[bool] = False
     """If true, the mitigated model reads texts of any length; otherwise it has the window of the
     base model.
@@ -36,7 +36,7 @@ class Mitigation(ABC):
         return f"{self.NAME}({','.join(str(values[field.name]) for field in fields(self))})"
 
     def resolve_defaults(self) -> Mapping[str, int]:
-        """Return arguments whose default depends on other arguments."""
+        """Return the values of arguments whose default depends on other arguments."""
         return {}
 
     @abstractmethod

@@ -1,9 +1,9 @@
 """References to mitigated models: `BASE+METHOD(ARGUMENTS)`, such as `all-MiniLM-L6-v2+chunks(128)`.
 
-BASE is any reference to a model, which may itself have a method. Results are stored under a name
-with all arguments, such as `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, and
-so do not mix with results of the base model or of other arguments. In a shell, the parentheses need
-quotes.
+BASE is any model reference, which may itself include a method. Results are stored under a name with
+all arguments, such as `sentence-transformers/all-MiniLM-L6-v2+chunks(128,64,max,tokens)`, so they
+do not mix with results of the base model or of other arguments. In a shell, the parentheses must be
+quoted.
 """
 
 from __future__ import annotations
@@ -90,7 +90,8 @@ def parse_reference(text: str) -> Mitigation:
 def parse_method(name: str, arguments: str) -> Mitigation:
     """Parse the name and the arguments of a method.
 
-    Numbers have the order of the fields. Words such as `mean`, and `name=value`, can be anywhere.
+    Numbers follow the order of the fields. Words such as `mean`, and `name=value`, can appear
+    anywhere.
 
     Raises:
         PosirError: There is no such method, or an argument is invalid.

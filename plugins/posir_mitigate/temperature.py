@@ -33,7 +33,7 @@ class Temperature(Mitigation):
     """Encode with an attention temperature."""
 
     NAME: ClassVar[str] = "temperature"
-    DEPLOYMENT: ClassVar[str] = "changes the weights of attention, so only in Python"
+    DEPLOYMENT: ClassVar[str] = "changes the attention weights, so only in Python"
 
     temperature: Annotated[float, Field(gt=0)] = 0.9
 
@@ -41,7 +41,7 @@ class Temperature(Mitigation):
         """Return the model with the temperature; raise PosirError for a remote model."""
         encoder = self.require_encoder(base)
         if find_transformer(base) is None:
-            raise self.unsupported(base, "works for models of transformers that are loaded here.")
+            raise self.unsupported(base, "works with transformers models that are loaded locally.")
         return TemperatureEncoder(encoder, self)
 
 
@@ -61,7 +61,7 @@ class TemperatureEncoder(WrappedEncoder):
         Raises:
             PosirError: The model has its own implementation of attention.
         """
-        # Old versions of transformers, which some models need, do not have these.
+        # Old versions of transformers, which some models need, lack these.
         from transformers import AttentionInterface
         from transformers.masking_utils import ALL_MASK_ATTENTION_FUNCTIONS, AttentionMaskInterface
         from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS

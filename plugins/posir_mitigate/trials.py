@@ -46,8 +46,8 @@ if TYPE_CHECKING:
     from mteb.types import EncodeKwargs
 
 
-#: Prefixes of the phases of encoding and searching in mteb's result files. Models differ in their
-#: phases: a search of chunks has only "Encoding queries and documents".
+#: Prefixes of the encoding and searching phases in mteb's result files. Phases differ between
+#: models: a chunk search only has "Encoding queries and documents".
 SEARCH_PHASES = ("Encoding ", "Searching ")
 
 
@@ -96,10 +96,10 @@ def run_trials(
     batch_size: int,
     output_folder: Path,
 ) -> tuple[ModelMeta, Mapping[Mitigation, ModelMeta], tuple[str, ...]]:
-    """Evaluate the plain model and each mitigation, except for results in the folder.
+    """Evaluate the plain model and each mitigation, unless the folder contains the results.
 
     The model is loaded once, and only if a result is missing. The embedding cache must be off,
-    since it would falsify the times.
+    since it would distort the timings.
 
     Returns:
         The plain model, the mitigated models, and the errors of methods that do not work for the
@@ -148,13 +148,13 @@ def _evaluate(
     if not missing_subsets:
         return
     encode_kwargs: EncodeKwargs = {"batch_size": batch_size, "show_progress_bar": False}
-    name = ModelReference(portable_name(meta))
+    reference = ModelReference(portable_name(meta))
     with track(f"Evaluating {title}", len(missing_subsets)) as advance:
         model = load()
         for subset in task.hf_subsets:
             if subset not in missing_subsets:
                 continue
-            job = EvaluationJob(name, task.metadata.name, subset, corpus_name(task, subset))
+            job = EvaluationJob(reference, task.metadata.name, subset, corpus_name(task, subset))
             result = evaluate_subset(model, job, encode_kwargs)
             process_saver().add(
                 results, result, meta, order=task.hf_subsets, encode_kwargs=encode_kwargs
@@ -169,7 +169,7 @@ class Trial:
     method: str
     """`plain` for the plain model."""
     findings: GroupFindings
-    """Findings, in the window of this method."""
+    """Findings, with this method's window."""
     vectors_per_document: float
     seconds: float
     """Wall time of encoding and searching."""
@@ -185,7 +185,7 @@ class Trial:
         return self.findings[Quantity(metric.key)].estimate
 
     def record(self) -> dict[str, Any]:
-        """Convert to a row of JSON and CSV."""
+        """Convert the trial to a row for JSON and CSV."""
         row: dict[str, Any] = {"method": self.method, "queries": self.findings.questions}
         row |= {metric.key: self.find_estimate(metric) for metric in COMPARED}
         row |= {

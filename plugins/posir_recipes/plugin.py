@@ -3,5 +3,7 @@
 from posir_tasks.plugin_api import PROBE, Command, declare
 
 posir_commands = declare(
-    Command("recipe", "posir_recipes.api:recipe", "Show the commands that repeat a paper.", PROBE)
+    Command(
+        "recipe", "posir_recipes.api:recipe", "Show the commands that reproduce a paper.", PROBE
+    )
 )

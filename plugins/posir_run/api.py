@@ -63,11 +63,11 @@ def evaluate(
     output_folder: str | Path | None = None,
     batch_size: int = 32,
 ) -> Results:
-    """Evaluate a model on tasks with `mteb.evaluate`, except where results exist.
+    """Evaluate a model on tasks with `mteb.evaluate`, unless results exist.
 
     Args:
         model: A model name as in `mteb run -m`, a folder, an endpoint (`MODEL@ADDRESS`), or any
-            object that `mteb.evaluate` takes, such as a SentenceTransformer.
+            object that `mteb.evaluate` accepts, such as a SentenceTransformer.
         tasks: One or more task names, or objects from `mteb.get_task`.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as
@@ -75,8 +75,8 @@ def evaluate(
         tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
             name on the Hub or a folder; by default the server's count, or an estimate.
         skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted, named, and never retrieved. Results are stored separately, as
-            an experiment.
+            them. They are counted and listed, and never retrieved. Results are stored separately,
+            as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
@@ -223,8 +223,8 @@ def run(
         tokenizer: Tokenizer that counts the tokens of `window` for a model behind an endpoint: a
             name on the Hub or a folder; by default the server's count, or an estimate.
         skip_failed: Skip texts that the server of an endpoint cannot embed, at most a fifth of
-            them. They are counted, named, and never retrieved. Results are stored separately, as
-            an experiment.
+            them. They are counted and listed, and never retrieved. Results are stored separately,
+            as an experiment.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
@@ -240,7 +240,7 @@ def run(
         output: Folder for results, as in `mteb run`.
         batch_size: Number of texts per encoding batch.
         engine: Run on this machine or on a Ray cluster.
-        address: Address of the Ray cluster, or `auto`; by default Ray starts on this machine.
+        address: Address of the Ray cluster, or `auto`; by default, Ray is started on this machine.
         verbose: Show the workers' logs.
         plan: Only estimate texts, embeddings and time, from a short benchmark.
 
@@ -331,8 +331,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
         kind = find_task(task.removesuffix(SUFFIX) + SUFFIX)
     if kind is None or not issubclass(kind, NanoTask):
         raise PosirError(
-            f"{task}: has no sample. The tasks of one language of PosIR have one, such as "
-            "PosIR-English."
+            f"{task}: has no sample. PosIR's single-language tasks have one, such as PosIR-English."
         )
     nano_task = kind()
     full_task = build_posir_task(kind.language, kind.language)()
@@ -370,7 +369,7 @@ def nano(task: str, *, plan: bool = False) -> Result:
 
 
 def _plan_selection(task: PosirTask) -> Result:
-    """Estimate the number of texts that the selection of a sample reads, and the time of BM25."""
+    """Estimate how many texts sample selection reads, and how long BM25 takes."""
     from mteb.models.model_implementations.bm25 import BM25Search
     from rich.filesize import decimal
 
@@ -478,7 +477,7 @@ def run_and_save(
 
 
 def report_outcomes(outcomes: Iterable[tuple[EvaluationJob, JobOutcome]], total: int) -> list[str]:
-    """Report each outcome with its warnings; return the failed jobs with their reasons."""
+    """Report each outcome with its warnings; return the failed jobs with the reasons."""
     failures = []
     with track("Evaluating", total) as advance:
         for count, (job, outcome) in enumerate(outcomes, start=1):

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: Maximum number of attempts per job. A job whose worker crashes is repeated, since the job may
-#: not be the cause.
+#: Maximum number of attempts per job. A job whose worker crashes is retried, since the job may not
+#: be the cause.
 ATTEMPTS = 3
 #: Seconds between checks for new machines.
 POLL_SECONDS = 10.0
@@ -62,7 +62,7 @@ class JobOutcome:
     restart_worker: bool = False
     """If true, the process is unusable, for example after a CUDA error."""
     warnings: tuple[str, ...] = ()
-    """Warnings of the worker since its previous job."""
+    """Warnings from the worker since its previous job."""
 
 
 class Worker(Protocol):
@@ -105,7 +105,7 @@ class WorkerSlot:
 
 
 class Dispatcher:
-    """Distributes jobs over the workers of an engine, and repeats the jobs of crashed workers."""
+    """Distributes jobs over the workers of an engine, and retries the jobs of crashed workers."""
 
     def __init__(self, jobs: Sequence[Job], engine: Engine) -> None:
         self._pending = list(jobs)
@@ -115,7 +115,7 @@ class Dispatcher:
         self._crashes: Counter[Job] = Counter()
 
     def outcomes(self) -> Generator[tuple[Job, JobOutcome], None, None]:
-        """Yield each job with its outcome on completion. Closing the generator stops the workers.
+        """Yield each job with its outcome as it completes. Closing the generator stops the workers.
 
         Raises:
             PosirError: No worker can be started.
@@ -279,7 +279,7 @@ def find_workload(
     """Find tasks and models by name, without duplicates.
 
     Raises:
-        PosirError: There is no task, a name is unknown, or a revision is given for several models.
+        PosirError: No task is given, a name is unknown, or a revision is given for several models.
     """
     if not (tasks or benchmarks):
         raise PosirError(
@@ -354,7 +354,7 @@ def find_missing_jobs(workload: Workload, cache: ResultCache) -> list[Evaluation
 
 
 def find_missing_subsets(task: PositionTask, meta: ModelMeta, cache: ResultCache) -> set[str]:
-    """Return the subsets of a task without a result of a model; all subsets if the data's revision
+    """Return the subsets of a task without a result for a model; all subsets if the data's revision
     has changed.
     """
     result = cache.load_task_result(task.metadata.name, meta)

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 #: Memory of a process after importing PyTorch, mteb and sentence-transformers, in bytes.
 LIBRARIES = 1_000_000_000
-#: Activations of a transformer layer per token and dimension; 12 to 21 measured with BERT and
+#: Activations per token and dimension in a transformer layer; 12 to 21 were measured with BERT and
 #: Qwen3.
 ACTIVATIONS = 20
-#: Bytes of a number in single precision.
+#: Bytes per single-precision number.
 SINGLE = 4
-#: Assumed tokens of the longest text of data that is not on this machine.
+#: Assumed length of the longest text, in tokens, if the data is not on this machine.
 DEFAULT_TOKENS = 8_192
 MEBIBYTE = 2**20
 #: Files with the memory limit and usage of this container, in bytes: cgroups 2 and 1.
@@ -43,7 +43,7 @@ CONTAINER_FILES = (
 
 @dataclass(frozen=True)
 class PeakMemory:
-    """Peak memory of a run with a dense model, on the GPU or, without one, on this machine."""
+    """Peak memory of a run with a dense model: GPU memory or, without a GPU, main memory."""
 
     model: str
     fixed: int
@@ -88,7 +88,7 @@ def expect_peaks(
         tokens = min(int(window), longest)
         weights = round((meta.memory_usage_mb or 0) * MEBIBYTE)
         per_text = ACTIVATIONS * tokens * meta.embed_dim * SINGLE if weights else 0
-        # A search holds a block of embeddings twice: from the model, and in single precision.
+        # A search holds a block of embeddings twice: as returned, and in single precision.
         block = 2 * CORPUS_CHUNK_SIZE * meta.embed_dim * SINGLE
         search = 0 if has_gpu else LIBRARIES + MAX_SIMILARITIES * SINGLE + block
         peaks.append(PeakMemory(str(meta.name), weights + search, per_text, batch_size, free))
@@ -96,7 +96,7 @@ def expect_peaks(
 
 
 def find_longest(tasks: Iterable[PositionTask]) -> int:
-    """Return the tokens of the longest document in the first subsets of tasks."""
+    """Return the length, in tokens, of the longest document in the first subset of each task."""
     lengths = []
     for task in tasks:
         # Problems with the data are reported by the job that needs it.

@@ -62,12 +62,12 @@ SAMPLE_SIZE = 256
 def collect_samples(
     tasks: Sequence[PositionTask], counts: TextCounts
 ) -> tuple[list[list[str]], list[str], bool]:
-    """Sample texts from each task's first subset; make synthetic texts for length buckets that are
-    missing in local data.
+    """Sample texts from each task's first subset; create synthetic texts for length buckets that
+    are missing in local data.
 
     Returns:
         Documents by length bucket, about the same number from each task, none for empty buckets;
-        queries; and True if all documents are from the data.
+        queries; and True if all documents come from the data.
     """
     rng = random.Random(SEED)
     frames = []
@@ -123,8 +123,8 @@ class Duration:
     def __add__(self, other: Duration) -> Duration:
         return Duration(self.low + other.low, self.mean + other.mean, self.high + other.high)
 
-    def __mul__(self, number: int) -> Duration:
-        return Duration(self.low * number, self.mean * number, self.high * number)
+    def __mul__(self, factor: int) -> Duration:
+        return Duration(self.low * factor, self.mean * factor, self.high * factor)
 
     def __str__(self) -> str:
         unit = next((name for name, size in UNITS.items() if self.mean >= size), "s")
@@ -158,7 +158,7 @@ class ModelSpeed:
     name: str
     calibration: SpeedCalibration | None
     problem: str
-    """Reason for a missing calibration, else empty."""
+    """Reason why the calibration is missing; empty if there is one."""
     bytes_per_text: int | None
 
 
@@ -186,7 +186,7 @@ class RunPlan:
     counted: bool
     """If true, all sizes are counted in the data; else some are published averages."""
     sampled: bool
-    """If true, the benchmark uses only texts of the data; else some are synthetic."""
+    """If true, the benchmark uses only texts from the data; else some are synthetic."""
 
     @property
     def saved_documents(self) -> int:
@@ -307,14 +307,14 @@ def measure_speed(
 
 
 def time_encoding(encode: Callable[[Sequence[str]], object], texts: Sequence[str]) -> float:
-    """Return the seconds that encoding texts takes."""
+    """Measure the time to encode texts, in seconds."""
     start = time.perf_counter()
     encode(texts)
     return time.perf_counter() - start
 
 
 def build_plan(model: ModelSpeed, sizes: Sequence[SubsetSize], *, sampled: bool) -> RunPlan:
-    """Estimate the cost of evaluating a model; `sizes` of a task must be adjacent."""
+    """Estimate the cost of evaluating a model; `sizes` must be grouped by task."""
 
     def estimate(
         name: str, group: Sequence[SubsetSize], corpora: Iterable[TextCounts]
@@ -382,7 +382,7 @@ def describe_plan(plan: RunPlan) -> str:
         )
     saved = ""
     if plan.saved_documents:
-        saved = f"; {plan.saved_documents:,} documents fewer with POSIR_EMBEDDINGS"
+        saved = f"; {plan.saved_documents:,} fewer documents with POSIR_EMBEDDINGS"
     return f"{plan.model.name}: {plan.total.duration} on this machine{saved}."
 
 
@@ -394,5 +394,5 @@ def explain_estimates(plan: RunPlan) -> str:
             "published averages (arXiv 2601.08363) for data that is not on this machine, all "
             "documents of mean length"
         )
-    texts = "texts of the data" if plan.sampled else "synthetic texts of mean length"
+    texts = "texts from the data" if plan.sampled else "synthetic texts of mean length"
     return f"{plan.model.name}: sizes are {sizes}; the benchmark encodes {texts}."

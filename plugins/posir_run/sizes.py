@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 BOUNDS = RelativePositions().token_bounds
 BUCKETS = RelativePositions().axes.lengths
 
-#: Published numbers of documents, tokens and queries of PosIR (Zeng et al. 2026, arXiv
-#: 2601.08363): of all ten languages, of English (922 tokens per document), and the mean of the
-#: nine other languages.
+#: Published numbers of documents, tokens and queries in PosIR (Zeng et al. 2026, arXiv 2601.08363):
+#: for all ten languages, for English (922 tokens per document), and the mean over the nine other
+#: languages.
 ALL_LANGUAGES = (17_329_673, 22_800_000_000, 421_708)
 ENGLISH = (1_719_701, 1_719_701 * 922, 42_015)
 OTHER_LANGUAGE = tuple(
@@ -171,7 +171,8 @@ def find_published_size(language: Language, domain: str) -> tuple[TextCounts, in
     """Return the published mean size of a domain, in English or over the nine other languages:
     documents and queries.
 
-    The total is divided as evenly as possible into integers; all documents have the mean length.
+    The total is divided as evenly as possible into integers; all documents are assumed to have the
+    mean length.
     """
     index = DOMAINS.index(domain)
     documents, tokens, queries = (

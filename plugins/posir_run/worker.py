@@ -39,8 +39,8 @@ logger = logging.getLogger(__name__)
 
 #: Packages that affect results; their versions must be equal on all machines.
 PACKAGES = ("posir", "mteb", "torch", "transformers", "sentence-transformers")
-#: Prefixes of the environment variables that workers get. Paths in these variables must exist on
-#: every machine.
+#: Prefixes of the environment variables that are passed to workers. Paths in these variables must
+#: exist on every machine.
 FORWARDED_PREFIXES = ("POSIR_", "HF_", "MTEB_")
 #: Seconds to wait for the cluster's head node.
 CONNECT_SECONDS = 10
@@ -52,16 +52,16 @@ _evaluator: Evaluator
 class WarningLog(logging.Handler):
     """A logging handler that shows each distinct warning once."""
 
-    def __init__(self, show: Callable[[str], object], known: Iterable[str] = ()) -> None:
+    def __init__(self, show: Callable[[str], object], seen: Iterable[str] = ()) -> None:
         super().__init__(logging.WARNING)
         self._show = show
-        self._known = {*known}
+        self._seen = {*seen}
 
     def emit(self, record: logging.LogRecord) -> None:
         """Show a new warning."""
         warning = record.getMessage()
-        if warning not in self._known:
-            self._known.add(warning)
+        if warning not in self._seen:
+            self._seen.add(warning)
             self._show(warning)
 
 
@@ -96,7 +96,7 @@ class Evaluator:
     """Runs jobs in the current process."""
 
     def __init__(self, settings: Settings, environment: Mapping[str, str]) -> None:
-        # A machine of the cluster may have set other variables than the machine of the command.
+        # A cluster machine may have set other variables than the machine that runs the command.
         for name in VARIABLES:
             os.environ.pop(name, None)
         os.environ.update(environment)
@@ -315,7 +315,7 @@ def find_locations(nodes: Sequence[Mapping[str, Any]]) -> list[RayLocation]:
     """Return a location per GPU with an equal share of its machine's processors, or one location
     per machine if the cluster has no GPU.
 
-    `nodes` is `ray.nodes()`.
+    `nodes` is the result of `ray.nodes()`.
     """
     with_gpu = []
     without_gpu = []

@@ -1,1 +1,1 @@
-"""Training with control over the position of evidence, and data composed for it."""
+"""Train on evidence at chosen positions, and compose data for such training."""

@@ -40,34 +40,34 @@ def train(
 
         posir train all-MiniLM-L6-v2 --data questions.json --output tuned
 
-    The output folder is an ordinary model, for `mteb run -m FOLDER` and all commands of posir.
-    `training/` in this folder has the report and the settings; repeat the run with `--config
+    The output folder is an ordinary model, for `mteb run -m FOLDER` and all posir commands. Its
+    subfolder `training/` contains the report and the settings; repeat the run with `--config
     FOLDER/training/settings.yaml`.
 
     Args:
         model: A dense sentence-transformers model: a registered name or a local folder. Optional if
-            `config` has it.
+            set in `config`.
         data: A task, or any file, folder or Hub dataset of questions with evidence. Optional if
-            `config` has it.
+            set in `config`.
         output: Empty folder for the model; checkpoints, report and settings are in its `training/`.
         positions: `begin`, `middle`, `end`, `uniform` (the default), or three weights such as
             `2,1,1`.
         pooling: `mean`, `cls`, `lasttoken` or `max`; by default the model's pooling.
         per_article: Maximum number of consecutive questions about one article in a batch; 4 by
             default.
-        guard: Data of a forgetting check: a task of mteb, or data as for `data`.
+        guard: Data for a forgetting check: an mteb task, or data as for `data`.
         seeds: Number of models to train with different seeds on the same articles, for intervals
             over seeds.
         config: YAML file with settings; the other arguments take precedence.
         resume: Continue an interrupted run with the same settings.
-        settings: Further settings by name, such as `learning_rate` (default 2e-5), `epochs` (3),
+        settings: Other settings by name, such as `learning_rate` (default 2e-5), `epochs` (3),
             `window` in tokens, and `held_out`, a share of the articles in [0, 1]; `posir train
             --settings-help` lists all settings.
 
     Returns:
         nDCG@10 and position effects in [-1, 1], and the cosine of unrelated texts, before and after
-        training, with 95% intervals of the changes; `folder` of the model; `notes`, warnings first.
-        With several seeds, the change of each seed and the mean.
+        training, with 95% intervals for the changes; `folder` of the model; `notes`, warnings
+        first. With several seeds, the change for each seed and the mean change.
 
     Raises:
         PosirError: accelerate is not installed; the model or data does not exist; a setting is
@@ -153,23 +153,24 @@ def compose(
         posir compose questions.json --language eng-Latn --domain moved --output data
 
     Questions whose evidence cannot be moved to the position are skipped and counted. Documents get
-    the title of their article, or of their group for mosaics; `posir train` never splits a title
-    between training and held-out data.
+    the title of their article, or of their group for mosaics; `posir train` never splits documents
+    with the same title between training and held-out data.
 
     Args:
         data: A task, or any file, folder or Hub dataset of questions with evidence.
-        language: Code of the language, such as jpn-Jpan.
-        domain: Name of the domain: a-z, 0-9 and _.
+        language: Language code, such as jpn-Jpan.
+        domain: Domain name: a-z, 0-9 and _.
         output: Folder in the PosIR layout, such as data/PosIR-Benchmark-v1.
         kind: `windows` (the default), `moved`, `mosaics` or `needles`.
-        tokens: Tokens of a composed document; 126 by default. Needles use the setting `lengths`.
+        tokens: Tokens per composed document; 126 by default. Needles use the setting `lengths`
+            instead.
         positions: `each` (the default), `begin`, `middle`, `end`, `uniform`, or three weights such
             as `2,1,1`.
         config: YAML file with settings; the other arguments take precedence.
-        settings: Further settings by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
+        settings: Other settings by name: `tokenizer`, `groups`, `lengths`, `literal` and `seed`.
 
     Returns:
-        The folder of each corpus, and its number of questions.
+        The folder and the number of questions of each corpus.
 
     Raises:
         PosirError: The data does not exist, a setting is wrong, a folder already exists, or no
@@ -222,4 +223,4 @@ def compose(
     if skip_counts:
         lines.append(f"skipped: {pluralize(skip_counts.total(), 'question')} ({reasons})")
     values = {"corpora": rows, "skipped": skip_counts}
-    return Result(title=f"Documents composed of {data}", rows=rows, values=values, footer=lines)
+    return Result(title=f"Documents composed from {data}", rows=rows, values=values, footer=lines)

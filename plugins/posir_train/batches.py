@@ -1,7 +1,7 @@
 """Sample the training questions, and form the batches of an epoch.
 
 The method follows 'Built-in or learned?' (arXiv 2605.26578, sections 3.1.4, 3.2.2 and 4.2): five
-length bins by characters; every bin and position has the size of the scarcest cell of position and
+length bins, in characters; every bin and position has the size of the scarcest cell of position and
 length (8,189 in the paper), so that begin, middle, end and uniform positions have the same total;
 every batch comes from one bin. Here the shares of the positions can be chosen freely.
 """
@@ -62,26 +62,26 @@ def sample_examples(
             about one article.
     """
     bins = np.searchsorted(CHARACTER_BOUNDS, lengths).tolist()
-    rows: dict[int, ByPosition] = {number: ([], [], []) for number in sorted(set(bins))}
-    for row, (example, number) in enumerate(zip(examples, bins, strict=True)):
-        rows[number][example.position].append(row)
+    rows: dict[int, ByPosition] = {length_bin: ([], [], []) for length_bin in sorted(set(bins))}
+    for row, (example, length_bin) in enumerate(zip(examples, bins, strict=True)):
+        rows[length_bin][example.position].append(row)
     counts = Counter(example.position for example in examples)
     complete = {
-        number: cells
-        for number, cells in rows.items()
+        length_bin: cells
+        for length_bin, cells in rows.items()
         if all(cells[position] for position in weights.positions)
     }
     sizes = _choose_sizes(complete, weights, budget)
     if not sizes:
         smallest = [min(map(len, cells)) for cells in complete.values()]
         missing = [position.title for position in weights.positions if not counts[position]]
-        reason = "no length has all positions that are trained on"
+        reason = "no length bin contains questions at all positions to train on"
         if missing:
-            reason = f"no question has its evidence at {' or '.join(missing)}"
+            reason = f"no question has evidence at {' or '.join(missing)}"
         elif smallest:
             reason = (
-                f"no length bin has {budget:,} questions at every position; the most is "
-                f"{max(smallest):,}, which a lower budget allows"
+                f"no length bin has {budget:,} questions at every position; the largest possible "
+                f"budget is {max(smallest):,}"
             )
         raise PosirError(
             f"positions {weights.name}: {reason} ({format_counts(counts)}). Choose other "
@@ -89,12 +89,12 @@ def sample_examples(
         )
     rng = np.random.default_rng(seed)
     sample: dict[int, list[int]] = {}
-    for number, size in sizes.items():
-        sample[number] = []
+    for length_bin, size in sizes.items():
+        sample[length_bin] = []
         for position in weights.positions:
             # The small term prevents rounding errors from losing an example.
             count = max(1, int(size * weights.shares[position] + 1e-6))
-            sample[number] += rng.permutation(rows[number][position])[:count].tolist()
+            sample[length_bin] += rng.permutation(rows[length_bin][position])[:count].tolist()
     articles = {examples[row].document.article for bin_rows in sample.values() for row in bin_rows}
     if len(articles) < 2:
         raise PosirError(
@@ -111,30 +111,30 @@ def _choose_sizes(
     """Choose the number of questions per length bin, for all positions together."""
     if budget == "most":
         return {
-            number: min(len(cells[row]) / weights.shares[row] for row in weights.positions)
-            for number, cells in complete.items()
+            length_bin: min(len(cells[row]) / weights.shares[row] for row in weights.positions)
+            for length_bin, cells in complete.items()
         }
     # Count all positions where possible, so that training on any position has the same size.
     positions = weights.positions
     if any(all(cells) for cells in complete.values()):
         positions = tuple(Position)
     smallest = {
-        number: min(len(cells[position]) for position in positions)
-        for number, cells in complete.items()
+        length_bin: min(len(cells[position]) for position in positions)
+        for length_bin, cells in complete.items()
     }
     counts = [count for count in smallest.values() if count]
     if not counts:
         return {}
     size = choose_size(counts) if isinstance(budget, str) else budget
-    return {number: size for number, count in smallest.items() if count >= size}
+    return {length_bin: size for length_bin, count in smallest.items() if count >= size}
 
 
 def choose_size(smallest: Sequence[int]) -> int:
     """Choose the number of questions per length bin, given the size of each bin's scarcest
     position.
 
-    This is the smallest size, as in the paper, unless dropping bins at least doubles the number of
-    all questions: a few long documents must not cost most of the data.
+    This is the smallest size, as in the paper, unless dropping bins at least doubles the total
+    number of questions: a few long documents must not cost most of the data.
     """
     totals = {size: size * sum(count >= size for count in smallest) for size in sorted(smallest)}
     best = min(totals)
@@ -146,7 +146,7 @@ def choose_size(smallest: Sequence[int]) -> int:
 
 @dataclass(frozen=True)
 class BatchPlan:
-    """Forms the batches of each epoch."""
+    """A plan that forms the batches of each epoch."""
 
     examples: tuple[Example, ...]
     rows: Mapping[int, list[int]]
@@ -174,7 +174,7 @@ class BatchPlan:
                 if sum(len(batch) == size for batch in batches) >= full_batches:
                     break
                 batches += self._fill(rows, size, rng)
-            # Take the largest batches until they have the rows of all full batches.
+            # Take the largest batches until they contain as many rows as all full batches.
             batches.sort(key=len, reverse=True)
             sizes = np.cumsum([0, *map(len, batches)])
             selection += batches[: np.searchsorted(sizes, max(full_batches, 1) * size)]
@@ -191,8 +191,8 @@ class BatchPlan:
         """Yield batches of rows in which no document answers two questions; a batch is smaller if
         it cannot be filled.
 
-        Every batch has the shares of the positions, up to rounding, so that even a short training
-        is balanced.
+        Every batch has the shares of the positions, up to rounding, so that even a short run is
+        balanced.
         """
         groups = list(self._group_by_article(rng.permutation(rows).tolist()))
         order = rng.permutation(len(groups))
@@ -238,8 +238,8 @@ class PositionBatchSampler(DefaultBatchSampler):
         self._form = lru_cache(maxsize=2)(lambda epoch: plan.form_batches(batch_size, seed, epoch))
 
     def __iter__(self) -> Iterator[list[int]]:
-        """Yield the batches of the current epoch. Every epoch has the length of the first, since a
-        resumed run counts batches.
+        """Yield the batches of the current epoch. Every epoch has as many batches as the first,
+        since a resumed run counts batches.
         """
         return islice(cycle(self._form(self.epoch)), len(self))
 

@@ -48,7 +48,7 @@ Composer: TypeAlias = Callable[[TokenizedExample, Position, random.Random], Exam
 
 
 class CompositionError(Exception):
-    """A question cannot be composed; the text is the reason to skip it."""
+    """A question cannot be composed; the message is the reason to skip it."""
 
 
 def compose_window(
@@ -82,7 +82,7 @@ def _cut_window(source: TokenizedExample, first: int, end: int) -> Example | Non
     text = example.document.text
     low = int(source.tokens[first, 0])
     high = int(source.tokens[end - 1, 1])
-    # Leave incomplete words at the ends out.
+    # Leave out incomplete words at the ends.
     while low < example.start and _is_inside_word(text, low):
         low += 1
     while high > example.end and _is_inside_word(text, high):
@@ -116,10 +116,10 @@ def compose_mosaic(
     Args:
         source: The question.
         position: Position of the evidence.
-        rng: Random numbers.
-        tokens: Tokens of the mosaic.
+        rng: Random number generator.
+        tokens: Number of tokens of the mosaic.
         fillers: Article and text of the filler passages of each group.
-        groups: Group of each article; fillers are of other articles in the same group.
+        groups: Group of each article; fillers come from other articles in the same group.
 
     Raises:
         CompositionError: The evidence or the filler passages do not fit.
@@ -128,9 +128,9 @@ def compose_mosaic(
     document = source.example.document
     if source.last - source.first > size:
         raise CompositionError(TOO_LONG)
-    number = len(source.tokens)
-    start = rng.randint(max(0, source.last - size), max(0, min(source.first, number - size)))
-    passage = _cut_window(source, start, min(start + size, number))
+    token_count = len(source.tokens)
+    start = rng.randint(max(0, source.last - size), max(0, min(source.first, token_count - size)))
+    passage = _cut_window(source, start, min(start + size, token_count))
     if passage is None:
         raise CompositionError(DIVIDED)
     group = groups[document.article]
@@ -185,10 +185,10 @@ def _insert(example: Example, passage: Span, fillers: Sequence[str], share: floa
     """Put a passage of the document between fillers, after a share of their length."""
     text = example.document.text
     space = "" if is_unspaced(text) else " "
-    lengths = np.array([len(space.join(fillers[:number])) for number in range(len(fillers) + 1)])
-    number = int(np.abs(lengths - lengths[-1] * share).argmin())
-    start = int(lengths[number]) + len(space) if number else 0
-    new_text = space.join([*fillers[:number], passage.of(text), *fillers[number:]])
+    lengths = np.array([len(space.join(fillers[:index])) for index in range(len(fillers) + 1)])
+    index = int(np.abs(lengths - lengths[-1] * share).argmin())
+    start = int(lengths[index]) + len(space) if index else 0
+    new_text = space.join([*fillers[:index], passage.of(text), *fillers[index:]])
     document = replace(example.document, text=new_text, tokens=0)
     return _shift(example, document, start - passage.start)
 
@@ -205,8 +205,8 @@ def compose_needles(
     """Compose a corpus per length, with the evidence sentences between sentences of other articles
     that contain no evidence.
 
-    A question has the same of `NEEDLE_POSITIONS` positions in every corpus. Longer documents extend
-    the fillers of shorter documents.
+    A question is at the same one of the `NEEDLE_POSITIONS` positions in every corpus. Longer
+    documents start with the fillers of shorter documents.
 
     Args:
         sources: The questions.
@@ -243,13 +243,13 @@ def compose_needles(
         rng = random.Random(f"{seed}\0{example.document.id}\0{example.id}")
         order = np.roll(np.arange(len(texts)), rng.randrange(len(texts)))
         order = order[articles[order] != example.document.article]
-        numbers = np.searchsorted(sizes[order].cumsum(), room, "right")
-        if room.min() < 0 or numbers.max() == len(order):
+        filler_counts = np.searchsorted(sizes[order].cumsum(), room, "right")
+        if room.min() < 0 or filler_counts.max() == len(order):
             skip_counts[LONG_NEEDLE if room.min() < 0 else FEW_TEXTS] += 1
             continue
         share = len(corpora[0]) % NEEDLE_POSITIONS / (NEEDLE_POSITIONS - 1)
-        for corpus, length, number in zip(corpora, lengths, numbers, strict=True):
-            needle = _insert(example, span, [texts[row] for row in order[:number]], share)
+        for corpus, length, filler_count in zip(corpora, lengths, filler_counts, strict=True):
+            needle = _insert(example, span, [texts[row] for row in order[:filler_count]], share)
             document = replace(needle.document, id=f"{example.id}:{length}", tokens=length)
             question = passage if literal else example.question
             corpus.append(replace(needle, question=question, document=document))
@@ -300,7 +300,7 @@ def compose_corpora(
     language: str,
     tokenizer: Tokenizer,
 ) -> tuple[list[list[Example]], Counter[str]]:
-    """Compose the corpora of the settings; also count the skipped questions by reason."""
+    """Compose the corpora for the settings; also count the skipped questions by reason."""
     if settings.kind == "needles":
         return compose_needles(
             sources,
@@ -338,12 +338,12 @@ def compose_examples(
     """Compose every question once, at a position sampled by `shares`; without shares, once per
     position.
 
-    Without shares, the corpora form a Latin square: each corpus has every question once and all
-    positions equally often, and over the corpora a question has every position.
+    Without shares, the corpora form a Latin square: each corpus contains every question once and
+    all positions equally often, and every question occurs at every position in one of the corpora.
 
     Returns:
-        The corpora, and the number of skipped questions by reason; a question must be possible at
-        all of its positions.
+        The corpora, and the number of skipped questions by reason; a question is skipped if it
+        cannot be composed at one of its positions.
     """
     corpora: list[list[Example]] = [[] for _ in range(1 if shares else len(Position))]
     skip_counts = Counter[str]()
@@ -355,7 +355,7 @@ def compose_examples(
         except CompositionError as error:
             skip_counts[str(error)] += 1
             continue
-        # Start with another position for each question.
+        # Start with a different position for each question.
         examples.rotate(-len(corpora[0]))
         for corpus, example in zip(corpora, examples, strict=True):
             corpus.append(example)

@@ -1,7 +1,8 @@
 """`PositionEvaluator` and its callback: retrieval by position in any trainer, exactly as `mteb run`
 measures it.
 
-`import posir` exposes both classes, so their frameworks are imported with the first instance.
+`import posir` exposes both classes, so their frameworks are only imported when an instance is
+created.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def _derive(cls: type, base: type) -> type:
 def _defer_base(reference: str) -> type:
     """Return a stand-in for a framework's class, which takes seconds to import.
 
-    An instance of a class that derives from the stand-in is also one of the framework's class.
+    An instance of a subclass of the stand-in is also an instance of the framework's class.
     """
 
     class StandIn:
@@ -76,7 +77,7 @@ def select_third(observations: Observations, position: Position) -> tuple[Floats
 #: Name of the score by which `posir train` compares checkpoints; the trainer adds the prefix
 #: `eval_`.
 CRITERION = "position_criterion"
-#: Scores with intervals in two further keys, such as `position_effect_low` and
+#: Scores with intervals in two additional keys, such as `position_effect_low` and
 #: `position_effect_high`.
 ESTIMATES = ("ndcg_at_10", "position_effect", "position_effect_in_window", "start_minus_end")
 THIRDS = tuple(f"ndcg_at_10_{position.title}" for position in Position)
@@ -91,9 +92,9 @@ class PositionEvaluator(BaseEvaluator):
 
     Keys with a 95% interval (`_low`, `_high`) are `ndcg_at_10`, `position_effect` (the same
     evidence in the first third of its document minus in the last), `position_effect_in_window`, and
-    `start_minus_end` (in the data as it is). Further keys are `ndcg_at_10_begin`, `_middle` and
-    `_end`. Undefined scores are NaN. Position effects need rotated documents: at calls outside of a
-    training, or with `rotated` at every call. The evaluator's name is a prefix of the keys.
+    `start_minus_end` (in the data as it is). Other keys: `ndcg_at_10_begin`, `_middle` and `_end`.
+    Undefined scores are NaN. Position effects are computed from rotated documents: by default only
+    outside training, with `rotated` at every call. Keys are prefixed with the evaluator's name.
     """
 
     def __init__(
@@ -116,7 +117,7 @@ class PositionEvaluator(BaseEvaluator):
             batch_size: Number of texts per encoding batch.
             write_csv: If true, append a row per evaluation to a CSV file in the trainer's folder.
             rotated: Number of rotated documents per length bucket at every call; None to rotate the
-                default sample, only at calls outside of a training.
+                default sample, and only outside training.
             baseline: Values of a reference model on the same data. The scores then include
                 `position_criterion`: 1 minus the absolute position effect. If the interval of
                 nDCG@10 minus the baseline's nDCG@10 is below 0, the (negative) difference minus 1.
@@ -130,8 +131,8 @@ class PositionEvaluator(BaseEvaluator):
             data = open_data(data).with_questions("PositionEvaluator")
         if rotated is not None and rotated < 1:
             raise PosirError(
-                f"rotated {rotated}: must be at least 1. Omit it to rotate documents only at the "
-                "last call."
+                f"rotated {rotated}: must be at least 1. Omit it to rotate documents only "
+                "outside training."
             )
         self.dataset = data
         self.name = name
@@ -150,7 +151,7 @@ class PositionEvaluator(BaseEvaluator):
         self.greater_is_better = not primary_metric.startswith(
             ("position_effect", "start_minus_end")
         )
-        #: Values of each evaluation by training step; -1 outside of a training.
+        #: Values of each evaluation by training step; the step is -1 outside training.
         self.values: dict[int, ResultValues] = {}
         self._data = [(subset, subset.read()) for subset in self.dataset.subsets]
 
@@ -162,8 +163,8 @@ class PositionEvaluator(BaseEvaluator):
         Args:
             model: A `SentenceTransformer`.
             output_path: Folder of the CSV file; None for no file.
-            epoch: Epoch of the training, for the CSV file.
-            steps: Step of the training, the key in `values`.
+            epoch: Training epoch, for the CSV file.
+            steps: Training step, the key in `values`.
 
         Raises:
             ScoreError: The model returns NaN.
@@ -200,13 +201,13 @@ class PositionEvaluator(BaseEvaluator):
 class PositionCurveCallback(TrainerCallback):
     """Plots nDCG@10 by position of the evidence after each evaluation.
 
-    The plot is a PNG file in `position` of the trainer's output folder, and an image in
-    TensorBoard, Weights & Biases and MLflow if the trainer reports to them. The scores themselves
-    are logged by the trainer.
+    The plot is saved as a PNG file in the subfolder `position` of the trainer's output folder, and
+    logged to TensorBoard, Weights & Biases and MLflow if the trainer reports to them. The scores
+    themselves are logged by the trainer.
     """
 
     def __init__(self, evaluator: PositionEvaluator) -> None:
-        """Use the evaluator of the trainer."""
+        """Store the trainer's evaluator."""
         self._evaluator = evaluator
 
     def on_evaluate(

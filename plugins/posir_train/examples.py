@@ -46,7 +46,7 @@ class TrainingDocument:
     between training and held-out data.
     """
     tokens: int = 0
-    """Length in the data; 0 if unknown."""
+    """Length in tokens, as given in the data; 0 if unknown."""
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,8 @@ class Example:
 
 
 def _continues(text: str, context: str, evidence: str) -> bool:
-    """Return True if the context is followed by the evidence, or by a beginning of it at the end of
-    the text.
+    """Return True if the context is followed by the evidence, or by its beginning at the end of the
+    text.
     """
     offset = text.find(context) if context.strip() else -1
     while offset >= 0:
@@ -145,8 +145,8 @@ def read_examples(dataset: Dataset) -> Examples:
     """Read training data.
 
     Raises:
-        PosirError: The data has no evidence spans, or its questions are in another language than
-            the corpus.
+        PosirError: The data has no evidence spans, or its questions and its corpus are in different
+            languages.
     """
     subsets = [_read_subset(subset) for subset in progress(dataset.subsets, "Reading")]
     examples = merge_articles([example for subset in subsets for example in subset.examples])
@@ -168,7 +168,7 @@ def _read_subset(subset: Subset) -> Examples:
         return Examples(corpus, data.revision, ())
     if subset.query_language != subset.corpus_language:
         raise PosirError(
-            f"{corpus}: the questions are in another language than the corpus. Give data in one "
+            f"{corpus}: the questions and the corpus are in different languages. Give data in one "
             "language."
         )
     texts = list_texts(data.corpus)
@@ -241,8 +241,8 @@ def pool_corpora(data: Examples) -> Examples:
 
 
 def split_by_article(data: Examples, share: float, seed: int) -> tuple[Examples, Examples]:
-    """Split examples into training and held-out examples, with a share of the articles held out by
-    a hash. Both have the whole corpus.
+    """Split examples by article into training and held-out examples; a hash selects the given share
+    of articles to hold out. Both parts keep the whole corpus.
 
     Raises:
         PosirError: Either part has fewer than two articles.
@@ -276,7 +276,7 @@ def write_examples(
 ) -> None:
     """Write the examples and distractors of one corpus as a domain, atomically.
 
-    The tokenizer counts the tokens of documents of unknown length.
+    The tokenizer counts the tokens of documents with unknown length.
 
     Raises:
         PosirError: The data is invalid, or the domain cannot be written.
@@ -318,7 +318,7 @@ def write_dataset(data: Examples, folder: Path) -> Dataset:
 
 
 def _remove_dataset(folder: Path) -> None:
-    """Remove a dataset folder; raise PosirError if it contains files outside of the layout."""
+    """Remove a dataset folder; raise PosirError if it contains other files."""
     if not folder.exists():
         return
     for path in (folder, *folder.rglob("*")):
@@ -326,7 +326,7 @@ def _remove_dataset(folder: Path) -> None:
         is_temporary = any(map(is_unfinished, (path, *path.parents)))
         if path.is_symlink() or not (in_layout or is_temporary):
             raise PosirError(
-                f"{path}: was not written by posir, and is not removed. Move it elsewhere."
+                f"{path}: was not written by posir, so it is not removed. Move it elsewhere."
             )
     shutil.rmtree(folder)
 

@@ -37,7 +37,7 @@ from posir_tasks.values.scores import ResultValues
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Number of documents in the measurement of cosines.
+#: Number of documents sampled to measure cosine similarity.
 COSINE_SAMPLE = 100
 
 
@@ -47,7 +47,7 @@ class Measurement:
 
     values: ResultValues
     unrelated_cosine: float
-    """Mean cosine of pairs of documents from different articles; NaN with only one article."""
+    """Mean cosine similarity of documents from different articles; NaN with only one article."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert the measurement to JSON values."""
@@ -55,7 +55,7 @@ class Measurement:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Measurement:
-        """Read the values of `to_json`."""
+        """Build a measurement from the output of `to_json`."""
         return cls(ResultValues.from_json(data), data["unrelated_cosine"])
 
 
@@ -119,8 +119,8 @@ def rank_subset(
 
 
 def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
-    """Wrap a model for mteb without its warnings."""
-    # Hide mteb's warnings about prompts and about its own arguments.
+    """Wrap a model for mteb, hiding mteb's warnings."""
+    # mteb warns about prompts and about its own arguments.
     with warnings.catch_warnings(action="ignore"):
         return SentenceTransformerEncoderWrapper(model)
 
@@ -128,7 +128,7 @@ def wrap_model(model: SentenceTransformer) -> SentenceTransformerEncoderWrapper:
 def build_request(
     dataset: Dataset, subset: Subset, data: PositionData, batch_size: int
 ) -> SearchRequest:
-    """Build the search of a subset's questions in its corpus, with mteb's metadata."""
+    """Build the request to search a subset's corpus for its questions, with mteb's metadata."""
     metadata = build_metadata(
         to_file_name(dataset.name),
         dataset=dataset.location,

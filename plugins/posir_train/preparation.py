@@ -1,6 +1,4 @@
-"""Prepare a training: load the model with its pooling and window, and build the columns of the
-loss.
-"""
+"""Load the base model with its pooling and window, and build the training columns."""
 
 from __future__ import annotations
 
@@ -50,7 +48,7 @@ from posir_train.settings import (
 if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
-#: Minimum number of words of a negative.
+#: Minimum number of words in a negative.
 MIN_WORDS = 5
 #: Examples per reranker batch.
 BLOCK = 64
@@ -98,7 +96,7 @@ def load_base(settings: TrainingSettings) -> SentenceTransformer:
 
 
 def find_base(folder: Path) -> str:
-    """Return the base model on the card of the model in a folder, or else the folder's own name."""
+    """Return the base model named in the folder's model card, or else the folder's own name."""
     try:
         base = ModelCard.load(folder / "README.md", ignore_metadata_errors=True).data.base_model
     except Exception:
@@ -115,8 +113,8 @@ class ModelWindow:
     tokenizer: ModelTokenizer
     size: int | None
     """Window in tokens; None if unlimited."""
-    extra: int
-    """Number of special tokens and prompt tokens."""
+    added_tokens: int
+    """Number of special and prompt tokens added to each text."""
 
     @classmethod
     def from_model(cls, model: SentenceTransformer, name: str) -> ModelWindow:
@@ -124,19 +122,19 @@ class ModelWindow:
         tokenizer = ModelTokenizer(model.tokenizer)
         if not tokenizer.returns_offsets:
             raise PosirError(
-                f"{name}: its tokenizer does not return the offsets of tokens. Choose a model with "
+                f"{name}: its tokenizer does not return token offsets. Choose a model with "
                 "a fast tokenizer."
             )
-        extra = tokenizer.special_tokens
+        added_tokens = tokenizer.special_tokens
         prompts = filter(None, map(model.prompts.get, DOCUMENT_PROMPTS))
         prompt = next(prompts, None)
         if prompt:
-            extra += tokenizer.count(prompt)
-        return cls(tokenizer, model.max_seq_length, extra)
+            added_tokens += tokenizer.count(prompt)
+        return cls(tokenizer, model.max_seq_length, added_tokens)
 
     def contains_evidence(self, source: TokenizedExample) -> bool:
         """Return True if the whole evidence is within the window."""
-        return self.size is None or source.last + self.extra <= self.size
+        return self.size is None or source.last + self.added_tokens <= self.size
 
     def reject_truncated(self, sources: Sequence[TokenizedExample], name: str) -> None:
         """Raise PosirError if the evidence of any question is truncated."""
@@ -146,8 +144,8 @@ class ModelWindow:
                 f"{name}: the evidence of {len(truncated):,} of "
                 f"{pluralize(len(sources), 'question')} is beyond the model's window of "
                 f"{self.size:,} tokens, where the model cannot learn to find it. Set a larger "
-                f"window with --set window={max(truncated) + self.extra}, leave these questions "
-                "out with --set drop_beyond=true, or cut windows with `posir compose`."
+                f"window with --set window={max(truncated) + self.added_tokens}, leave out these "
+                "questions with --set drop_beyond=true, or cut windows with `posir compose`."
             )
 
 
@@ -262,11 +260,11 @@ def filter_by_margin(
 
 @dataclass(frozen=True)
 class PreparedData:
-    """Data for training and evaluation, without common articles."""
+    """Data for training and evaluation, with no articles in common."""
 
     dataset: Dataset
     plan: BatchPlan | None
-    """None for objectives without positions."""
+    """Plan of the batches; None for objectives that ignore positions."""
     description: str
     """Name and size, such as `PosIR-Mini: 120 questions about 12 articles (begin 40, middle 40, end
     40)`.
@@ -278,7 +276,7 @@ class PreparedData:
 
 
 def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
-    """Split examples into training and held-out data, and build the columns of the loss."""
+    """Split examples into training and held-out data, and build the columns for the loss."""
     if settings.objective != "retrieval":
         return _prepare_pads(settings, data, window)
     sources = tokenize_examples(data, window.tokenizer)
@@ -334,13 +332,13 @@ def prepare_data(settings: TrainingSettings, data: Examples, window: ModelWindow
 def _note_removal(
     examples: Collection[Example], selection: Collection[Example], reason: str
 ) -> list[str]:
-    """Note how many examples were left out, if any."""
-    number = len(examples) - len(selection)
-    return [f"left out: {pluralize(number, 'question')} {reason}"] if number else []
+    """Build a note on how many examples were left out, if any were."""
+    count = len(examples) - len(selection)
+    return [f"left out: {pluralize(count, 'question')} {reason}"] if count else []
 
 
 def _prepare_pads(settings: TrainingSettings, data: Examples, window: ModelWindow) -> PreparedData:
-    """Build the pairs of PADS from the given texts, or from the training documents."""
+    """Build PADS pairs from the given texts, or from the training documents."""
     articles = set[str]()
     if settings.texts is None:
         _, held_out = split_by_article(data, settings.held_out, settings.split)

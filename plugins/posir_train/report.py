@@ -84,7 +84,7 @@ if TYPE_CHECKING:
 
 #: nDCG@10 by position of the evidence.
 THIRDS = (Metric.NDCG_AT_10_BEGIN, Metric.NDCG_AT_10_MIDDLE, Metric.NDCG_AT_10_END)
-#: Increase of the cosine of unrelated texts above which the report warns of a collapse.
+#: Increase in the cosine of unrelated texts above which the report warns of a collapse.
 COLLAPSE = 0.2
 BRIEF = (
     "On held-out articles. nDCG@10 and position effects (the same evidence in the first third "
@@ -98,14 +98,14 @@ LEGEND = (
     "unrelated texts: mean over documents of different articles; near 1, all texts look alike."
 )
 SEEDS_NOTE = (
-    "After - before on the same held-out articles. Intervals of a seed are for new articles. The "
-    "interval of the mean over seeds is for new seeds on these articles, by Student's t."
+    "After - before on the same held-out articles. Intervals for single seeds are for new "
+    "articles. The interval of the mean is for new seeds on these articles, by Student's t."
 )
 #: How to deploy a trained model.
 DEPLOYMENT = (
     "Deployment: the folder is an ordinary sentence-transformers model, for "
     "`SentenceTransformer(FOLDER)` and model servers. Encode all documents again: vectors of the "
-    "base model do not fit the queries of the trained model."
+    "base model do not match the queries of the trained model."
 )
 CARD_FILE = "README.md"
 HEADING = "## Position of the evidence"
@@ -186,8 +186,8 @@ def list_warnings(changes: Sequence[ChangeRow]) -> list[str]:
 
 
 def describe_changes(changes: Sequence[ChangeRow]) -> list[str]:
-    """Describe the changes of nDCG@10 and position effects, a paragraph for the held-out articles
-    and for each forgetting check.
+    """Describe the changes in nDCG@10 and in position effects, one paragraph for the held-out
+    articles and one for each forgetting check.
     """
     by_task = defaultdict[str, list[ChangeRow]](list)
     for change in changes:
@@ -218,7 +218,7 @@ def build_table(changes: Sequence[ChangeRow], title: str) -> Table:
 
 
 def open_forgetting_check(name: str) -> Dataset | AbsTaskRetrieval:
-    """Open the data of a forgetting check: a retrieval task of mteb, or data for `open_data`.
+    """Open the data of a forgetting check: an mteb retrieval task, or data for `open_data`.
 
     Raises:
         PosirError: There is no such data or task.
@@ -248,12 +248,12 @@ def check_forgetting(
     articles. Other tasks only get nDCG@10, with queries as independent observations.
 
     Returns:
-        The changes, and notes on training articles in the data and on truncated evidence.
+        The changes, and notes about training articles in the data and about truncated evidence.
     """
     if isinstance(data, AbsTaskRetrieval):
         name = data.metadata.name
         before, after = (_measure_queries(data, model) for model in models)
-        note = f"Forgetting check {name}: a task of mteb, whose queries count as independent."
+        note = f"Forgetting check {name}: an mteb task, whose queries count as independent."
         return [compare_queries(name, before, after)], [note]
     first, second = (measure(model, data) for model in models)
     names = [
@@ -272,8 +272,8 @@ def check_forgetting(
 
 
 def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict[str, float]:
-    """Return nDCG@10 by query of a task of mteb."""
-    # mteb uses deprecated names of sentence-transformers.
+    """Return nDCG@10 by query for an mteb task."""
+    # mteb uses deprecated names from sentence-transformers.
     with (
         tempfile.TemporaryDirectory() as folder,
         warnings.catch_warnings(action="ignore", category=FutureWarning),
@@ -302,7 +302,7 @@ def _measure_queries(task: AbsTaskRetrieval, model: SentenceTransformer) -> dict
 def compare_queries(
     name: str, before: Mapping[str, float], after: Mapping[str, float]
 ) -> ChangeRow:
-    """Compare nDCG@10 of a task, paired by query, with queries as independent observations."""
+    """Compare nDCG@10 on a task, paired by query, with queries as independent observations."""
     queries = sorted(before)
     first = np.array([before[query] for query in queries])
     second = np.array([after[query] for query in queries])
@@ -319,7 +319,7 @@ def describe(settings: TrainingSettings, trained_model: TrainedModel) -> list[st
     """Describe the training data, the settings and the evaluation data of a model."""
     held_out = trained_model.data.held_out
     tasks = "-t " + " -t ".join(list_tasks(trained_model.held_out))
-    objective = f"Objective: {settings.objective}; it does not use positions of the evidence."
+    objective = f"Objective: {settings.objective}; it ignores the position of the evidence."
     if settings.objective == "retrieval":
         shares = ", ".join(f"{share:.2f}" for share in settings.weights.shares)
         objective = (
@@ -332,7 +332,7 @@ def describe(settings: TrainingSettings, trained_model: TrainedModel) -> list[st
     return [
         f"Trained on {trained_model.data.description}. {objective} Batches of "
         f"{settings.batch_size}, learning rate {settings.learning_rate:g}, seed {settings.seed}, "
-        f"weights of step {trained_model.steps:,}.",
+        f"weights from step {trained_model.steps:,}.",
         f"Evaluated on {questions} about {articles} that were not trained on, searched in the "
         f"whole corpus of {documents}. The data is in `{HELD_OUT}` in this folder, where "
         f"`POSIR_DATA={HELD_OUT} mteb run {tasks} -m .` reproduces the scores.",
@@ -410,7 +410,7 @@ def present_training(
     footer: str,
     commands: Sequence[str],
 ) -> TrainingReport:
-    """Build the report of a training: sentences, table, and charts before and after training."""
+    """Build the training report: sentences, table, and charts before and after training."""
     groups = [analyze(measurement.values).overall for measurement in measured]
     strips = [
         build_strip(decide(group), group, name)
@@ -456,8 +456,8 @@ def _write_commands(settings: TrainingSettings, folder: Path, held_out: Dataset)
 
 
 def compare_seeds(reports: Mapping[int, TrainingReport]) -> Result:
-    """Compare trainings that differ only in the seed: the changes of each seed, and their means
-    with 95% intervals for new seeds.
+    """Compare training runs that differ only in the seed: the changes for each seed, and their
+    means with 95% intervals for new seeds.
     """
     seeds = [f"seed_{seed}" for seed in reports]
     rows = []

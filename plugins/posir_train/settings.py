@@ -39,7 +39,7 @@ def find_position(start: int, end: int, characters: int) -> Position:
 
 @dataclass(frozen=True)
 class PositionWeights:
-    """Weights of the positions in training."""
+    """Training weights of the positions."""
 
     shares: tuple[float, float, float]
     """Shares by `Position`; they sum to 1."""
@@ -65,8 +65,8 @@ class PositionWeights:
         return cls((begin, middle, end), text)
 
     def allocate(self, counts: Mapping[Position, int], total: int) -> Counter[Position]:
-        """Divide `total` further examples among the positions so that, together with `counts`, the
-        positions have their shares (Webster's method).
+        """Divide `total` additional examples among the positions so that, together with `counts`,
+        the positions have their shares (Webster's method).
         """
         sums = Counter(counts)
         for _ in range(total):
@@ -110,10 +110,12 @@ HELD_OUT = "training/held-out"
 RECORD = "training/run.json"
 #: Value of `positions` for one corpus per position.
 EACH = "each"
-#: Settings of PADS's published code. It also uses Adam, three epochs and a learning rate of 2e-5.
+#: Settings in PADS's published code, which also uses Adam, three epochs and a learning rate of
+#: 2e-5.
 PADS_DEFAULTS = {"batch_size": 1, "schedule": "constant", "warmup": 0, "select": "last"}
 #: The checkpoint to select. balanced: the smallest position effect among the checkpoints without a
-#: significant loss of nDCG@10 to the base model; ndcg: the highest nDCG@10; last: the last one.
+#: significant loss of nDCG@10 relative to the base model; ndcg: the highest nDCG@10; last: the last
+#: one.
 Select: TypeAlias = Literal["balanced", "ndcg", "last"]
 #: Number of questions per length bin. equal: the size of the scarcest cell, for all bins and
 #: positions (arXiv 2605.26578, section 3.2.2); most: as many as the scarcest trained position of
@@ -158,7 +160,7 @@ class TrainingSettings(Section):
     """
     texts: str | None = None
     """Training texts for PADS: any data with documents; then all of `data` is used for evaluation.
-    By default the documents of `data` that are not held out.
+    By default, the documents in `data` that are not held out.
     """
     loss: Literal[
         "MultipleNegativesRankingLoss",
@@ -168,7 +170,7 @@ class TrainingSettings(Section):
     ] = "MultipleNegativesRankingLoss"
     """Name of the loss in sentence-transformers."""
     scale: Positive = 20.0
-    """Factor of the cosines in the loss: 1 / temperature."""
+    """Factor that scales the cosines in the loss: 1 / temperature."""
     epochs: Positive = 3.0
     """Number of epochs."""
     max_steps: Count | None = None
@@ -190,7 +192,7 @@ class TrainingSettings(Section):
         "constant_with_warmup",
         "inverse_sqrt",
     ] = "linear"
-    """Schedule of the learning rate, as named in transformers."""
+    """Learning rate schedule, as named in transformers."""
     seed: Seed = 42
     """Random seed."""
     split_seed: Seed | None = None
@@ -204,19 +206,19 @@ class TrainingSettings(Section):
     hard_negatives: bool = False
     """Add other passages of the document as negatives."""
     rerankers: tuple[str, ...] = ()
-    """Models of the margin filter; empty for no filter."""
+    """Rerankers for the margin filter; empty for no filter."""
     margin: float = 0.3
     """Minimum margin by which every reranker must prefer the third with the evidence."""
     drop_beyond: bool = False
-    """Leave questions with evidence beyond the window out, instead of raising an error."""
+    """Leave out questions with evidence beyond the window, instead of raising an error."""
     evaluations: Count = 5
     """Number of evaluations and checkpoints during training."""
     select: Select | None = None
     """Checkpoint to select: balanced (smallest position effect without loss of nDCG@10), ndcg
-    (highest), or last. By default balanced for uniform positions, else last.
+    (highest nDCG@10), or last. By default balanced for uniform positions, else last.
     """
     guard: tuple[str, ...] = ()
-    """Data of forgetting checks: mteb tasks, or data as for `data`."""
+    """Data for forgetting checks: mteb tasks, or data as for `data`."""
     trackers: tuple[str, ...] = ()
     """wandb, tensorboard and others, as named in transformers."""
 
@@ -242,7 +244,7 @@ class TrainingSettings(Section):
 
     @property
     def weights(self) -> PositionWeights:
-        """Weights of the positions in training."""
+        """Training weights of the positions."""
         return PositionWeights.parse(self.positions)
 
     @property
@@ -276,7 +278,7 @@ class ComposeSettings(Section):
     between sentences of other articles, in a domain NAME_N for each length of N tokens.
     """
     tokens: Annotated[int, Field(ge=9)] = 126
-    """Tokens of a composed document; needles use `lengths`."""
+    """Tokens per composed document; needles use `lengths`."""
     lengths: tuple[Annotated[int, Field(ge=9)], ...] = (128, 256, 512, 1_024, 2_048, 4_096, 8_000)
     """Document lengths of the needle domains, in tokens."""
     literal: bool = False

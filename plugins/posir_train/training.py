@@ -92,7 +92,9 @@ class PositionTrainer(SentenceTransformerTrainer):
 
 
 def _continue_training(trainer: PositionTrainer, checkpoint: Path | None) -> None:
-    """Train from a checkpoint, or from the start; a checkpoint of the last step is only loaded."""
+    """Train from a checkpoint, or from the start; a final checkpoint is loaded without further
+    training.
+    """
     if checkpoint is None:
         trainer.train()
         return
@@ -136,7 +138,7 @@ def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
     """Set the parent folder of the best checkpoint in the state of all checkpoints; `Path()` for a
     bare name.
 
-    transformers writes absolute paths, which break when the folder is moved and reveal names of
+    transformers writes absolute paths, which break when the folder is moved and reveal the names of
     the user's folders.
     """
     for file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINER_STATE_NAME}"):
@@ -150,7 +152,7 @@ def _set_best_checkpoint(checkpoints: Path, parent: Path) -> None:
 
 @contextmanager
 def _explain_failures(checkpoints: Path) -> Iterator[None]:
-    """Convert errors of a training to PosirError, with advice on how to continue."""
+    """Convert training errors to PosirError, with advice on how to continue."""
     try:
         yield
     except (PosirError, OSError, RuntimeError, SafetensorError) as error:
@@ -177,8 +179,8 @@ def _explain_failures(checkpoints: Path) -> Iterator[None]:
 
 
 def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
-    """Return True if an error is due to a full disk. PyTorch and safetensors only have the system's
-    error number in their messages.
+    """Return True if an error is due to a full disk. PyTorch and safetensors report the errno only
+    in the message.
     """
     number = getattr(error, "errno", None)
     match = re.search(r"(?:os error|code:) (\d+)", str(error))
@@ -190,7 +192,7 @@ def _is_disk_full(error: Exception, checkpoints: Path) -> bool:
 
 #: Number of rotated documents per length bucket, for each checkpoint.
 CHECKPOINT_SAMPLE = 50
-#: Scores that checkpoints are compared by.
+#: Score by which checkpoints are compared, by value of `select`.
 METRICS = {"balanced": CRITERION, "ndcg": "ndcg_at_10"}
 #: File that identifies a sentence-transformers model; it is written last.
 MODULES_FILE = "modules.json"
@@ -261,9 +263,9 @@ def train_model(
         step = best or trainer.state.global_step
         after = measure(model, held_out, settings.mini_batch_size)
         save_model(model, output)
-        # Keep names of the user's folders out of the checkpoints; they can still be resumed.
+        # Keep the names of the user's folders out of the checkpoints, which can still be resumed.
         _set_best_checkpoint(checkpoints, Path())
-        # Unused, and contains the output folder.
+        # Unused, and contains the output path.
         for arguments_file in checkpoints.glob(f"{PREFIX_CHECKPOINT_DIR}-*/{TRAINING_ARGS_NAME}"):
             arguments_file.unlink()
     return TrainedModel(model, prepared_data, held_out, before, after, step)
@@ -280,8 +282,8 @@ def _record_settings(settings: TrainingSettings, data: Examples) -> dict[str, An
 
 
 def _check_run(settings: TrainingSettings, output: Path, data: Examples, *, resume: bool) -> None:
-    """Raise PosirError if a tracker is missing, or the folder is neither empty nor a run to resume
-    with the same settings.
+    """Raise PosirError if a tracker is not installed, or the folder is neither empty nor a run to
+    resume with the same settings.
     """
     try:
         for callback in get_reporting_integration_callbacks(list(settings.trackers)):  # type: ignore[no-untyped-call]
@@ -356,7 +358,7 @@ def _build_trainer(
     if settings.loss.startswith("Cached"):
         options["mini_batch_size"] = settings.mini_batch_size
     build: Callable[..., torch.nn.Module] = getattr(losses, settings.loss)
-    # The progress bar of the model card has no other switch.
+    # The progress bar of the model card cannot be disabled otherwise.
     with redirect_stderr(io.StringIO()):
         trainer = PositionTrainer(
             data.plan,
@@ -371,7 +373,7 @@ def _build_trainer(
 
 
 def _count_steps(settings: TrainingSettings, data: PreparedData) -> int:
-    """Return the number of steps of the whole training."""
+    """Return the total number of training steps."""
     if settings.max_steps:
         return settings.max_steps
     size = settings.batch_size

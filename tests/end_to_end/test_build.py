@@ -93,7 +93,7 @@ def test_a_build_on_a_ray_cluster_has_the_same_dataset(tmp_path):
     documents = mini_documents()[:12]
     write_documents(tmp_path / "texts", documents)
     model = str(write_tiny_model(tmp_path / "model"))
-    # At this threshold the tiny model suspects every document that it recalls.
+    # At this threshold the tiny model suspects every document that it retrieves.
     values = {"embedder": model, "recall": 4, "rerankers": [model], "threshold": 0.0}
     fields = {"verify": {"rerankers": [model]}, "false_negatives": values}
     with serve_language_model(Truth(documents)) as server:
@@ -154,7 +154,7 @@ def test_a_translation_is_filtered_and_filters_are_reported(squad_data, tmp_path
     assert rows["translate: deu-Latn, documents"]["kept"] == 10
     questions = rows["translate: deu-Latn, questions"]
     assert questions["reasons"] == {
-        "its document is discarded": questions["taken"] - questions["kept"]
+        "its document was discarded": questions["taken"] - questions["kept"]
     }
     assert 0 < questions["kept"] < questions["taken"]
     assert server.failures["prefix"]

@@ -1,5 +1,5 @@
-"""Reranking and recall as jobs: the same scores and documents as in one process, whatever the
-batches.
+"""Reranking and candidate retrieval as jobs: the same scores and documents as in one process, for
+any batches.
 """
 
 from concurrent.futures import Future
@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from posir_build import cluster
-from posir_build.cluster import Recall, Reranker, merge_shards
+from posir_build.cluster import CandidateRetriever, Reranker, merge_shards
 from posir_run.worker import Evaluator, RayEngine, Settings
 from posir_tasks.base.errors import PosirError
 from posir_tasks.language_models.call_log import CallLog
@@ -71,8 +71,8 @@ def test_scores_are_the_same_as_in_one_process(model, tmp_path, monkeypatch):
 
 def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
     monkeypatch.setattr(cluster, "DOCUMENTS_PER_JOB", 2)
-    here = Recall(ModelReference(model), "eng-Latn")
-    there = Recall(ModelReference(model), "eng-Latn", InProcess)
+    here = CandidateRetriever(ModelReference(model), "eng-Latn")
+    there = CandidateRetriever(ModelReference(model), "eng-Latn", InProcess)
     assert here.name == there.name
     result, expected = (value.find(DOCUMENTS, QUESTIONS, 3) for value in (there, here))
     assert result == expected
@@ -82,7 +82,9 @@ def test_documents_are_the_same_as_in_one_process(model, monkeypatch):
 def test_a_failed_job_ends_the_build(tmp_path):
     folder = str(write_tiny_model(tmp_path / "cross", "cross-encoder"))
     with pytest.raises(PosirError, match=r"documents 0: .*not an embedder"):
-        Recall(ModelReference(folder), "eng-Latn", InProcess).find(DOCUMENTS, QUESTIONS, 3)
+        CandidateRetriever(ModelReference(folder), "eng-Latn", InProcess).find(
+            DOCUMENTS, QUESTIONS, 3
+        )
     unscaled = Reranker(
         ModelReranker(ModelReference(folder), "eng-Latn"),
         CallLog(tmp_path / "log.sqlite"),
@@ -112,5 +114,6 @@ def test_a_real_cluster_has_the_same_scores_and_documents(model, tmp_path, monke
     assert result.keys() == expected.keys()
     for number, scores in expected.items():
         np.testing.assert_allclose(result[number], scores, atol=1e-6)
-    recalled = Recall(ModelReference(model), "eng-Latn", start).find(DOCUMENTS, QUESTIONS, 3)
-    assert recalled == Recall(ModelReference(model), "eng-Latn").find(DOCUMENTS, QUESTIONS, 3)
+    here = CandidateRetriever(ModelReference(model), "eng-Latn")
+    there = CandidateRetriever(ModelReference(model), "eng-Latn", start)
+    assert there.find(DOCUMENTS, QUESTIONS, 3) == here.find(DOCUMENTS, QUESTIONS, 3)

@@ -53,7 +53,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
             :3
         ]
         assert re.fullmatch(
-            r"At most (under )?0\.\d\d EUR for [\d,]+ calls of human: [\d,]+ input and .*", first
+            r"At most (under )?0\.\d\d EUR for [\d,]+ calls to human: [\d,]+ input and .*", first
         )
         assert heading.split("  ")[-1].strip() == "Cost (EUR)"
         call("sample", "5", config, fails="is not finished")
@@ -69,7 +69,7 @@ def test_plan_build_sample_and_agreement(tmp_path, monkeypatch):
             assert said in printed
         assert "97.8" not in printed
         assert "\nsample: 4 of 4 documents; 1,000 wanted\n" in printed
-        assert f"Already answered, and not paid again: human, total: {calls} calls" in call(
+        assert f"Already answered, not paid for again: human, total: {calls} calls" in call(
             config, "--plan"
         )
         assert (

@@ -69,7 +69,7 @@ def test_an_output_below_a_file_is_refused(settings, tmp_path):
     "override", ["work=notes", "work=notes/work", "output=notes/data", "documents=."]
 )
 def test_a_build_does_not_write_among_its_documents(settings, override):
-    with pytest.raises(PosirError, match="folder of the documents"):
+    with pytest.raises(PosirError, match="documents folder"):
         check_build(settings(override), complete=False)
 
 

@@ -393,11 +393,11 @@ def cite(first, last, quote):
         ([], "no evidence"),
         ([cite(3, 3, "burned down"), cite(4, 4, "kept bees")], "several passages"),
         ([cite(3, 3, " ")], "no quote"),
-        ([cite(3, 9, "burned down")], "the quote is of sentences that do not exist"),
+        ([cite(3, 9, "burned down")], "the quote cites sentences that do not exist"),
         ([cite(4, 4, "burned down within one night")], "the quote is not in the cited sentences"),
         ([cite(3, 3, "In 1902 the mill burned down")], "the quote changes a number"),
         ([cite(1, 4, "the")], "the quote occurs several times"),
-        ([cite(1, 4, MILL.text)], "the evidence is most of the document"),
+        ([cite(1, 4, MILL.text)], "the evidence covers most of the document"),
     ],
 )
 def test_locate_keeps_one_certain_span(evidence, expected):
@@ -456,7 +456,7 @@ def test_passages_besides_the_labeled_span_are_counted():
     assert row.rate_interval == pytest.approx(
         binomtest(4, 20).proportion_ci(method="wilson"), abs=0.03
     )
-    assert located.notes == ("evidence in another third than the data states: 40 of 40",)
+    assert located.notes == ("evidence in a different third than the data states: 40 of 40",)
 
 
 def test_evidence_in_several_documents_is_counted(tmp_path):
@@ -806,7 +806,9 @@ def test_cells_are_limited_and_short_ones_named():
     counts = CELLS["posir"].count([MILL], result.questions)
     assert (counts[(0, 0)], counts[(0, 1)] + counts[(0, 2)]) == (8, 8)
     assert result.reasons() == {"its cell is full": 14}
-    assert result.notes[0].startswith("16 questions are too few: a position effect of 10 points ")
+    assert result.notes[0].startswith(
+        "16 questions are too few: detecting a position effect of 10 "
+    )
     assert "Q4: over 1,536 tokens, end: 0 of 5 questions" in result.notes
     few, many_needed = (
         find_min_questions(BalanceSettings(position_effect=effect), many(4)) for effect in (30, 5)
@@ -850,7 +852,7 @@ def test_every_cell_has_as_many_questions_as_the_smallest():
         2: 18,
         4: 18,
     }
-    assert result.reasons()["its lengths have no question at some position"] == 9
+    assert result.reasons()["its length bucket has no questions at some position"] == 9
 
 
 def test_parts_are_split_by_document():
@@ -1013,7 +1015,7 @@ def test_a_translation_about_translations_stays(text):
 def test_a_faulty_translation_is_discarded_with_its_questions(change, reason):
     result = translate(change)
     assert result.questions == ()
-    assert [discard.reason for discard in result.discarded][1:] == ["its document is discarded"]
+    assert [discard.reason for discard in result.discarded][1:] == ["its document was discarded"]
     assert result.discarded[0].reason == reason
 
 
@@ -1031,7 +1033,7 @@ def test_a_judge_decides_about_suspected_refusals(verdict, reason):
     assert (len(asked[0]), asked[0]) == (1500, tale[:1500])
     assert asked[1:] == ["Sorry, what is it?"] * (reason is None)
     assert [question.text for question in result.questions] == asked[1:]
-    reasons = {reason: 1, "its document is discarded": 1} if reason else {}
+    reasons = {reason: 1, "its document was discarded": 1} if reason else {}
     assert result.reasons() == reasons
     # What nobody suspects is not judged, and a judge without a usable answer changes nothing.
     assert translate(judge=judge).reasons() == {}

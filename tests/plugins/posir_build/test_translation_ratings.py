@@ -239,5 +239,5 @@ def test_the_command_plans_rates_and_compares(data, tmp_path, monkeypatch):
         ("ratings-scales", "mine"),
         ("ratings-pairs", "mine"),
     ]
-    for title in ("Ratings of translations", "Agreement of the judge"):
+    for title in ("Ratings of translations", "Agreement between judge and people"):
         assert title in printed

@@ -209,7 +209,7 @@ def test_unsuited_models_are_refused(model):
     for method, base, message in [
         (Chunks(512), model, r"exceed the model's window; the size is at most 94\.$"),
         (Chunks(8), Chunks(8).wrap(model), "needs a model with one vector per text"),
-        (LateChunks(), WithoutTokenizer(model), "works with local models of sentence-transformers"),
+        (LateChunks(), WithoutTokenizer(model), "works with local sentence-transformers models"),
         (
             LateChunks(),
             build_encoder(pooling="cls"),

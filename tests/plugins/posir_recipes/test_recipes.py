@@ -86,7 +86,7 @@ def test_a_recipe_lists_every_table_and_figure(
     assert {name for names in CONTENT[paper] for name in expand_name(names)} <= set(listed)
     assert all(item.needs if item.commands else item.missing for item in recipe.items)
     assert all(bool(item.commands) == (item.runs is not None) for item in recipe.items)
-    unreleased = [item for item in recipe.items if item.runs == "with what is not released"]
+    unreleased = [item for item in recipe.items if item.runs == "with unreleased material"]
     assert all(item.missing for item in unreleased)
     assert {
         name for item in recipe.items for line in item.commands for name in VARIABLE.findall(line)

@@ -75,7 +75,7 @@ def test_a_plan_adds_up_and_a_cache_saves_shared_documents():
 def test_a_table_explains_its_estimates():
     measured = (
         "16.5 s (12.5 to 20.5)",
-        "11 documents fewer with POSIR_EMBEDDINGS",
+        "11 fewer documents with POSIR_EMBEDDINGS",
     )
     for model, parts in (
         ((KNOWN, "", 16), measured),
