@@ -130,7 +130,7 @@ def inspect(
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
         document_prompt: Override the model's document prompt, likewise.
-        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         column: Column or field of the texts in a file.
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder.
@@ -342,7 +342,7 @@ def window(
         tokenizer: Tokenizer of a model behind an endpoint: a name on the Hub, or a folder. Without
             it, the length is in words.
         revision: Revision of the model.
-        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         chunker: A function that divides a text, to count the chunks that exceed the window.
         require_fit: Exit status 1 if any chunk exceeds the window.

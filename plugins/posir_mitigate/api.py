@@ -123,7 +123,7 @@ def mitigate(
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
         document_prompt: Override the model's document prompt, likewise.
-        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         batch_size: Number of texts per encoding batch.
         output: Folder for results, as in `mteb run`.

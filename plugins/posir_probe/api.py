@@ -84,7 +84,7 @@ def probe(
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
         document_prompt: Override the model's document prompt, with the same effect.
-        query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
+        query_field: A field to add to an endpoint's query requests, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         documents: Maximum number of documents per domain, sampled at random.
         seed: Seed of the random sample.

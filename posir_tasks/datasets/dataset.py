@@ -34,7 +34,7 @@ logger = logging.getLogger(__name__)
 
 #: Kinds of task data: with evidence positions, and mteb's tasks with qrels only.
 TASK = "a task"
-JUDGED_TASK = "a task of mteb"
+JUDGED_TASK = "an mteb task"
 #: Kind, name and location of texts in memory.
 IN_MEMORY = "texts"
 #: Maximum number of texts to examine for an error message.
