@@ -1,6 +1,6 @@
 """Verdicts on the differences between two systems on the same questions.
 
-An interval and a margin determine the state. docs/statistics.md has the rule.
+An interval and a margin determine the state. docs/statistics.md describes the rule.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def compare_groups(
 
 
 def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> ChangeRow:
-    """Compare a metric over questions without positions of evidence.
+    """Compare a metric over questions without evidence positions.
 
     Args:
         metric: The metric, with the default margin of nDCG@10.
@@ -133,9 +133,7 @@ def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> Ch
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:
-    """Compare two systems over the same judged queries in the same clusters, with simultaneous
-    intervals.
-    """
+    """Compare two systems over the same judged queries and clusters, with simultaneous intervals."""
     changes = Changes()
     for metric in JUDGED_METRICS:
         first, clusters = a.expand(metric.key)
@@ -149,7 +147,7 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
 
 
 def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> ChangeRow:
-    """Decide on a position effect, where nearer to 0 is better; `row` is not tested."""
+    """Decide on a position effect, where nearer to 0 is better; `row` is the row to fill in."""
     first = a.whole
     second = b.whole
     has_same_versions = a.versions == b.versions
@@ -163,7 +161,7 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     blind_b = b.untested_reason is Reason.ORDER_BLIND
     if blind_a and blind_b:
         return replace(row, state=ChangeState.EQUIVALENT, estimate=NO_EFFECT)
-    # Without word order, all versions have the same rank.
+    # A model that ignores word order gives all versions the same rank.
     if blind_a and second:
         first = second.without_effect()
     elif blind_b and first:

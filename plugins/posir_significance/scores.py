@@ -1,4 +1,4 @@
-"""Statistics of a result as scores; `scores.csv` has their declarations."""
+"""Statistics of a result as scores, declared in `scores.csv`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, average_gains
 from posir_tasks.values.schemes import compute_bin_midpoints
 from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
 
-#: Minimum number of bins for p-values of trends; SciPy's p-value of three points may be 0.
+#: Minimum number of bins for the p-value of a trend; SciPy's p-value of three points may be 0.
 MIN_BINS = 5
-#: Keeps the t of a perfect correlation finite, as in SciPy.
+#: Keeps the t statistic of a perfect correlation finite, as in SciPy.
 TINY = 1e-20
 
 
@@ -63,7 +63,7 @@ def _read_trend(key: str, group: QueryGroup) -> float | None:
 def fit_trend(counts: Integers) -> dict[str, float]:
     """Compute slope and correlations of the scores of non-empty bins over midpoints in [0, 1].
 
-    Values equal the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
+    Reproduces the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
     the same weight. Two non-empty bins are needed, and five for p-values. If all bins have equal
     scores, only the slope is defined.
 
@@ -76,7 +76,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     # A slow import, unused by the table of a report.
     from scipy.stats import kendalltau, rankdata
 
-    # Rounding makes ties of scores that differ by the order of summation.
+    # Rounding ties scores that differ only by the order of summation.
     scores = average_gains(counts, NDCG_AT_10).round(12)
     is_defined = ~np.isnan(scores)
     scores = scores[is_defined]
@@ -124,9 +124,9 @@ TRENDS = (
     "kendall",
     "kendall_p_value",
 )
-#: Depths by key of a recall.
+#: Cut-off of each recall key.
 RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
-#: Functions of the scores that are not the estimate of a `Quantity`.
+#: Functions for the scores that are not estimates of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "ndcg_at_10": _mean_ndcg,
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
