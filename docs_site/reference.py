@@ -1,7 +1,7 @@
 """Generate the reference pages of the documentation from the code (commands, JSON schemas, scores,
 Python package), and the pages of papers and notebooks.
 
-Usage, in the root of the repository: python docs_site/reference.py
+Usage, from the repository root: python docs_site/reference.py
 """
 
 import inspect
@@ -30,7 +30,7 @@ from posir_tasks.command.options import list_function_options, list_shared_optio
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
-#: Names of types in the tables.
+#: Names of types in the option tables.
 TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
 

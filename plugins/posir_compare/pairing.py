@@ -46,7 +46,7 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
         raise PosirError(
             "There is nothing to compare: no other model has results on a task of "
             f"{baseline.label}. Found: {results}. Run a second model on one of these tasks with "
-            "`mteb run`, choose another --baseline, or give a folder that has results."
+            "`mteb run`, choose another --baseline, or give a folder that contains results."
         )
     for run in models:
         if baseline.tasks.isdisjoint(run.tasks):
@@ -64,7 +64,7 @@ class CommonResults:
     b: ResultValues
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
-    """Notes on skipped subsets and on the lack of pairing."""
+    """Notes on skipped subsets and on missing pairing."""
 
     @property
     def are_paired(self) -> bool:
@@ -129,7 +129,7 @@ def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) ->
 
 
 def find_common_judged(pair: Pair) -> tuple[str, ...]:
-    """Find the subsets of a task that both runs have with the same judgments."""
+    """Find the subsets of a task that both runs have judged queries for, with the same judgments."""
     a = pair.a.judged(pair.task)
     b = pair.b.judged(pair.task)
     same = []

@@ -133,7 +133,7 @@ def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> Ch
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:
-    """Compare two systems over the same judged queries and clusters, with simultaneous intervals."""
+    """Compare two systems on the same judged queries and clusters, with simultaneous intervals."""
     changes = Changes()
     for metric in JUDGED_METRICS:
         first, clusters = a.expand(metric.key)
