@@ -195,7 +195,7 @@ def describe_scores() -> Schema:
 
 
 def describe_report() -> Schema:
-    """Describe the JSON of `posir report`: a list of models on tasks, by position or by judgments."""
+    """Describe the JSON of `posir report`: a list of models on tasks, by position or judgments."""
     group = object_of(
         {
             **describe_findings(),

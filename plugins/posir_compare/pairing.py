@@ -129,7 +129,7 @@ def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) ->
 
 
 def find_common_judged(pair: Pair) -> tuple[str, ...]:
-    """Find the subsets of a task that both runs have judged queries for, with the same judgments."""
+    """Find the subsets of a task for which both runs have results on the same judgments."""
     a = pair.a.judged(pair.task)
     b = pair.b.judged(pair.task)
     same = []

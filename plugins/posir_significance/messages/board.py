@@ -129,7 +129,7 @@ CAPTIONS = {
 
 
 def caption_model(estimates: Mapping[Quantity, Estimate | None], state: str) -> list[str]:
-    """Build a model's caption: a line per estimate, then a line for the state unless it is empty."""
+    """Build a model's caption: a line per estimate, then one for the state unless it is empty."""
     lines = []
     for quantity, (template, format_value) in CAPTIONS.items():
         if estimate := estimates.get(quantity):

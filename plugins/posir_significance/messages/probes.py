@@ -144,7 +144,7 @@ SAMPLE_DIFFERENCE = (
 
 
 def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
-    """Describe the difference between a sample and the complete data, and the difference by chance."""
+    """Describe how much a sample differs from the complete data, and by chance."""
     return SAMPLE_DIFFERENCE.format(
         model=model,
         sample=sample,

@@ -71,7 +71,7 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
 def describe_counting(
     model: str, findings: GroupFindings, counted_with: CountedWith | None
 ) -> Iterator[str]:
-    """Yield a sentence on the window, the truncation and how tokens were counted, unless unknown."""
+    """Yield the window, the truncation and how tokens were counted, unless unknown."""
     truncation = describe_truncation(findings)
     if truncation:
         method = COUNTED[counted_with] if counted_with else ""
