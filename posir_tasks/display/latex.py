@@ -27,7 +27,8 @@ LATEX_SPECIAL = str.maketrans(
 
 
 def to_latex(table: Table, *, label: str) -> str:
-    """Build a table for the packages booktabs and adjustbox, at most as wide as the text.
+    """Convert a table to LaTeX for the packages booktabs and adjustbox, at most as wide as the
+    text.
 
     Title and notes become the caption. The first column is left-aligned, the others are centered.
     All lines of a cell after the first are printed smaller.
