@@ -59,10 +59,10 @@ def render_command(name: str, function: Callable[..., Any]) -> str:
     for part in describe_function(function).split("\n\n"):
         is_code = is_literal(part)
         lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
-    own = list_function_options(function)
+    function_parameters = list_function_options(function)
     sections = {
-        "Arguments": [parameter for parameter in own if parameter.is_argument],
-        "Options": [parameter for parameter in own if not parameter.is_argument],
+        "Arguments": [parameter for parameter in function_parameters if parameter.is_argument],
+        "Options": [parameter for parameter in function_parameters if not parameter.is_argument],
         "Output": list_shared_options(declaration),
     }
     for title, parameters in sections.items():

@@ -319,8 +319,8 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
     corpora = read_json(corpus_file) if corpus_file.is_file() else {}
     for split, entries in data["scores"].items():
         for scores in entries:
-            ours = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
-            if ours.isdisjoint(scores) and scores.keys() >= METRICS.keys():
+            posir_keys = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
+            if posir_keys.isdisjoint(scores) and scores.keys() >= METRICS.keys():
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _locate_errors(corpus_file, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None

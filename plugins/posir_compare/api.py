@@ -30,7 +30,7 @@ Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
-    "nDCG@10: 100 if the right document is always first; lower the further down it is, 0 below "
+    "nDCG@10: 100 if the right document is always first; less the lower it is ranked, 0 below "
     "rank 10.",
     "Position effect: nDCG@10 with the same evidence in the first third of its document minus in "
     "the last.",
@@ -42,13 +42,13 @@ JUDGED_BRIEF = (
 )
 NOTES = (
     "State: from the interval of the change: equivalent if it lies within the margin (by default "
-    "2 points of nDCG@10, 5 of the position effect), better or worse if it excludes 0; otherwise "
+    "2 points of nDCG@10, 5 of the position effect), better or worse if 0 is outside; otherwise "
     "inconclusive.",
     "Paired by query: both models answered the same questions, and are compared question by "
     "question.",
     "Position effects are compared on the same rotated versions; within the window only if both "
     "models have the same excerpts.",
-    "Intervals: simultaneous at 95% for all changes in a table; for scores as in a report.",
+    "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
 )
 #: Why plain results of mteb are not compared, and what to do.
 NO_QUERIES = (

@@ -156,24 +156,24 @@ def _compare_judged_pair(
     """
     first = pair.a.judged(pair.task)
     second = pair.b.judged(pair.task)
-    same = find_common_judged(pair)
-    skipped_subsets = sorted((first.keys() | second.keys()) - {*same})
+    common_subsets = find_common_judged(pair)
+    skipped_subsets = sorted((first.keys() | second.keys()) - {*common_subsets})
     if skipped_subsets:
         note = (
             f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
             f"judgments or clusters differ: {', '.join(skipped_subsets)}."
         )
-        if not same:
+        if not common_subsets:
             raise PosirError(f"{note} Score both runs on the same data with the same --clusters.")
         notes.append(note)
         gaps[pair.b.label, pair.task] = note
-    a = pool(first[subset].values for subset in same)
-    b = pool(second[subset].values for subset in same)
+    a = pool(first[subset].values for subset in common_subsets)
+    b = pool(second[subset].values for subset in common_subsets)
     subject = ChangeSubject(
         baseline=pair.a.label,
         model=pair.b.label,
         task=pair.task,
-        subsets=len(same),
+        subsets=len(common_subsets),
         queries=a.queries,
         documents=len(a.sizes),
         counted=a.counted,

@@ -55,7 +55,7 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
     has_chunks = findings.read.known_by is KnownBy.CHUNKS
     steps = []
-    if (is_biased and not has_chunks) or _may_lose(findings):
+    if (is_biased and not has_chunks) or _loses_to_truncation(findings):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))
@@ -68,7 +68,7 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     return tuple(steps) or (Advice(NextStep.NONE),)
 
 
-def _may_lose(findings: GroupFindings) -> bool:
+def _loses_to_truncation(findings: GroupFindings) -> bool:
     """Return True if truncation lowers scores, or if most evidence is truncated and the loss may
     exceed the margin.
     """

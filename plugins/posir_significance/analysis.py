@@ -184,7 +184,7 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     that third, with a negative sign in the last third. A query in several thirds counts partly in
     each.
     """
-    shares = _share_thirds(observations)
+    shares = _weight_thirds(observations)
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
@@ -204,14 +204,14 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 def average_thirds(observations: Observations) -> Floats:
     """Average the gains in each third of documents, shape (3,); NaN without queries."""
-    shares = _share_thirds(observations)
+    shares = _weight_thirds(observations)
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
 
 
-def _share_thirds(observations: Observations) -> Floats:
+def _weight_thirds(observations: Observations) -> Floats:
     """Weight each query in each third of its document, shape (n, 3)."""
     query = observations.query
     shares = np.zeros((len(observations.gains), THIRDS))

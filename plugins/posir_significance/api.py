@@ -37,9 +37,9 @@ DISPERSION = 0.8
 #: Variance of the position effect times the number of questions, in nDCG@10 squared, with several
 #: questions per document and with one. Measured with MiniLM on PosIR-Mini.
 VARIANCE = 0.056
-VARIANCE_OF_ONE = 0.089
+SINGLE_QUESTION_VARIANCE = 0.089
 #: Minimum number of questions per document for `VARIANCE`.
-SEVERAL = 2.0
+MIN_QUESTIONS = 2.0
 #: Variance of the difference between two models on the same versions, relative to the sum of the
 #: variances of their effects.
 PAIRED_SHARE = 0.5
@@ -67,7 +67,9 @@ class Design:
         """Variance of the position effect times the number of questions."""
         if self.variance is not None:
             return self.variance
-        return VARIANCE if self.questions_per_document >= SEVERAL else VARIANCE_OF_ONE
+        return (
+            VARIANCE if self.questions_per_document >= MIN_QUESTIONS else SINGLE_QUESTION_VARIANCE
+        )
 
 
 @dataclass(frozen=True)
@@ -235,8 +237,8 @@ def power(
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
         [375, 70]
     """
-    squared = None if variance is None else variance / 1e4
-    design = Design(float(questions_per_document), ndcg / 100, icc, lengths, squared)
+    effect_variance = None if variance is None else variance / 1e4
+    design = Design(float(questions_per_document), ndcg / 100, icc, lengths, effect_variance)
     effect_margin = margin / 100 if margin else DEFAULT_MARGINS.position_effect
     mean_margin = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
     points = [float(value) / 100 for value in to_list(difference)]

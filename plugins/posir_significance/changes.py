@@ -63,13 +63,13 @@ def decide_change(
         unit: The unit of `number`; at least `MIN_DOCUMENTS` documents are needed.
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
-    few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
+    min_documents = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
     if difference is None or difference.interval_at is None:
-        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     low, high = difference.interval_at(level)
     row = replace(row, estimate=replace(difference, interval=(low, high)))
     if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
-        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     if -margin < low and high < margin:
         return replace(row, state=ChangeState.EQUIVALENT)
     if low <= 0 <= high:
@@ -183,5 +183,5 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     if difference.documents_at_ends >= MIN_DOCUMENTS:
         return change
     needed = estimate_needed_documents(difference)
-    few = Reason.FEW_DOCUMENTS
-    return replace(change, state=ChangeState.INCONCLUSIVE, reason=few, needed=needed)
+    min_documents = Reason.FEW_DOCUMENTS
+    return replace(change, state=ChangeState.INCONCLUSIVE, reason=min_documents, needed=needed)

@@ -47,12 +47,12 @@ def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
     return Estimate(mean.value, mean.interval) if mean else None
 
 
-def _find_psi_of_thirds(group: QueryGroup) -> float | None:
+def _compute_psi_of_thirds(group: QueryGroup) -> float | None:
     means = average_thirds(_analyze(group).observations)
     return none_if_nan(float(compute_psi(means)))
 
 
-def _read_trend(key: str, group: QueryGroup) -> float | None:
+def _get_trend(key: str, group: QueryGroup) -> float | None:
     computed = group.values.computed.setdefault("trends", {})
     if group.length not in computed:
         computed[group.length] = fit_trend(group.counts)
@@ -132,15 +132,15 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
     "ndcg_at_10_as_published": _mean_ndcg_as_published,
-    "psi_of_thirds": _find_psi_of_thirds,
+    "psi_of_thirds": _compute_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
-    **{key: partial(_read_trend, key) for key in TRENDS},
+    **{key: partial(_get_trend, key) for key in TRENDS},
 }
 
 
-def _find_compute(key: str) -> Callable[[QueryGroup], ScoreValue]:
+def _choose_function(key: str) -> Callable[[QueryGroup], ScoreValue]:
     if key in COMPUTE:
         return COMPUTE[key]
     if key in RECALLS:
@@ -157,7 +157,7 @@ def _read_scores() -> Iterator[Score]:
         for name in ("column", "interval", "by_position"):
             fields[name] = bool(row[name])
         fields |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
-        yield Score(**fields, compute=_find_compute(row["key"]))
+        yield Score(**fields, compute=_choose_function(row["key"]))
 
 
 #: All scores in the order of table columns.

@@ -44,16 +44,20 @@ def format_p_value(value: float | None) -> str:
     return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
 
 
-def format_estimate(estimate: Estimate | None, form: Format) -> str:
+def format_estimate(estimate: Estimate | None, format_value: Format) -> str:
     """Format an estimate and its interval, if any: `58.3 [55.1, 61.4]`; `MISSING` for None."""
     if estimate is None:
         return MISSING
-    return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip()
+    return f"{format_value(estimate.value)} {format_interval(estimate, format_value)}".rstrip()
 
 
-def format_interval(estimate: Estimate | None, form: Format) -> str:
+def format_interval(estimate: Estimate | None, format_value: Format) -> str:
     """Format the interval of an estimate: `[55.1, 61.4]`, or an empty string without one."""
-    return f"[{', '.join(map(form, estimate.interval))}]" if estimate and estimate.interval else ""
+    return (
+        f"[{', '.join(map(format_value, estimate.interval))}]"
+        if estimate and estimate.interval
+        else ""
+    )
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:

@@ -367,8 +367,10 @@ def wrap(text: str, width: int) -> list[str]:
     Names, paths and commands between backticks stay whole, and a number stays with its interval,
     unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
     """
-    bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), keep_together(text))
-    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
+    unbreakable = COMMAND.sub(
+        lambda command: command[0].replace(" ", NO_BREAK), keep_together(text)
+    )
+    lines = textwrap.wrap(unbreakable, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 

@@ -349,8 +349,8 @@ class DocumentRanks:
     @property
     def counted_with(self) -> CountedWith | None:
         """The least accurate way in which tokens were counted; None if no count was necessary."""
-        ways = [part.counted_with for part in self.sets if part.counted_with]
-        return max(ways, key=list(CountedWith).index, default=None)
+        methods = [part.counted_with for part in self.sets if part.counted_with]
+        return max(methods, key=list(CountedWith).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
         """Return the fields of a result. The axes are stored with the profile."""

@@ -47,11 +47,11 @@ class TokensRead:
         return float(truncated_tokens / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
-        way = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
+        method = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
         return TokensRead(
             self.read + other.read,
             self.not_read + other.not_read,
-            way,
+            method,
             self.variance + other.variance,
         )
 
@@ -165,7 +165,7 @@ def count_tokens_read(
     sizes = frame.select(bytes_per_row).to_series().to_numpy()
     tokens = -(-sizes // BYTES_PER_TOKEN)
     limit = read.tokens
-    way = CountedWith.from_languages(languages)
+    method = CountedWith.from_languages(languages)
     weights: Floats | float = 1.0
     lengths = scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens))
     rows = np.arange(len(sizes))
@@ -175,7 +175,7 @@ def count_tokens_read(
         texts = frame[rows].select(joint_text).to_series().to_list()
         tokens = np.array(tokenizer.count_all(texts))
         limit = max(limit - added_tokens, 0)
-        way = CountedWith.TOKENIZER
+        method = CountedWith.TOKENIZER
     totals = weights * tokens
     read_tokens = totals if limit is None else weights * np.minimum(tokens, limit)
     bins = len(scheme.axes.lengths)
@@ -187,7 +187,7 @@ def count_tokens_read(
         # Successive differences of a systematic sample of a sorted list (Wolter 2007, section 8.2).
         errors = np.diff(read_tokens - read_tokens.sum() / totals.sum() * totals)
         variance = len(rows) / (len(rows) - 1) / 2 * float(errors @ errors)
-    return TokensRead(read_counts, counts - read_counts, way, round(variance))
+    return TokensRead(read_counts, counts - read_counts, method, round(variance))
 
 
 def _sample_documents(sizes: Integers) -> tuple[Integers, Floats | float]:

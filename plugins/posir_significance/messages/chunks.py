@@ -8,19 +8,19 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Where the evidence missing from the top chunks is, by loss key.
+#: Location of evidence that is not in the top chunks, by the key of the loss.
 LOSSES = {
     "not_retrieved": "in a document that is not retrieved",
     "other_chunk": "in another chunk of a retrieved document",
     "not_returned": "in a retrieved document, but in no returned chunk",
     "not_located": "in a chunk that is not located",
     "cut": "cut at the boundary of a retrieved chunk",
-    "not_read": "beyond the embedder's window",
+    "not_read": "beyond the embedder's context window",
 }
 EVIDENCE_RECALL = "The top {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
 LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
-UNREAD_UNKNOWN = "; how much is beyond the embedder's window is unknown"
-CHUNK_LENGTHS = "{chunks}, median {median}, at most {longest:,}{estimated}{longer}."
+UNREAD_UNKNOWN = "; how much is beyond the embedder's context window is unknown"
+CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
 
 
 def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str:
@@ -33,7 +33,7 @@ def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str
 
 
 def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known: bool) -> str:
-    """Describe where the remaining evidence is, given its share by loss.
+    """Describe the location of the remaining evidence, given its share by loss.
 
     `is_known` is true if the embedder's window is known.
     """
