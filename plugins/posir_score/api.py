@@ -231,7 +231,7 @@ def score(
         concurrency: Number of queries searched at the same time.
         retries: Number of further attempts if a search fails.
         timeout: Time limit of a search in seconds.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
         split: Split of a BEIR folder; by default test.
         ignore_identical_ids: Exclude hits whose document has the id of the query, as mteb does for
             tasks whose queries are documents; by default only for these tasks.

@@ -228,7 +228,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert all(
         cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second
     )
-    assert all(cell.build_null_band[0] < cell.build_null_band[1] for cell in second)
+    assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = figure_of(figures, "curves", model="org/model")
     assert MERGED.strip() in texts_of(chart)

@@ -25,9 +25,9 @@ from posir_score.collecting import (
     FIRST_QUERIES,
     MAX_FAILURES,
     MAX_FAILURES_AT_START,
-    Answer,
     CollectionSettings,
     Journal,
+    RetrieverAnswer,
     collect_run,
 )
 from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits
@@ -361,7 +361,9 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(
-                Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")])
+                RetrieverAnswer(
+                    subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]
+                )
             )
         with pytest.raises(PosirError, match="another process"):
             Journal(tmp_path / "a.jsonl")
