@@ -53,11 +53,9 @@ def format_estimate(estimate: Estimate | None, format_value: Format) -> str:
 
 def format_interval(estimate: Estimate | None, format_value: Format) -> str:
     """Format the interval of an estimate: `[55.1, 61.4]`, or an empty string without one."""
-    return (
-        f"[{', '.join(map(format_value, estimate.interval))}]"
-        if estimate and estimate.interval
-        else ""
-    )
+    if estimate is None or estimate.interval is None:
+        return ""
+    return f"[{', '.join(map(format_value, estimate.interval))}]"
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:
