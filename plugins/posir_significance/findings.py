@@ -207,7 +207,7 @@ class GroupFindings:
     documents: int
     """Number of independent documents (articles, if known) or clusters of documents."""
     counted: str = DOCUMENT
-    """Noun for `documents`."""
+    """Name of the unit that `documents` counts."""
     tested_questions: int = 0
     """Questions in test R, or in test W if there is no test R."""
     tested_documents: int = 0
@@ -320,7 +320,7 @@ class ChangeSubject:
     unpaired results.
     """
     counted: str = DOCUMENT
-    """Noun for `documents`."""
+    """Name of the unit that `documents` counts."""
     method: str = ""
     """How the systems are paired, as text."""
     has_places: bool = False

@@ -103,7 +103,7 @@ def add_frame(
     subject: str,
     explanation: str,
     source: str,
-    seen: str = "",
+    numbers_in_words: str = "",
 ) -> alt.VConcatChart:
     """Add a title of two lines and an explanation above a chart, and its source below.
 
@@ -115,7 +115,7 @@ def add_frame(
         subject: Models and data.
         explanation: The meaning of the marks.
         source: Data and revisions.
-        seen: The numbers in a sentence, for screen readers.
+        numbers_in_words: The numbers in a sentence, for screen readers.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
@@ -135,7 +135,7 @@ def add_frame(
         title=source_line,
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
-        description=" ".join(filter(None, [*texts, seen, explanation])),
+        description=" ".join(filter(None, [*texts, numbers_in_words, explanation])),
     )
 
 
