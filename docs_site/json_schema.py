@@ -1,4 +1,4 @@
-"""JSON schemas of the output of `--format json`, generated from the dataclasses of the commands.
+"""JSON schemas for the output of `--format json`, generated from the dataclasses of the commands.
 
 The schemas allow no other keys. An estimate `x` has the keys `x` and `x_interval`, the ends of its
 interval or null.
@@ -140,7 +140,7 @@ def describe_fields(kind: type, omit: Iterable[str] = ()) -> dict[str, Schema]:
 
 
 def read_type(kind: type, field: Field[Any]) -> Any:
-    """Return the type of a field, evaluated if it is text."""
+    """Return the type of a field, evaluated if it is a string."""
     if not isinstance(field.type, str):
         return field.type
     owner = next(base for base in kind.__mro__ if field.name in inspect.get_annotations(base))
@@ -195,7 +195,7 @@ def describe_scores() -> Schema:
 
 
 def describe_report() -> Schema:
-    """Describe the JSON of `posir report`: a list of models on tasks, with positions or judged."""
+    """Describe the JSON of `posir report`: a list of models on tasks, by position or judgments."""
     group = object_of(
         {
             **describe_findings(),

@@ -1,6 +1,6 @@
 """Run the notebooks of the documentation, store their outputs, and render them as pages.
 
-Usage, in the root of the repository, after a change of their output: python docs_site/notebooks.py
+Usage, from the repository root, after their output has changed: python docs_site/notebooks.py
 """
 
 import tempfile
@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 
 FOLDER = Path("docs") / "notebooks"
-#: Time limit of a cell in seconds.
+#: Time limit per cell in seconds.
 LIMIT = 600
 
 
@@ -23,7 +23,7 @@ def run_notebook(notebook: NotebookNode) -> None:
     for cell in notebook.cells:
         cell.metadata.pop("execution", None)
         if cell.cell_type == "code":
-            # Standard error has progress and warnings of libraries.
+            # Standard error contains progress bars and library warnings.
             cell.outputs = [output for output in cell.outputs if output.get("name") != "stderr"]
 
 
@@ -46,7 +46,7 @@ def render_output(output: NotebookNode) -> str:
     data = output.data
     if "text/html" not in data:
         return f"```text\n{data['text/plain']}\n```"
-    # An empty line would end the HTML block in Markdown.
+    # An empty line would end an HTML block in Markdown.
     lines = [line for line in data["text/html"].splitlines() if line.strip()]
     return "\n".join(['<div style="overflow-x: auto">', *lines, "</div>"])
 

@@ -1,7 +1,7 @@
 """Generate the reference pages of the documentation from the code (commands, JSON schemas, scores,
 Python package), and the pages of papers and notebooks.
 
-Usage, in the root of the repository: python docs_site/reference.py
+Usage, from the repository root: python docs_site/reference.py
 """
 
 import inspect
@@ -30,7 +30,7 @@ from posir_tasks.command.options import list_function_options, list_shared_optio
 from posir_tasks.plugin_api import Command
 
 FOLDER = Path("docs") / "reference"
-#: Names of types in the tables.
+#: Names of types in the option tables.
 TYPES = {bool: "switch", int: "whole number", float: "number", Path: "file"}
 
 
@@ -59,10 +59,10 @@ def render_command(name: str, function: Callable[..., Any]) -> str:
     for part in describe_function(function).split("\n\n"):
         is_code = is_literal(part)
         lines += ["```bash", textwrap.dedent(part), "```", ""] if is_code else [part, ""]
-    own = list_function_options(function)
+    function_parameters = list_function_options(function)
     sections = {
-        "Arguments": [parameter for parameter in own if parameter.is_argument],
-        "Options": [parameter for parameter in own if not parameter.is_argument],
+        "Arguments": [parameter for parameter in function_parameters if parameter.is_argument],
+        "Options": [parameter for parameter in function_parameters if not parameter.is_argument],
         "Output": list_shared_options(declaration),
     }
     for title, parameters in sections.items():

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from posir_train.evaluation import PositionCurveCallback as PositionCurveCallback
     from posir_train.evaluation import PositionEvaluator as PositionEvaluator
 
-#: The module of each public name, like the imports above for type checkers.
+#: Module of each public name; matches the imports above, which are for type checkers.
 _MODULES = {
     name: module
     for module, names in {

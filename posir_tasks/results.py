@@ -1,4 +1,4 @@
-"""Find, read and rescore results on disk: mteb's own files, with position profiles in them."""
+"""Find, read and rescore results on disk: mteb's own files, which contain position profiles."""
 
 import json
 import logging
@@ -51,13 +51,13 @@ logger = logging.getLogger(__name__)
 
 #: mteb's file with the metadata of the model, next to its results.
 META_FILE = "model_meta.json"
-#: mteb's folder below a revision, with a folder for each run with other settings.
+#: mteb's folder below a revision, with a subfolder for each run with non-default settings.
 EXPERIMENTS = "experiments"
 #: Prefix of the only scores that may be NaN: nAUC if a metric is the same for every query.
 NAN_PREFIX = "nauc_"
 #: Keys of the additive values in every result by position.
 VALUE_KEYS = frozenset({PROFILE_KEY, RANKS_KEY, READ_RANKS_KEY, KEYS_KEY})
-#: Upper limit of a plausible window; no model reads a tenth.
+#: Upper limit of a plausible window; no model reads a tenth of it.
 MAX_TOKENS = 10**9
 
 
@@ -72,7 +72,7 @@ class StoredResult:
     subset: str
     values: Any = field(repr=False)
     run: Mapping[str, Any] = field(repr=False)
-    """The task's record of data and model."""
+    """The run record of the task: data and model."""
     file: Path
     corpus: CorpusRead | None = None
     """Truncation of the corpus, for results without positions; None if it is not stored."""
@@ -144,11 +144,11 @@ class ResultFile(BaseModel):
 
 
 class RunRecord(BaseModel):
-    """Checked fields of the record of a run; other fields may have any value."""
+    """Validated fields of a run record; other fields may have any value."""
 
     model_config = ConfigDict(strict=True)
 
-    form: NonNegativeInt = Field(SCHEMA, alias="schema")
+    schema_version: NonNegativeInt = Field(SCHEMA, alias="schema")
     """Schema version of the result."""
     data_revision: str = ""
     data_digest: dict[str, str] = {}
@@ -159,7 +159,7 @@ class RunRecord(BaseModel):
 
 
 class SubsetRecord(BaseModel):
-    """Checked fields of a subset's scores, next to the additive values."""
+    """Validated fields of a subset's scores, next to the additive values."""
 
     position_run: RunRecord = RunRecord(schema=SCHEMA)
     position_scores: dict[str, dict[str, Any]] = {}
@@ -177,14 +177,14 @@ def read_results(folder: Path) -> list[SubsetResult]:
     if not results:
         raise PosirError(
             f"{folder}: all results are of queries without positions. Use `posir report` or "
-            "`posir compare`, which read such results."
+            "`posir compare`, which accept such results."
         )
     return results
 
 
 def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> list[StoredResult]:
     """Read every result of the given kinds below a folder, by default the comparable ones. Order
-    and errors are those of `read_results`.
+    and errors are as in `read_results`.
     """
     results: list[StoredResult] = []
     problems: list[PosirError] = []
@@ -211,7 +211,7 @@ def read_all_results(folder: Path, kinds: Any = SubsetResult | JudgedResult) -> 
 
 
 def unify_names(results: Sequence[AnyResult]) -> list[AnyResult]:
-    """Replace model names that differ in case by the most frequent spelling, with a warning."""
+    """Replace model names that differ only in case with the most frequent spelling, and warn."""
     spellings: dict[str, Counter[str]] = {}
     for result in results:
         spellings.setdefault(result.model.casefold(), Counter())[result.model] += 1
@@ -313,14 +313,14 @@ def _read_stored(file: Path) -> Iterator[StoredResult]:
                 judged = JudgedScores.from_json(scores[JUDGMENTS_KEY])
                 corpus = CorpusRead.from_json(scores) if READ_KEY in scores else None
             yield JudgedResult(*identity, subset, judged, run, file, corpus)
-    # Plain results of mteb have their truncation in a file next to them.
+    # Plain results of mteb store their truncation in a file next to them.
     run = {REVISION_KEY: data.get("dataset_revision", "unknown")}
     corpus_file = file.with_suffix(TOKENS_READ_SUFFIX)
     corpora = read_json(corpus_file) if corpus_file.is_file() else {}
     for split, entries in data["scores"].items():
         for scores in entries:
-            ours = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
-            if ours.isdisjoint(scores) and scores.keys() >= METRICS.keys():
+            posir_keys = {*VALUE_KEYS, JUDGMENTS_KEY, RUN_KEY}
+            if posir_keys.isdisjoint(scores) and scores.keys() >= METRICS.keys():
                 name = f"{split}, {scores.get('hf_subset', 'default')}"
                 with _locate_errors(corpus_file, name):
                     corpus = CorpusRead.from_json(corpora[name]) if name in corpora else None
@@ -362,7 +362,8 @@ def parse_values(subset: str, scores: Mapping[str, Any]) -> ResultValues:
         ProfileError: A value is missing, damaged, impossible or of a newer schema.
     """
     try:
-        check_schema(SubsetRecord.model_validate(scores).position_run.form, SCHEMA, "The result")
+        record = SubsetRecord.model_validate(scores)
+        check_schema(record.position_run.schema_version, SCHEMA, "The result")
         values = ResultValues.from_json(scores)
     except ValidationError as error:
         field, problem = explain_invalid(error)
@@ -440,7 +441,7 @@ def read_training_data(file: Path) -> list[str] | None:
 
 
 def rescore_file(file: Path) -> int:
-    """Compute the plugins' scores anew from a result file, and write it in the current schema.
+    """Recompute the plugins' scores in a result file, and rewrite it in the current schema.
 
     Scores of plugins that are not installed are left unchanged.
 

@@ -24,9 +24,9 @@ from posir_tasks.values.scores import ALL
 
 #: A folder of results, or the output of `posir.read_results`.
 ResultSource: TypeAlias = str | Path | Sequence[SubsetResult]
-#: A source or several.
+#: One or more sources.
 Sources: TypeAlias = ResultSource | Iterable[ResultSource] | None
-#: A text or several.
+#: One or more strings.
 Texts: TypeAlias = str | Iterable[str] | None
 
 BRIEF = (
@@ -50,7 +50,7 @@ NOTES = (
     "models have the same excerpts.",
     "Intervals: all changes of a table hold at the same time at 95%; scores as in a report.",
 )
-#: Why plain results of mteb are not compared, and the remedy.
+#: Why plain results of mteb are not compared, and what to do.
 NO_QUERIES = (
     "They store no queries, so no change would have an interval. Save the predictions with `mteb "
     "run --prediction-folder` and score them with `posir score`."
@@ -63,7 +63,7 @@ class Comparison(Result):
 
     rows: Sequence[ChangeRow]
     skipped: tuple[str, ...]
-    """Sentences on skipped pairs and subsets, and on results without pairing."""
+    """Sentences about skipped pairs and subsets, and about unpaired results."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Reasons for missing or incomplete comparisons, by model and task."""
 
@@ -82,7 +82,7 @@ class Comparison(Result):
         """Test limits on changes from the baseline, like `posir compare --fail-if`.
 
         Args:
-            limits: A limit or several. A limit is a metric, `<` or `>`, and a number in points,
+            limits: One or more limits. A limit is a metric, `<` or `>`, and a number in points,
                 such as `position_effect > 5`.
             lengths: `all` or names of length buckets.
             strict: If true, a limit fails unless the whole interval is within it.
@@ -159,10 +159,11 @@ def compare(
     Args:
         given: Result folders, in Python also the output of `posir.read_results`; with `results`,
             names of models.
-        results: Result folders of the named models, or of all their models.
+        results: Result folders that contain the named models; without names, all models are
+            compared.
         baseline: Baseline model; by default the first, and within one folder the first by name.
-        lengths: Lengths to compare; by default every one, or with `fail_if` all together.
-        task: Task to compare; by default every one.
+        lengths: Lengths to compare; by default each, or with `fail_if` only all lengths together.
+        task: Task to compare; by default all tasks.
         margin: Minimum relevant difference: POINTS for position effects, such as 5, or KEY=POINTS
             for ndcg_at_10 or mrr_at_10.
         fail_if: Exit with status 1 if a change is beyond a limit, such as 'ndcg_at_10 < -1', and

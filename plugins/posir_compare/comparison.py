@@ -68,7 +68,7 @@ class ModelComparison:
 
     rows: tuple[ChangeRow, ...]
     notes: tuple[str, ...]
-    """Sentences on skipped pairs and subsets, and on results without pairing."""
+    """Sentences about skipped pairs and subsets, and about unpaired results."""
     gaps: Mapping[tuple[str, str], str] = field(default_factory=dict)
     """Reasons for missing or incomplete comparisons, by model and task."""
     common: tuple[tuple[Pair, CommonResults], ...] = field(default=(), repr=False, compare=False)
@@ -84,7 +84,7 @@ def compare_pairs(
 
     Args:
         pairs: The pairs.
-        lengths: `all` or names of length buckets; by default every one with queries.
+        lengths: `all` or names of length buckets; by default all that contain queries.
         margins: Minimum relevant differences.
 
     Raises:
@@ -135,8 +135,8 @@ def _select_lengths(rows: Sequence[ChangeRow], lengths: Collection[str]) -> list
 def _note_missing_tasks(
     pairs: Sequence[Pair], notes: list[str], gaps: dict[tuple[str, str], str]
 ) -> None:
-    """Add a note for each run that lacks tasks of its pair, and a gap for each task that a model
-    lacks.
+    """Add a note for each run without results on the other run's tasks, and a gap for each task
+    without results of a model.
     """
     for pair in {pair.b.label: pair for pair in pairs}.values():
         for run, other in ((pair.b, pair.a), (pair.a, pair.b)):
@@ -151,29 +151,29 @@ def _note_missing_tasks(
 def _compare_judged_pair(
     pair: Pair, margins: Margins, notes: list[str], gaps: dict[tuple[str, str], str]
 ) -> list[ChangeRow]:
-    """Compare a pair on all judged queries of common subsets, a row per metric; add a note on all
-    other subsets.
+    """Compare a pair on all judged queries in common subsets, with a row per metric; note all other
+    subsets.
     """
     first = pair.a.judged(pair.task)
     second = pair.b.judged(pair.task)
-    same = find_common_judged(pair)
-    skipped_subsets = sorted((first.keys() | second.keys()) - {*same})
+    common_subsets = find_common_judged(pair)
+    skipped_subsets = sorted((first.keys() | second.keys()) - {*common_subsets})
     if skipped_subsets:
         note = (
             f"{pair}, judged queries: skipped subsets that only one has, or whose corpus, "
             f"judgments or clusters differ: {', '.join(skipped_subsets)}."
         )
-        if not same:
+        if not common_subsets:
             raise PosirError(f"{note} Score both runs on the same data with the same --clusters.")
         notes.append(note)
         gaps[pair.b.label, pair.task] = note
-    a = pool(first[subset].values for subset in same)
-    b = pool(second[subset].values for subset in same)
+    a = pool(first[subset].values for subset in common_subsets)
+    b = pool(second[subset].values for subset in common_subsets)
     subject = ChangeSubject(
         baseline=pair.a.label,
         model=pair.b.label,
         task=pair.task,
-        subsets=len(same),
+        subsets=len(common_subsets),
         queries=a.queries,
         documents=len(a.sizes),
         counted=a.counted,
@@ -196,8 +196,8 @@ def compare_pair(
 ) -> list[ChangeRow]:
     """Compare a pair in every metric, over all lengths and in each length bucket with queries.
 
-    Intervals of the three metrics over all lengths are simultaneous, and so are the intervals of
-    the length buckets in `lengths` (by default of every bucket).
+    Intervals of the three metrics over all lengths are simultaneous, and so are those of the length
+    buckets in `lengths` (by default all buckets).
     """
     first = analyze(common.a)
     second = analyze(common.b)
@@ -253,7 +253,9 @@ def _compare_group(
     margins: Margins,
     levels: tuple[float, float, float],
 ) -> list[ChangeRow]:
-    """Compare a group of questions; `levels` has the levels of the change, of a and of b."""
+    """Compare a group of questions; `levels` are the levels of the intervals for the change, a and
+    b.
+    """
     subject = replace(
         subject,
         queries=a.queries,

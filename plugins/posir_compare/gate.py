@@ -51,7 +51,7 @@ from posir_tasks.values.scores import ALL
 
 LIMIT = re.compile(r"\s*(?P<key>\w+)\s*(?P<sign>[<>])\s*(?P<value>[-+]?(\d+(\.\d*)?|\.\d+))\s*")
 EXAMPLE = "'ndcg_at_10 < -1' or 'position_effect > 5'"
-#: Metrics that can be limited, by key.
+#: Metrics that a limit can name, by key.
 LIMITED_METRICS = {metric.key: metric for metric in (*POSITION_METRICS, *JUDGED_METRICS)}
 logger = logging.getLogger(__name__)
 
@@ -64,8 +64,8 @@ class GateVerdict(StrEnum):
     UNDECIDED = "inconclusive"
 
 
-#: Color, exit status and JUnit element of each verdict. A gate has the last verdict of its limits
-#: in this order.
+#: Color, exit status and JUnit element of each verdict. A gate gets whichever of its limits'
+#: verdicts comes last here.
 TONES = {
     GateVerdict.PASSES: Tone.GOOD,
     GateVerdict.UNDECIDED: Tone.OPEN,
@@ -95,10 +95,12 @@ class TestedLimit:
     a: Estimate | None = None
     b: Estimate | None = None
     change: Estimate | None = None
-    """b - a with the tested interval; None without a baseline. Then `b` has the tested interval."""
+    """b - a with the tested interval; None without a baseline, in which case `b` has the tested
+    interval.
+    """
     reason: str = ""
     state: ChangeState | None = None
-    """State of the change in a comparison, at its margin and simultaneous interval."""
+    """State of the change in a comparison, from its margin and simultaneous interval."""
     compared: str = ""
     """The state and its interval as text."""
     answer: str = ""
@@ -321,11 +323,12 @@ def check_limits(
     notes: Sequence[str] = (),
     command: str = "compare",
 ) -> Gate:
-    """Test limits on the changes of all rows with the given lengths; on the scores of rows without
-    a baseline.
+    """Test limits on the change in each row with the given lengths, or on the score if the row has
+    no baseline.
 
     A limit fails if the whole interval is beyond it. It is inconclusive if the value is undefined,
-    the documents are too few, or results are missing; `gaps` has the reasons by model and task.
+    the documents are too few, or results are missing; `gaps` gives the reasons for missing results
+    by model and task.
     """
     items = [limits] if isinstance(limits, str) else limits
     tests = [parse_limit(item) if isinstance(item, str) else item for item in items]

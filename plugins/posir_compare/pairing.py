@@ -46,7 +46,7 @@ def build_pairs(runs: Sequence[ModelRun], baseline: ModelRun) -> list[Pair]:
         raise PosirError(
             "There is nothing to compare: no other model has results on a task of "
             f"{baseline.label}. Found: {results}. Run a second model on one of these tasks with "
-            "`mteb run`, choose another --baseline, or give a folder that has results."
+            "`mteb run`, choose another --baseline, or give a folder that contains results."
         )
     for run in models:
         if baseline.tasks.isdisjoint(run.tasks):
@@ -64,7 +64,7 @@ class CommonResults:
     b: ResultValues
     subsets: tuple[str, ...]
     notes: tuple[str, ...]
-    """Notes on skipped subsets and on the lack of pairing."""
+    """Notes on skipped subsets and on missing pairing."""
 
     @property
     def are_paired(self) -> bool:
@@ -80,7 +80,7 @@ def find_common_results(pair: Pair) -> CommonResults:
     """
     a = pair.a.by_subset(pair.task)
     b = pair.b.by_subset(pair.task)
-    same = []
+    common_subsets = []
     query_mismatches = []
     data_mismatches = []
     data_parts: dict[str, None] = {}
@@ -90,7 +90,7 @@ def find_common_results(pair: Pair) -> CommonResults:
             data_mismatches.append(subset)
             data_parts |= dict.fromkeys(parts)
         elif a[subset].profile.same_queries(b[subset].profile):
-            same.append(subset)
+            common_subsets.append(subset)
         else:
             query_mismatches.append(subset)
     reasons = []
@@ -107,20 +107,20 @@ def find_common_results(pair: Pair) -> CommonResults:
     if query_mismatches:
         names = ", ".join(query_mismatches)
         reasons.append(f"skipped subsets whose queries or position bins differ: {names}")
-    if not same:
+    if not common_subsets:
         raise PosirError(
             f"{pair}: {'; '.join(reasons)}. Only results on the same queries can be compared; run "
             "both models again on the same data."
         )
-    first = pool(a[subset].values for subset in same)
-    second = pool(b[subset].values for subset in same)
+    first = pool(a[subset].values for subset in common_subsets)
+    second = pool(b[subset].values for subset in common_subsets)
     notes = [f"{pair}: {reason}." for reason in reasons]
     if not first.ranks.same_queries(second.ranks):
         notes.append(
             f"{pair}: compared without pairing. The two results are on different queries or "
             "documents."
         )
-    return CommonResults(first, second, tuple(same), tuple(notes))
+    return CommonResults(first, second, tuple(common_subsets), tuple(notes))
 
 
 def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) -> str:
@@ -129,12 +129,12 @@ def _name_file(results: Mapping[str, SubsetResult], subsets: Collection[str]) ->
 
 
 def find_common_judged(pair: Pair) -> tuple[str, ...]:
-    """Find the subsets of a task that both runs have with the same judgments."""
+    """Find the subsets of a task for which both runs have results on the same judgments."""
     a = pair.a.judged(pair.task)
     b = pair.b.judged(pair.task)
-    same = []
+    common_subsets = []
     for subset in sorted(a.keys() & b.keys()):
         same_digests = a[subset].values.digests == b[subset].values.digests
         if same_digests and not a[subset].data.differing_parts(b[subset].data):
-            same.append(subset)
-    return tuple(same)
+            common_subsets.append(subset)
+    return tuple(common_subsets)

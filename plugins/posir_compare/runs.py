@@ -56,7 +56,7 @@ class ModelRun:
 
 
 def collect_runs(sources: Sequence[Sequence[StoredResult]]) -> list[ModelRun]:
-    """Group results into runs, sorted by source, then by model name."""
+    """Group results into runs, ordered by source, then by model name."""
     unified = iter(unify_names([result for source in sources for result in source]))
     runs: dict[Path, tuple[StoredResult, ...]] = {}
     for source in sources:

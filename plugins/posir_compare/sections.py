@@ -86,7 +86,7 @@ def title_comparison(rows: Sequence[ChangeRow]) -> str:
 def build_sections(
     comparison: ModelComparison, rows: Sequence[ChangeRow], *, full: bool
 ) -> Iterator[DisplaySection]:
-    """Yield the sections of all media: findings, charts, tables and next steps.
+    """Yield the sections for all media: findings, charts, tables and next steps.
 
     `rows` are the rows of the comparison with short names.
     """
@@ -162,7 +162,7 @@ def _tabulate_task(rows: Sequence[ChangeRow]) -> Table:
 
 
 def _tabulate_lengths(task: Sequence[ChangeRow]) -> Iterator[DisplaySection]:
-    """Yield a table of changes by length and model; several models have tables only without rows
+    """Yield a table of changes by length and model; for several models, only if there are no rows
     over all lengths.
     """
     lengths = [row for row in task if row.subject.length != ALL]
@@ -181,7 +181,7 @@ def _tabulate_lengths(task: Sequence[ChangeRow]) -> Iterator[DisplaySection]:
 
 
 def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterator[PositionChart]:
-    """Yield a chart of the baseline and each model on each task, with next steps for models.
+    """Yield a chart for the baseline and each model on each task, with next steps for the models.
 
     `models` are the short names of baseline and models.
     """
@@ -207,7 +207,7 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
 
 
 def _overlay_models(comparison: ModelComparison, models: Sequence[str]) -> Iterator[DisplaySection]:
-    """Yield a chart of all curves on each task; `models` are short names."""
+    """Yield a chart with all curves for each task; `models` are short names."""
     short = dict(zip(list_models(comparison.rows), models, strict=True))
     by_task = defaultdict[str, dict[str, ResultValues]](dict)
     for pair, common in comparison.common:

@@ -12,8 +12,8 @@ def psi(scores: Iterable[float | None]) -> float:
     """Compute the published Position Sensitivity Index, 1 - worst bucket / best bucket.
 
     Source: Zeng et al. 2025 (PosQ, arXiv 2505.13950). Read PSI next to the mean score: a model that
-    is equally bad everywhere has a PSI of 0. Chance makes PSI positive; results of
-    `posir.read_results` have the controlled PSI with its interval.
+    is equally bad everywhere has a PSI of 0. PSI is positive by chance alone; results from
+    `posir.read_results` contain the controlled PSI with its interval.
 
     Args:
         scores: Mean score of each position bucket in [0, 1], in any order; None or NaN for an empty

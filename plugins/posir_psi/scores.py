@@ -32,7 +32,7 @@ def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
 
 
 def none_if_nan(score: float) -> float | None:
-    """Replace NaN, which JSON lacks, by None."""
+    """Replace NaN, which JSON cannot represent, with None."""
     return None if math.isnan(score) else float(score)
 
 
@@ -48,7 +48,7 @@ SCORES = (
     Score(
         "psi_as_published",
         "PSI (as published)",
-        "The observed 1 - worst / best position bin, to which chance adds.",
+        "Observed 1 - worst / best position bin, inflated by chance.",
         unit=Unit.INDEX,
         better=Better.LOWER,
         citation="Zeng et al. 2025, arXiv 2505.13950v5",

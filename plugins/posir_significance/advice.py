@@ -22,7 +22,7 @@ class NextStep(StrEnum):
     MORE_QUESTIONS = "more_questions"
     """Test on more questions."""
     MORE_DOCUMENTS = "more_documents"
-    """Test on more documents, since there are too few for any state."""
+    """Test on more documents; there are too few for a verdict."""
     MEASURE_WINDOW = "measure_window"
     RUN_AGAIN = "run_again"
     """Run the model again to store rotated versions."""
@@ -39,7 +39,7 @@ class Advice:
     number: int | None = None
 
 
-#: Next steps by the reason for an untested state.
+#: Next step for each reason that the test was not run.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
     Reason.NOT_STORED: NextStep.RUN_AGAIN,
@@ -50,12 +50,12 @@ REMEDIES = {
 
 
 def advise(findings: GroupFindings) -> tuple[Advice, ...]:
-    """List the next steps, the most important first; the step `NONE` if there is nothing to do."""
+    """List the next steps, most important first, or only `NONE` if there is nothing to do."""
     verdict = findings.verdict
     is_biased = verdict.state in (State.FAVORS_START, State.FAVORS_END)
     has_chunks = findings.read.known_by is KnownBy.CHUNKS
     steps = []
-    if (is_biased and not has_chunks) or _may_lose(findings):
+    if (is_biased and not has_chunks) or _loses_to_truncation(findings):
         steps.append(Advice(NextStep.CHUNK))
     if is_biased:
         steps.append(Advice(NextStep.TRAIN))
@@ -68,9 +68,9 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
     return tuple(steps) or (Advice(NextStep.NONE),)
 
 
-def _may_lose(findings: GroupFindings) -> bool:
-    """Return True if truncation lowers scores, or if most evidence is truncated and the interval of
-    the loss reaches above the margin.
+def _loses_to_truncation(findings: GroupFindings) -> bool:
+    """Return True if truncation lowers scores, or if most evidence is truncated and the loss may
+    exceed the margin.
     """
     loss = findings[Quantity.TRUNCATION_LOSS].estimate
     share = findings.value(Quantity.UNREAD_SHARE) or 0.0
@@ -87,12 +87,12 @@ def build_commands(findings: GroupFindings, reference: CommandReference) -> tupl
 
 
 def write_command(advice: Advice, reference: CommandReference) -> str:
-    """Write the shell command for a next step, or an empty text.
+    """Write the shell command for a next step; empty if there is none.
 
     Args:
-        advice: The step.
-        reference: Model, data and settings of the run. Models that cannot be loaded have no
-            command.
+        advice: The next step.
+        reference: Model, data and settings of the run. There is no command for a model that cannot
+            be loaded.
     """
     model = reference.model
     task = reference.data
@@ -118,8 +118,8 @@ def write_command(advice: Advice, reference: CommandReference) -> str:
 
 
 def find_larger_task(task: str, number: int) -> str:
-    """Find the smallest larger task of the same data and language with enough questions; empty
-    without such a task.
+    """Find the smallest larger task on the same data, in the same language, with enough questions;
+    empty if there is none.
     """
     sizes = {builtin.name: builtin.about_questions or builtin.questions for builtin in BUILTIN}
     larger = name_larger_task(task)

@@ -21,30 +21,30 @@ from posir_tasks.values.means import LEVEL, MeanEstimate, Z, estimate_mean, esti
 from posir_tasks.values.rotation_ranks import Window
 from posir_tasks.values.scores import ResultValues
 
-#: Number of results with a cached analysis.
+#: Maximum number of cached analyses.
 CACHED_RESULTS = 256
-#: Number of samples of the published PSI under the null hypothesis.
+#: Number of null samples of the published PSI.
 NULL_DRAWS = 999
 #: Quantiles of the central 90% of the null samples.
 CHANCE_QUANTILES = (0.05, 0.95)
-#: Minimum number of queries of a bin in a chart; the 95% interval of the mean is up to 0.36 wide.
+#: Minimum number of queries per bin in a chart; the 95% interval of the mean is up to 0.36 wide.
 MIN_QUERIES = 30
-#: Seed of all samples.
+#: Seed for all random samples.
 SEED = 20260108
-#: Maximum number of clusters with random signs. Sums over more clusters are about normal.
+#: Maximum number of clusters for random signs. Sums over more clusters are approximately normal.
 MAX_CLUSTERS = 1500
-#: Replaces counts of 0 as divisors.
+#: Replaces zero counts in divisions.
 TINY = 1e-12
 
 
 @dataclass(frozen=True, eq=False)
 class GroupAnalysis:
-    """Lazy statistics of all queries of a result or of a length bucket; None if undefined."""
+    """Lazy statistics over all queries of a result or a length bucket; None if undefined."""
 
     observations: Observations
     """The queries."""
     untested_reason: Reason | None = None
-    """The reason for the lack of rotated versions."""
+    """Why there are no rotated versions; None if there are."""
     whole: ControlledTest | None = None
     """Test W; None without rotated versions."""
     within: ControlledTest | None = None
@@ -66,7 +66,9 @@ class GroupAnalysis:
 
     @property
     def counted(self) -> str:
-        """Noun for the independent units; several places of a query link documents to a cluster."""
+        """What the independent units are: documents, or clusters of documents that a query with
+        several places links.
+        """
         return CLUSTER if self.has_places else DOCUMENT
 
     @cached_property
@@ -178,10 +180,11 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
     """Estimate the mean gain in the first third of documents minus the mean in the last third.
 
     SE^2 = C / (C - 1) sum u_c^2 over C clusters, with a t quantile of C - 1 degrees of freedom. u_c
-    sums the deviations of gains from the mean of their third, divided by the queries of that third,
-    with a negative sign in the last third. A query in several thirds has a share in each.
+    sums the deviations of gains from the mean of their third, divided by the number of queries in
+    that third, with a negative sign in the last third. A query in several thirds counts partly in
+    each.
     """
-    shares = _share_thirds(observations)
+    shares = _weight_thirds(observations)
     totals = shares.sum(axis=0)
     if not totals[0] or not totals[-1]:
         return None
@@ -201,14 +204,14 @@ def estimate_start_minus_end(observations: Observations) -> Estimate | None:
 
 def average_thirds(observations: Observations) -> Floats:
     """Average the gains in each third of documents, shape (3,); NaN without queries."""
-    shares = _share_thirds(observations)
+    shares = _weight_thirds(observations)
     totals = shares.sum(axis=0)
     sums = shares.T @ observations.gains
     means: Floats = np.divide(sums, totals, out=np.full(THIRDS, np.nan), where=totals > 0)
     return means
 
 
-def _share_thirds(observations: Observations) -> Floats:
+def _weight_thirds(observations: Observations) -> Floats:
     """Weight each query in each third of its document, shape (n, 3)."""
     query = observations.query
     shares = np.zeros((len(observations.gains), THIRDS))
@@ -224,7 +227,7 @@ def _share_thirds(observations: Observations) -> Floats:
 class BinScores:
     """Mean gains of the B non-empty position bins, and their variation without a position effect.
 
-    As in the published PSI, different bins have different documents.
+    As in the published PSI, different bins contain different documents.
     """
 
     indices: Integers
@@ -239,8 +242,8 @@ class BinScores:
     """
 
     def sample_null(self) -> Floats:
-        """Sample scores without a position effect, shape (NULL_DRAWS, B), by random signs of the
-        clusters' contributions.
+        """Sample scores without a position effect, shape (NULL_DRAWS, B), by flipping the signs of
+        the clusters' contributions at random.
 
         This is the wild cluster bootstrap with the effect restricted to 0 (Cameron, Gelbach &
         Miller 2008, Review of Economics and Statistics 90, 414-427).
@@ -281,7 +284,7 @@ def _sample_signs() -> NDArray[np.float32]:
 
 @cache
 def _sample_normals(bins: int) -> Floats:
-    """Sample standard normal numbers, shape (NULL_DRAWS, bins)."""
+    """Sample standard normal values, shape (NULL_DRAWS, bins)."""
     return np.random.default_rng(SEED).standard_normal((NULL_DRAWS, bins))
 
 
@@ -304,10 +307,10 @@ def estimate_psi(observations: Observations) -> tuple[Estimate | None, Estimate 
 
 
 def estimate_chance_band(observations: Observations) -> Floats:
-    """Estimate the central 95% of each bin's score without a position effect: low and high ends,
+    """Estimate the central 95% of each bin's score without a position effect: lower and upper ends,
     shape (2, P), NaN for empty bins.
 
-    The band is pointwise: one of 20 bins without a position effect is outside on average.
+    The band is pointwise: without a position effect, 1 in 20 bins falls outside on average.
     """
     band = np.full((2, observations.bins), np.nan)
     bins = score_bins(observations)

@@ -1,4 +1,4 @@
-"""`posir.power`: the number of questions for each state.
+"""`posir.power`: how many questions each state needs.
 
 It follows from the variance of the position effect times the number of questions, which was
 measured on real models (docs/statistics.md). The difficulty of a question cancels, since each has
@@ -29,7 +29,7 @@ from posir_tasks.display.presentation import Result
 from posir_tasks.display.tables import Table, build_columns
 from posir_tasks.values.means import LEVEL
 
-#: Usual power of planned studies.
+#: Conventional power of planned studies.
 POWER = 0.8
 #: Variance of a query's nDCG@10 relative to a Bernoulli trial with the same mean; 0.74 to 0.83 in
 #: simulations.
@@ -37,10 +37,11 @@ DISPERSION = 0.8
 #: Variance of the position effect times the number of questions, in nDCG@10 squared, with several
 #: questions per document and with one. Measured with MiniLM on PosIR-Mini.
 VARIANCE = 0.056
-VARIANCE_OF_ONE = 0.089
+SINGLE_QUESTION_VARIANCE = 0.089
 #: Minimum number of questions per document for `VARIANCE`.
-SEVERAL = 2.0
-#: Variance of the difference of two models on the same versions, relative to two single effects.
+MIN_QUESTIONS = 2.0
+#: Variance of the difference between two models on the same versions, relative to the sum of the
+#: variances of their effects.
 PAIRED_SHARE = 0.5
 
 
@@ -66,12 +67,14 @@ class Design:
         """Variance of the position effect times the number of questions."""
         if self.variance is not None:
             return self.variance
-        return VARIANCE if self.questions_per_document >= SEVERAL else VARIANCE_OF_ONE
+        return (
+            VARIANCE if self.questions_per_document >= MIN_QUESTIONS else SINGLE_QUESTION_VARIANCE
+        )
 
 
 @dataclass(frozen=True)
 class SampleSize:
-    """The sample size for a state; None if no sample suffices."""
+    """The sample size needed to reach a state; None if no sample is large enough."""
 
     models: int
     """1 for the state of a model, 2 for a change between models."""
@@ -94,15 +97,16 @@ def compute_sample(
     margin: float = DEFAULT_MARGINS.position_effect,
     models: int = 1,
 ) -> SampleSize:
-    """Compute the questions and documents for a state, at least `MIN_DOCUMENTS`.
+    """Compute how many questions and documents a state needs; at least `MIN_DOCUMENTS` documents.
 
-    An effect D is found if its interval excludes 0: z(level) + z(power) standard errors fit into D.
-    Equivalence needs an interval within the margin on both sides: z(level) + z((1 + power) / 2).
+    An effect D is detected if its interval excludes 0: D must be at least z(level) + z(power)
+    standard errors. Equivalence needs an interval within the margin on both sides: z(level) + z((1
+    + power) / 2).
 
     Args:
         design: The dataset.
         effect: The true effect, positive, or None for equivalence.
-        power: Probability of the state, in [0.5, 1).
+        power: Probability of reaching the state, in [0.5, 1).
         margin: Minimum relevant effect, in nDCG@10.
         models: 1, or 2 for a change between models on the same versions.
     """
@@ -114,7 +118,7 @@ def compute_sample(
         level = CHANGE_LEVEL
         variance *= 2 * PAIRED_SHARE
     if effect and effect < margin:
-        # More questions move the interval into the margin.
+        # With more questions, the interval only shrinks into the margin.
         return SampleSize(models, state, effect, None, None, margin)
     share = power if effect else (1 + power) / 2
     errors = float(ndtri((1 + level) / 2)) + float(ndtri(share))
@@ -136,11 +140,11 @@ def compute_mean_sample(
     power: float = POWER,
     margin: float = DEFAULT_MARGINS.ndcg_at_10,
 ) -> SampleSize:
-    """Compute the questions and documents for a change in mean nDCG@10 between two models.
+    """Compute how many questions and documents a change in mean nDCG@10 between two models needs.
 
-    Arguments are those of `compute_sample`; a difference of 0 stands for equivalence. Gains of two
-    models have a correlation of 0.5. With k questions per document, the variance of a mean grows by
-    1 + ICC (k - 1) (Kish 1965, Survey Sampling).
+    Arguments are as in `compute_sample`; a difference of 0 means equivalence. Gains of two models
+    are assumed to have a correlation of 0.5. With k questions per document, the variance of a mean
+    is multiplied by 1 + ICC (k - 1) (Kish 1965, Survey Sampling).
     """
     state = ChangeState.BETTER if difference else ChangeState.EQUIVALENT
     if 0 < difference < margin:
@@ -211,7 +215,7 @@ def power(
             points. Positions are not needed.
         margin: Minimum relevant difference, in points; by default 5 for the position effect and 2
             for mean nDCG@10.
-        lengths: Number of document lengths with a state each.
+        lengths: Number of document lengths, each with its own state.
         ndcg: Expected mean nDCG@10, in points.
         questions_per_document: Mean number of questions about a document.
         icc: Intraclass correlation of nDCG@10 within documents.
@@ -233,8 +237,8 @@ def power(
         >>> sizes.to_polars().filter(models=1)["questions"].to_list()
         [375, 70]
     """
-    squared = None if variance is None else variance / 1e4
-    design = Design(float(questions_per_document), ndcg / 100, icc, lengths, squared)
+    effect_variance = None if variance is None else variance / 1e4
+    design = Design(float(questions_per_document), ndcg / 100, icc, lengths, effect_variance)
     effect_margin = margin / 100 if margin else DEFAULT_MARGINS.position_effect
     mean_margin = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
     points = [float(value) / 100 for value in to_list(difference)]

@@ -29,9 +29,9 @@ EQUAL_BINS, MERGED_BINS = 20, 5
 
 
 def is_sparse(axes: Axes, queries: Integers) -> bool:
-    """Return True if twenty equal bins should be merged, since any has fewer than `MIN_QUERIES`.
+    """Return True if there are twenty equal bins and any has fewer than `MIN_QUERIES` queries.
 
-    `queries` has the number of queries per bin, shape (P,).
+    `queries` is the number of queries per bin, shape (P,).
     """
     return axes.equal_bins and len(queries) == EQUAL_BINS and bool(queries.min() < MIN_QUERIES)
 
@@ -44,7 +44,8 @@ class ProfileCell:
     """Title of the length bucket."""
     position: str
     start: float
-    """Start, middle and end of the bin as shares of the axis (the document, for equal bins)."""
+    """Start, middle and end of the bin as fractions of the axis (of the document, for equal bins).
+    """
     middle: float
     end: float
     queries: int
@@ -56,7 +57,7 @@ class ProfileCell:
     """Central 95% of the mean over samples of documents, without a position effect."""
 
     def columns(self) -> dict[str, Any]:
-        """Return a row for a chart, with columns for the ends of the interval and the null band."""
+        """Return a chart row, with columns for the ends of the interval and the null band."""
         low, high = self.null_band or (None, None)
         row = vars(self) | flatten("ndcg_at_10", self.ndcg_at_10)
         del row["null_band"]
@@ -104,7 +105,7 @@ def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
 def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
     """Compute the share of truncated evidence in a cell, in [0, 1]; None if it is unknown.
 
-    The cell may have merged bins and a single length bucket or all of them.
+    The cell may contain merged bins, and one length bucket or all of them.
     """
     profile = values.profile
     read = values.read_profile

@@ -1,6 +1,6 @@
 """Verdicts on the differences between two systems on the same questions.
 
-An interval and a margin determine the state. docs/statistics.md has the rule.
+An interval and a margin determine the state. docs/statistics.md describes the rule.
 """
 
 from __future__ import annotations
@@ -63,13 +63,13 @@ def decide_change(
         unit: The unit of `number`; at least `MIN_DOCUMENTS` documents are needed.
     """
     row = ChangeRow(metric, ChangeState.INCONCLUSIVE, margin, difference, level=level)
-    few = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
+    min_documents = Needed(MIN_DOCUMENTS, NeededUnit.DOCUMENTS)
     if difference is None or difference.interval_at is None:
-        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     low, high = difference.interval_at(level)
     row = replace(row, estimate=replace(difference, interval=(low, high)))
     if unit is NeededUnit.DOCUMENTS and number < MIN_DOCUMENTS:
-        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=few)
+        return replace(row, reason=Reason.FEW_DOCUMENTS, needed=min_documents)
     if -margin < low and high < margin:
         return replace(row, state=ChangeState.EQUIVALENT)
     if low <= 0 <= high:
@@ -120,7 +120,7 @@ def compare_groups(
 
 
 def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> ChangeRow:
-    """Compare a metric over questions without positions of evidence.
+    """Compare a metric over questions without evidence positions.
 
     Args:
         metric: The metric, with the default margin of nDCG@10.
@@ -133,9 +133,7 @@ def compare_gains(metric: Metric, differences: Floats, clusters: Integers) -> Ch
 
 
 def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_MARGINS) -> Changes:
-    """Compare two systems over the same judged queries in the same clusters, with simultaneous
-    intervals.
-    """
+    """Compare two systems on the same judged queries and clusters, with simultaneous intervals."""
     changes = Changes()
     for metric in JUDGED_METRICS:
         first, clusters = a.expand(metric.key)
@@ -149,7 +147,7 @@ def compare_judged(a: JudgedScores, b: JudgedScores, margins: Margins = DEFAULT_
 
 
 def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> ChangeRow:
-    """Decide on a position effect, where nearer to 0 is better; `row` is not tested."""
+    """Decide on a position effect, where nearer to 0 is better; `row` is the row to fill in."""
     first = a.whole
     second = b.whole
     has_same_versions = a.versions == b.versions
@@ -163,7 +161,7 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     blind_b = b.untested_reason is Reason.ORDER_BLIND
     if blind_a and blind_b:
         return replace(row, state=ChangeState.EQUIVALENT, estimate=NO_EFFECT)
-    # Without word order, all versions have the same rank.
+    # A model that ignores word order gives all versions the same rank.
     if blind_a and second:
         first = second.without_effect()
     elif blind_b and first:
@@ -185,5 +183,5 @@ def _compare_effects(row: ChangeRow, a: GroupAnalysis, b: GroupAnalysis) -> Chan
     if difference.documents_at_ends >= MIN_DOCUMENTS:
         return change
     needed = estimate_needed_documents(difference)
-    few = Reason.FEW_DOCUMENTS
-    return replace(change, state=ChangeState.INCONCLUSIVE, reason=few, needed=needed)
+    min_documents = Reason.FEW_DOCUMENTS
+    return replace(change, state=ChangeState.INCONCLUSIVE, reason=min_documents, needed=needed)

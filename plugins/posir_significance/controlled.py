@@ -2,8 +2,8 @@
 
 The effect of test W, on whole documents, includes truncation. Test R excludes it with excerpts that
 fit into the window. A row is a question and a version of its document. Within questions, gains are
-regressed on the third with the evidence, and on an indicator of rotation: a text that begins in its
-middle costs some models a constant. Clusters are documents.
+regressed on the third with the evidence and on an indicator of rotation, since some models score
+any text that starts in the middle lower by a constant. Clusters are documents.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ControlledTest:
     gains: Floats
     """nDCG@10 in [0, 1], or the difference of two models in [-1, 1]; shape (n,)."""
     thirds: Integers
-    """Third of the version with the evidence, 0 to 2; shape (n,)."""
+    """Third of the version that contains the evidence, 0 to 2; shape (n,)."""
     versions: Integers
     """Version number, 0 for the original; shape (n,)."""
     unread: Booleans
@@ -47,7 +47,9 @@ class ControlledTest:
     clusters: Integers
     """Document number; equal for documents that share a text or a title. Shape (n,)."""
     weights: Floats
-    """Questions per tested question by subset and length, scaled to mean 1; shape (n,)."""
+    """Ratio of all questions to tested questions by subset and length, scaled to mean 1; shape
+    (n,).
+    """
     limit: float = 1.0
     """Maximum effect: 1 for gains, 2 for differences."""
 
@@ -113,7 +115,9 @@ class ControlledTest:
 
     @cached_property
     def documents_at_ends(self) -> int:
-        """Fewer of the independent documents with evidence in the first and in the last third."""
+        """Number of independent documents with evidence in the first third or in the last third,
+        whichever is smaller.
+        """
         return min(len(np.unique(self.clusters[self.thirds == third])) for third in (0, THIRDS - 1))
 
     @cached_property
@@ -152,7 +156,7 @@ class ControlledTest:
 
     @property
     def room_for_effect(self) -> float:
-        """Maximum difference between thirds, given the mean gain of the original texts."""
+        """Maximum possible difference between thirds, given the mean gain of the original texts."""
         originals = self.gains[self.versions == 0]
         level = float(originals.mean()) if len(originals) else 0.0
         return THIRDS * min(level, 1 - level)
@@ -191,9 +195,10 @@ class ControlledTest:
 
 
 def _weight_rows(questions: Integers, cells: Integers) -> Floats:
-    """Weight each row by the questions per tested question in its cell, scaled to mean 1.
+    """Weight each row by the ratio of all questions to tested questions in its cell, scaled to mean
+    1.
 
-    `cells` has the cell of all questions, tested or not.
+    `cells` contains the cell of every question, tested or not.
     """
     if not len(questions):
         return np.zeros(0)

@@ -11,7 +11,9 @@ import numpy as np
 def correct_p_values(
     p_values: Sequence[float | None], families: Sequence[Hashable]
 ) -> list[float | None]:
-    """Correct p-values by Holm's method within families; None is kept and does not count."""
+    """Correct p-values by Holm's method within families; None stays None and does not count as a
+    test.
+    """
     corrected = list(p_values)
     members = defaultdict[Hashable, dict[int, float]](dict)
     for index, (family, p_value) in enumerate(zip(families, p_values, strict=True)):

@@ -12,7 +12,7 @@ from posir_tasks.display import charts
 from posir_tasks.display.figures import Figure
 from posir_tasks.values.scores import ResultValues
 
-#: Maximum length of a name in the legend, which is as wide as a column of a paper.
+#: Maximum length of a name in the legend, which is one paper column wide.
 LEGEND_WIDTH = 32
 OVERLAY = "nDCG@10 by position of the evidence"
 OVERLAY_MARKS = (
@@ -22,7 +22,7 @@ OVERLAY_MARKS = (
 
 
 def draw_models(task: str, results: Mapping[str, ResultValues]) -> Sequence[Figure]:
-    """Draw the curves of models on a task in one chart, given their results by name."""
+    """Draw the curves of all models on a task in one chart, given results by name."""
     names = ", ".join(results)
     queries = max(values.profile.queries for values in results.values())
     chart = charts.add_frame(

@@ -1,7 +1,8 @@
 """Findings and verdicts on a group of questions.
 
 An interval and a margin determine the state; a p-value above 0.05 is not evidence of absence. No
-difference is attributed to a cause. docs/statistics.md has the rule and its measured error rates.
+difference is attributed to a cause. docs/statistics.md describes the rule and its measured error
+rates.
 """
 
 from __future__ import annotations
@@ -38,9 +39,10 @@ from posir_tasks.values.means import LEVEL
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ResultValues
 
-#: Normal quantile for a power of 0.9 to find a bias of the margin, and 0.8 to show equivalence.
+#: Normal quantile for a power of 0.9 to detect a bias as large as the margin, and 0.8 to show
+#: equivalence.
 POWER_ERRORS = 1.2816
-#: Level of the interval of the middle third minus the ends, a statement next to the verdict.
+#: Level of the interval of the middle third minus the ends, which is reported next to the verdict.
 MIDDLE_LEVEL = 0.99
 #: The effect of models without word order.
 ZERO = Estimate(0.0, (0.0, 0.0))
@@ -97,8 +99,8 @@ def decide(
         group: The analysis of the group.
         margin: Minimum relevant effect, in nDCG@10, in (0, 1).
         level: Level of the intervals of effects, above 0.95 for a family of rows.
-        load_group: Analyzes the group again for rarely used values, so that findings need not keep
-            the analysis; by default `group` is kept.
+        load_group: Analyzes the group again for rarely used values, so that findings do not hold
+            the analysis in memory; by default they hold `group`.
     """
     load = load_group or (lambda: group)
     whole = group.whole
@@ -188,7 +190,7 @@ def decide_state(estimate: Estimate, margin: float) -> State:
 
 
 def explain_untested(group: GroupAnalysis) -> Reason:
-    """Return the reason for the lack of a test within the window."""
+    """Explain why there is no test within the window."""
     if group.has_places:
         return Reason.SEVERAL_POSITIONS
     if group.untested_reason is not None:
@@ -198,7 +200,7 @@ def explain_untested(group: GroupAnalysis) -> Reason:
 
 
 def estimate_needed_documents(test: ControlledTest) -> Needed:
-    """Estimate the number of documents that gives `MIN_DOCUMENTS` with evidence at both ends."""
+    """Estimate how many documents give `MIN_DOCUMENTS` with evidence at both ends."""
     times = MIN_DOCUMENTS / max(test.documents_at_ends, 1)
     return Needed(max(ceil(times * test.document_count), MIN_DOCUMENTS), NeededUnit.DOCUMENTS)
 
@@ -207,14 +209,14 @@ def estimate_needed_number(error: float, margin: float, level: float, number: in
     """Estimate the number of questions or documents for a decision, to two digits; None if there
     are enough.
 
-    The number gives a power of 0.80 for equivalence without an effect, and of 0.90 for an effect of
-    the margin.
+    The estimate gives a power of 0.80 to show equivalence if there is no effect, and of 0.90 to
+    detect an effect as large as the margin.
 
     Args:
         error: Standard error.
         margin: Minimum relevant effect.
         level: Level of the interval.
-        number: The present number.
+        number: Current number of questions or documents.
     """
     errors = float(ndtri((1 + level) / 2)) + POWER_ERRORS
     times = (errors * error / margin) ** 2
@@ -226,7 +228,7 @@ def decide_result(
 ) -> tuple[GroupFindings, ...]:
     """Compute the findings on all questions of a result, then on each of several length buckets.
 
-    Findings on all questions are at 95%. The k lengths with an estimate are a family with
+    Findings on all questions are at 95%. The k lengths with an estimate form a family with
     simultaneous intervals, each at 1 - 0.05 / k.
     """
     lengths = len(values.ranks.axes.lengths)

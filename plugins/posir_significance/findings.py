@@ -1,4 +1,4 @@
-"""Findings on a group of questions as codes and numbers; `messages` has the words."""
+"""Findings on a group of questions as codes and numbers; `messages` turns them into sentences."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posir_tasks.values.scores import ALL
 
 #: Level of a single interval.
 LEVEL = 0.95
-#: Minimum number of documents with evidence at both ends, and of documents for a change.
+#: Minimum number of documents with evidence at both ends, also required for a change.
 MIN_DOCUMENTS = 10
 
 
@@ -85,7 +85,7 @@ class Reason(StrEnum):
     NO_TEXTS = "no_texts"
     """The system returns ranks and cannot score new texts."""
     ONE_UNIT = "one_unit"
-    """No document can be divided."""
+    """No document can be rotated, since none has two sentences."""
     SEVERAL_POSITIONS = "several_positions"
     """Each question has several places of evidence."""
     OTHER_DATA = "other_data"
@@ -116,7 +116,7 @@ class Prediction(StrEnum):
 
 
 class NeededUnit(StrEnum):
-    """The unit of required data."""
+    """The unit of the required data."""
 
     QUESTIONS = "questions"
     DOCUMENTS = "documents"
@@ -142,7 +142,7 @@ class Finding:
     """Only for the position effect within the window."""
     reason: Reason | None = None
     needed: Needed | None = None
-    """Approximate size of data that decides, to two digits."""
+    """Approximate amount of data needed for a decision, to two digits."""
     margin: float | None = None
     """Minimum relevant effect, in nDCG@10, in (0, 1)."""
 
@@ -197,7 +197,7 @@ class ComputedFindings(Mapping[Quantity, Finding]):
 
 @dataclass(frozen=True, kw_only=True)
 class GroupFindings:
-    """The findings on one group of questions of a model."""
+    """A model's findings on one group of questions."""
 
     findings: Mapping[Quantity, Finding]
     """A finding for each quantity."""
@@ -207,9 +207,9 @@ class GroupFindings:
     documents: int
     """Number of independent documents (articles, if known) or clusters of documents."""
     counted: str = DOCUMENT
-    """Noun for `documents`."""
+    """Name of the unit that `documents` counts."""
     tested_questions: int = 0
-    """Questions of test R, or of test W without test R."""
+    """Questions in test R, or in test W if there is no test R."""
     tested_documents: int = 0
 
     def __getitem__(self, quantity: Quantity) -> Finding:
@@ -228,7 +228,7 @@ class GroupFindings:
 
     @property
     def reason(self) -> Reason | None:
-        """The reason of the verdict."""
+        """The reason for the verdict."""
         return self.verdict.reason
 
     @property
@@ -320,9 +320,9 @@ class ChangeSubject:
     unpaired results.
     """
     counted: str = DOCUMENT
-    """Noun for `documents`."""
+    """Name of the unit that `documents` counts."""
     method: str = ""
-    """The pairing of the systems as text."""
+    """How the systems are paired, as text."""
     has_places: bool = False
     """True if each question has several places of evidence."""
     is_judged: bool = False
@@ -343,13 +343,13 @@ class ChangeRow:
     estimate: Difference | None = None
     """b - a with its interval at `level`; None if undefined."""
     reason: Reason | None = None
-    """Only for states that are inconclusive or not tested."""
+    """Only for the states inconclusive and not tested."""
     needed: Needed | None = None
-    """Approximate size of data that decides."""
+    """Approximate amount of data needed for a decision."""
     level: float = CHANGE_LEVEL
     """Level of the interval, simultaneous over metrics and lengths."""
     a: Estimate | None = None
-    """The score of the baseline with the interval of a report."""
+    """The baseline's score with the same interval as in a report."""
     b: Estimate | None = None
     subject: ChangeSubject = field(default_factory=ChangeSubject)
 

@@ -25,8 +25,8 @@ def estimate_difference(
     """Estimate the difference of two models on the same queries; None with fewer than two clusters.
 
     The t interval has the standard error and the degrees of freedom of `estimate_mean`.
-    `differences` of queries are in [-1, 1], shape (n,). `shares` are weights with sum 1, by default
-    1 / n.
+    `differences` are per query, in [-1, 1], shape (n,). `shares` are weights that sum to 1, by
+    default 1 / n.
     """
     if not len(differences):
         return None
@@ -44,7 +44,7 @@ def subtract_means(a: MeanEstimate, b: MeanEstimate) -> Difference | None:
     """Estimate the difference b - a of two models on different queries; None with fewer than two
     clusters.
 
-    Degrees of freedom are those of Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
+    Degrees of freedom follow Welch and Satterthwaite (Welch 1947, Biometrika 34, 28-35).
     """
     if not a.degrees or not b.degrees:
         return None

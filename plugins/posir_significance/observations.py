@@ -1,4 +1,4 @@
-"""Input of the statistics: gain, position bins, document and article of every query."""
+"""Input to the statistics: gain, position bins, document and article of every query."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from posir_tasks.values.evidence import TWELFTHS
 from posir_tasks.values.read_part import UNKNOWN, ReadKind, ReadPart
 from posir_tasks.values.schemes import compute_bin_midpoints
 
-#: Columns of `Observations` of shape (n,).
+#: Columns of `Observations` with shape (n,).
 QUERY_COLUMNS = ("gains", "lengths", "clusters", "thirds", "twelfths", "weights")
 
 
@@ -70,7 +70,7 @@ class Observations:
 
     @property
     def shares(self) -> Floats | None:
-        """Weight of each row with sum 1; None if all are equal."""
+        """Row weights that sum to 1; None if all are equal."""
         return self.weights / self.weights.sum() if len(self.weights) else None
 
     @property
@@ -92,7 +92,7 @@ class Observations:
         )
 
     def merge_bins(self, size: int) -> Observations:
-        """Merge each `size` consecutive bins; a query in several of them counts once."""
+        """Merge every `size` consecutive bins; a query in several of them counts once."""
         bins = self.bins // size
         query, position = np.divmod(np.unique(self.query * bins + self.position // size), bins)
         return replace(self, query=query, position=position, bins=bins)
@@ -117,5 +117,5 @@ class Observations:
 
 
 def subtract_observations(a: Observations, b: Observations) -> Observations:
-    """Subtract gains, b - a, of the same queries in the same order."""
+    """Subtract gains, b - a, for the same queries in the same order."""
     return replace(a, gains=b.gains - a.gains)

@@ -110,7 +110,7 @@ class Regression:
     def contrast(self, weights: Floats, limit: float = 1.0) -> Contrast | None:
         """Estimate a weighted sum of the coefficients, in [-limit, limit].
 
-        None if no stratum identifies the sum, or only strata of a single cluster.
+        None if no stratum identifies the sum, or if only strata in a single cluster do.
         """
         outside = weights - self.inverse @ self.information.sum(axis=0) @ weights
         if len(self.scores) < 2 or np.abs(outside).max() > TOLERANCE**0.5:

@@ -1,4 +1,4 @@
-"""Statistics of a result as scores; `scores.csv` has their declarations."""
+"""Statistics of a result as scores, declared in `scores.csv`."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, average_gains
 from posir_tasks.values.schemes import compute_bin_midpoints
 from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
 
-#: Minimum number of bins for p-values of trends; SciPy's p-value of three points may be 0.
+#: Minimum number of bins for the p-value of a trend; SciPy's p-value of three points may be 0.
 MIN_BINS = 5
-#: Keeps the t of a perfect correlation finite, as in SciPy.
+#: Keeps the t statistic of a perfect correlation finite, as in SciPy.
 TINY = 1e-20
 
 
@@ -47,12 +47,12 @@ def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
     return Estimate(mean.value, mean.interval) if mean else None
 
 
-def _find_psi_of_thirds(group: QueryGroup) -> float | None:
+def _compute_psi_of_thirds(group: QueryGroup) -> float | None:
     means = average_thirds(_analyze(group).observations)
     return none_if_nan(float(compute_psi(means)))
 
 
-def _read_trend(key: str, group: QueryGroup) -> float | None:
+def _get_trend(key: str, group: QueryGroup) -> float | None:
     computed = group.values.computed.setdefault("trends", {})
     if group.length not in computed:
         computed[group.length] = fit_trend(group.counts)
@@ -63,7 +63,7 @@ def _read_trend(key: str, group: QueryGroup) -> float | None:
 def fit_trend(counts: Integers) -> dict[str, float]:
     """Compute slope and correlations of the scores of non-empty bins over midpoints in [0, 1].
 
-    Values equal the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
+    Reproduces the authors' analysis of PosIR (Zeng et al. 2026, arXiv 2601.08363). All bins have
     the same weight. Two non-empty bins are needed, and five for p-values. If all bins have equal
     scores, only the slope is defined.
 
@@ -76,7 +76,7 @@ def fit_trend(counts: Integers) -> dict[str, float]:
     # A slow import, unused by the table of a report.
     from scipy.stats import kendalltau, rankdata
 
-    # Rounding makes ties of scores that differ by the order of summation.
+    # Rounding ties scores that differ only by the order of summation.
     scores = average_gains(counts, NDCG_AT_10).round(12)
     is_defined = ~np.isnan(scores)
     scores = scores[is_defined]
@@ -124,23 +124,23 @@ TRENDS = (
     "kendall",
     "kendall_p_value",
 )
-#: Depths by key of a recall.
+#: Cut-off of each recall key.
 RECALLS = {f"recall_at_{depth}": depth for depth in RECALL_COLUMNS}
-#: Functions of the scores that are not the estimate of a `Quantity`.
+#: Functions for the scores that are not estimates of a `Quantity`.
 COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "ndcg_at_10": _mean_ndcg,
     "unread_share": lambda group: _decide(group).value(Quantity.UNREAD_SHARE),
     "state": lambda group: _decide(group).state.value if group.queries else None,
     "ndcg_at_10_as_published": _mean_ndcg_as_published,
-    "psi_of_thirds": _find_psi_of_thirds,
+    "psi_of_thirds": _compute_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
     "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
-    **{key: partial(_read_trend, key) for key in TRENDS},
+    **{key: partial(_get_trend, key) for key in TRENDS},
 }
 
 
-def _find_compute(key: str) -> Callable[[QueryGroup], ScoreValue]:
+def _choose_function(key: str) -> Callable[[QueryGroup], ScoreValue]:
     if key in COMPUTE:
         return COMPUTE[key]
     if key in RECALLS:
@@ -157,7 +157,7 @@ def _read_scores() -> Iterator[Score]:
         for name in ("column", "interval", "by_position"):
             fields[name] = bool(row[name])
         fields |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
-        yield Score(**fields, compute=_find_compute(row["key"]))
+        yield Score(**fields, compute=_choose_function(row["key"]))
 
 
 #: All scores in the order of table columns.

@@ -50,8 +50,8 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Pos
 
 
 def build_overlay(task: str, results: Mapping[str, ResultValues]) -> Iterator[DisplaySection]:
-    """Yield a folded page section with the curves of all models on a task, given results by name;
-    nothing for fewer than two models with queries.
+    """Yield a folded page section with the curves of all models on a task, given results by name,
+    if at least two models have queries.
     """
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:

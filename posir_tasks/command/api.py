@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 AUTOLOAD_VARIABLE = "POSIR_AUTOLOAD"
 #: The file that Python runs at startup: PEP 829 replaces executable lines in `.pth` files.
 AUTOLOAD_FILE = "posir.start" if sys.version_info >= (3, 15) else "posir.pth"
-#: Cases in which Python does not run this file, by the documentation of the module `site`.
+#: Cases in which Python does not run this file, according to the documentation of the module
+#: `site`.
 SKIPPED_WHEN = (
     "Python skips autoload when it runs with -S, when the package is in a folder that is only on "
     "PYTHONPATH or was installed with `pip install --target`, when it is in the user site and "
@@ -64,10 +65,10 @@ MARKS = {True: ("✓", Tone.GOOD), False: ("✗", Tone.BAD), None: ("·", Tone.O
 
 @dataclass(frozen=True)
 class CheckResult:
-    """A line of the diagnosis."""
+    """One line of a diagnosis."""
 
     passed: bool | None
-    """None for information without a check."""
+    """None if the line is only information."""
     text: str
 
 
@@ -112,7 +113,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
         The findings; `exit_status` is 1 if a check fails.
 
     Raises:
-        PosirError: A model without a protocol, or a model that the paper's authors did not run.
+        PosirError: A model is given without a protocol, or the paper's authors did not run it.
 
     Examples:
         >>> import posir
@@ -145,7 +146,7 @@ def doctor(model: str | None = None, *, protocol: PaperName | None = None) -> Di
 
 
 def _describe_protocol(row: Protocol) -> str:
-    """Describe the settings of a model, and name the settings that mteb has different."""
+    """Describe the settings of a model, and name those that differ in mteb."""
     titles = SETTINGS | REPORTED_FIELDS
     settings = [
         f"{titles[name]} {quote_value(value)}"
@@ -207,8 +208,8 @@ def check_autoload() -> Iterator[CheckResult]:
 
 
 def check_mteb() -> Iterator[CheckResult]:
-    """Report mteb's internals that posir could not find or patch, and the features that they
-    disable.
+    """Report mteb internals that posir could not find or patch, and the features that are
+    unavailable.
     """
     import mteb  # noqa: F401
 
@@ -300,18 +301,18 @@ mteb run -m MODEL -b PosIR                       # or "PosIR(nano)", PosQ"""
 #: Titles of the groups of tasks in order, each with a pattern of task names.
 GROUPS = (
     (
-        "Small, to start with: PosIR-Mini needs no download, a Nano about 15 minutes",
+        "Small, to start with: PosIR-Mini needs no download, a Nano takes about 15 minutes",
         r"-(Mini|Nano|Tiny)$",
     ),
     (
-        "PosIR in one language: English is about 15 hours with MiniLM on two CPU cores",
+        "PosIR in one language: English takes about 15 hours with MiniLM on two CPU cores",
         r"^PosIR-[^-]+$",
     ),
     ("PosIR across languages: questions in LANGUAGE, documents in English", r"^PosIR-"),
     ("PosQ: by the position of the answer in a passage", r"-PosQ"),
     ("Others: after posir import", ""),
 )
-#: Placeholder for the language in the name of a task in several languages.
+#: Placeholder for the language in the name that tasks in several languages share.
 ANY = "LANGUAGE"
 
 
@@ -373,7 +374,7 @@ def tasks(word: str | None = None) -> Result:
         ),
     )
     rows = []
-    # The tasks of each line: of one language or, without a word, of all languages.
+    # The tasks behind each line: in one language or, without a word, in all languages.
     lines: dict[tuple[int, str, str], list[DeclaredTask]] = {}
     for task in all_tasks:
         row = _describe_task(task)

@@ -9,12 +9,12 @@ import gc
 import os
 import sys
 
-#: Exit status after Ctrl-C, and after the reader of a pipe such as `head` ended, as in shells.
+#: Exit status for Ctrl-C and for a closed pipe (`| head`), as in shells.
 INTERRUPTED = 130
-READER_ENDED = 141
+PIPE_CLOSED = 141
 
 
-#: Objects that are made before garbage is collected.
+#: Number of new objects that triggers a garbage collection.
 GARBAGE_THRESHOLD = 100_000
 
 
@@ -28,19 +28,19 @@ def main() -> None:
     except BrokenPipeError:
         # Python would flush the buffer at exit, and print a traceback.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(READER_ENDED)
+        sys.exit(PIPE_CLOSED)
 
 
 def run_app() -> None:
-    """Run the command, and report user errors and a full disk."""
+    """Run the command; report user errors and a full disk as messages."""
     from posir_tasks.base.errors import sanitize_errors
     from posir_tasks.base.logs import sanitize_log
     from posir_tasks.base.wording import make_output_encodable
     from posir_tasks.command.commands import run_command
     from posir_tasks.command.exit_status import report_errors
 
-    # Data is read into many small objects that stay: collecting garbage as often as Python does
-    # by default takes a fifth of the time and frees nothing.
+    # Reading data creates many small, long-lived objects: at Python's default threshold, garbage
+    # collection takes a fifth of the time and frees nothing.
     gc.set_threshold(GARBAGE_THRESHOLD)
     make_output_encodable()
     sanitize_log()

@@ -143,7 +143,7 @@ def run_command(words: Sequence[str]) -> int:
     """Run a command line (without `posir`), and return the exit status.
 
     Raises:
-        PosirError: An error of the user.
+        PosirError: The user made an error.
     """
     from posir_tasks.command.help import render_command, render_group, render_overview
 

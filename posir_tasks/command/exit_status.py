@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import distributions
 
-#: Exit status of an inconclusive check and of invalid options.
+#: Exit status for an inconclusive check and for invalid options.
 UNDECIDED = 2
 
-#: Operating system errors caused by a path that the user named.
+#: Operating system errors caused by a path that the user gave.
 REFUSED = frozenset(
     {
         errno.ENAMETOOLONG,
@@ -25,7 +25,7 @@ REFUSED = frozenset(
         errno.ELOOP,
     }
 )
-#: Model libraries that an installation may lack.
+#: Model libraries that may not be installed.
 MODEL_LIBRARIES = frozenset({"torch", "transformers", "sentence_transformers"})
 #: Maximum number of characters of a path in a message.
 MAX_NAME = 300
@@ -98,7 +98,7 @@ def exit_with(message: str, status: int) -> None:
 
 
 def print_message(message: str, kind: str = "") -> None:
-    """Print a message on the error stream, after its kind in red, wrapped only in a terminal."""
+    """Print a message to standard error, after its kind in red; wrap only in a terminal."""
     from rich.console import Console
     from rich.text import Text
 

@@ -1,4 +1,4 @@
-"""The help of commands. `-h` has only the common options."""
+"""The help of commands. `-h` shows only the common options."""
 
 from __future__ import annotations
 

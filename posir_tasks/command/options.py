@@ -64,15 +64,15 @@ FIGURES = (
         "font_size",
         float,
         None,
-        "Size of the text of a --bare chart in points; by default 8.",
+        "Text size of a --bare chart in points; by default 8.",
         Option(min=4, max=40),
     ),
-    _share("font", str, None, "Font of a --bare chart, such as 'Times New Roman'."),
+    _share("font", str, None, "Font for a --bare chart, such as 'Times New Roman'."),
 )
 
 
 def list_function_options(function: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a public function that its command has."""
+    """Return the parameters of a public function that its command accepts."""
     return [
         parameter for parameter in read_parameters(function) if not parameter.option.python_only
     ]
@@ -97,7 +97,7 @@ def list_shared_options(declaration: Declaration) -> list[Parameter]:
         text = "PNG file for the position chart, 1,200 x 630 pixels."
         options.append(_share("card", Path, None, text))
     options.append(_share("explain", bool, False, "Explain every column below the tables."))
-    options.append(_share("quiet", bool, False, "Show no progress."))
+    options.append(_share("quiet", bool, False, "Hide progress."))
     for name in declaration.flags:
         options.append(_share(name, bool, False, f"Short for --format {name}."))
     return options
@@ -179,7 +179,7 @@ def run_function(
         result = function(**arguments)
         for warning in result.warnings:
             print_message(warning)
-        # If the reader of a pipe ended, Rich exits, but the files must still be written.
+        # If a pipe is closed (`| head`), Rich exits, but the files must still be written.
         with suppress(SystemExit):
             present(result, format_, explain=options["explain"], printed=number_printed)
         write_charts(result, options.get("figures"), style, options["html"], options.get("card"))
@@ -232,7 +232,7 @@ def build_parameter(parameter: Parameter, *, several: bool) -> inspect.Parameter
         help=parameter.help,
         validator=limits,
         converter=read_whole if kind is int else None,
-        # A flag that is on by default has only its `--no-` form.
+        # A flag that is on by default only gets its `--no-` form.
         negative_bool="no-" if parameter.default is True else (),
         negative_iterable=(),
         consume_multiple=parameter.repeats and several,

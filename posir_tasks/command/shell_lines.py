@@ -16,13 +16,13 @@ from posir_tasks.command.commands import check_words
 
 LOOP = re.compile(r"for (\w+) in (.+?); do (.+); done")
 ASSIGNMENT = re.compile(r"[A-Z_]+=")
-#: Programs whose calls can be checked.
+#: Programs with calls that can be checked.
 PROGRAMS = ("posir", "mteb")
 
 
 @dataclass(frozen=True)
 class Call:
-    """A call of a program, with variables replaced."""
+    """A program call, with variables replaced."""
 
     environment: Mapping[str, str]
     arguments: tuple[str, ...]
@@ -33,7 +33,7 @@ class Call:
 
 
 def expand_line(line: str, variables: Mapping[str, str]) -> Iterator[Call]:
-    """Yield the calls of a line: several for a loop, none for a comment.
+    """Yield the calls in a line: several for a loop, none for a comment.
 
     Raises:
         PosirError: A variable has no value.

@@ -103,7 +103,7 @@ def add_frame(
     subject: str,
     explanation: str,
     source: str,
-    seen: str = "",
+    numbers_in_words: str = "",
 ) -> alt.VConcatChart:
     """Add a title of two lines and an explanation above a chart, and its source below.
 
@@ -115,7 +115,7 @@ def add_frame(
         subject: Models and data.
         explanation: The meaning of the marks.
         source: Data and revisions.
-        seen: The numbers in a sentence, for screen readers.
+        numbers_in_words: The numbers in a sentence, for screen readers.
     """
     lines = [*_wrap(title, TITLE_WIDTH), *_wrap(subject, TITLE_WIDTH)]
     heading = alt.TitleParams(lines, subtitle=_wrap(explanation), anchor="start", offset=14)
@@ -129,13 +129,13 @@ def add_frame(
         fontWeight="normal",
     )
     texts = [f"{text}." for text in (title, subject) if text]
-    # One call: Altair copies the whole chart at every `properties` and `configure`.
+    # One call, since Altair copies the whole chart in each `properties` and `configure`.
     return FramedChart(
         vconcat=[alt.vconcat(chart, title=heading)],
         title=source_line,
         config=FRAME,
         usermeta={"title": title, "subject": subject, "explanation": explanation, "source": source},
-        description=" ".join(filter(None, [*texts, seen, explanation])),
+        description=" ".join(filter(None, [*texts, numbers_in_words, explanation])),
     )
 
 
@@ -307,7 +307,7 @@ def build_window_line(base: alt.Chart, positions: Positions) -> list[alt.Chart]:
 
 
 def explain_window(rows: Iterable[Mapping[str, Any]], window: int | None) -> str:
-    """Explain the line of the window in a sentence, or return an empty text without the line."""
+    """Explain the window line in a sentence, or return an empty string if there is no such line."""
     if not any(row.get("beyond_label") for row in rows):
         return ""
     return (
@@ -337,7 +337,7 @@ def encode_heat(scale: alt.Scale) -> alt.Color:
 def build_interval_rule(
     base: alt.Chart, field: str, channel: Literal["x", "y"], color: Color
 ) -> alt.Chart:
-    """Build thin lines along a channel for the 95% intervals of a score."""
+    """Build the 95% intervals of a score as thin lines along a channel."""
     ends = {channel: f"{field}_low:Q", f"{channel}2": f"{field}_high:Q"}
     rule: alt.Chart = base.mark_rule(strokeWidth=1.3, opacity=0.75).encode(**ends, color=color)
     return rule
@@ -346,7 +346,7 @@ def build_interval_rule(
 def build_panels(
     layers: Iterable[alt.Chart], titles: Iterable[str], width: int, height: int, **facet: Any
 ) -> alt.FacetChart:
-    """Facet layers by the field `panel`, two panels per row, each with its own axes."""
+    """Split layers into panels by the field `panel`, two per row, each with its own axes."""
     panels: alt.FacetChart = (
         alt.layer(*layers, width=width, height=height)
         .facet(facet=alt.Facet("panel:N", title=None, sort=list(titles)), columns=2, **facet)

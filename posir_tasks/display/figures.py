@@ -40,10 +40,10 @@ from posir_tasks.display.strip import (
 
 #: Maximum number of characters of a task or model in a file name.
 MAX_SLUG = 80
-#: CSS pixels, points, and dots of a bare PNG per inch.
+#: Per inch: CSS pixels, points, and dots of a bare PNG.
 PIXELS, POINTS, DOTS = 96, 72, 600
-#: Default width of a bare chart in inches and size of its text in points: a column of a paper and
-#: its captions.
+#: Default width of a bare chart in inches, one paper column, and its text size in points, as in
+#: captions.
 COLUMN_WIDTH, CAPTION_SIZE = 3.0, 8.0
 #: Minimum width of a cell with a number, relative to the text size.
 MIN_CELL_WIDTH = 1.6
@@ -62,9 +62,9 @@ FITTING_STEPS = 3
 #: Width and height of an SVG image.
 SVG_SIZE = re.compile(r'width="([\d.]+)" height="([\d.]+)"')
 
-#: Addresses of papers by host.
+#: Start of a paper's URL by host.
 HOSTS = {"arXiv": "https://arxiv.org/abs/", "OpenReview": "https://openreview.net/forum?id="}
-#: A name with hyphens, outside of tags.
+#: A name with hyphens, outside tags.
 NAME = re.compile(r"(?<![^\s(>])(\w[\w./+]*-[\w./+-]*\w)(?![^<]*>)")
 
 
@@ -147,7 +147,7 @@ def _convert(draw: Callable[[], str], style: FigureStyle) -> bytes:
     """Draw a chart and convert it to its format, with the same size in inches in all formats."""
     svg = draw()
     if style.format == "pdf":
-        # vl-convert turns a pixel of SVG into a point of PDF.
+        # vl-convert turns an SVG pixel into a PDF point.
         return bytes(vl_convert.svg_to_pdf(_resize(svg, _measure(svg) * POINTS / PIXELS)))
     if style.format == "png":
         return render_png(svg, DOTS / PIXELS if style.bare else SCALE)
@@ -165,7 +165,7 @@ def _draw_answer(strips: Sequence[PositionChart], style: FigureStyle) -> str:
 
 
 def _draw_figure(figure: Figure, style: FigureStyle) -> str:
-    """Draw a chart as SVG. A bare chart has no text around it, and the width and font of its
+    """Draw a chart as SVG. A bare chart has no text around it, and uses the width and font of the
     style.
     """
     if not style.bare:
@@ -263,15 +263,15 @@ def deduplicate(names: Sequence[str]) -> list[str]:
 @cache
 def bundle_chart_library() -> str:
     """Build a script that defines `vegaEmbed` (Vega, Vega-Lite and Vega-Embed, BSD license)."""
-    # vl-convert takes a Vega-Lite version without its patch number.
+    # vl-convert expects a Vega-Lite version without its patch number.
     return vl_convert.javascript_bundle(
         "window.vegaEmbed = vegaEmbed;", ".".join(alt.SCHEMA_VERSION.split(".")[:2])
     )
 
 
 def mark(text: object) -> Markup:
-    """Convert text to HTML with commands as code, links to papers, and numbers kept together with
-    unit and interval.
+    """Convert text to HTML: commands become code, papers become links, and numbers stay together
+    with their unit and interval.
     """
     html = PAPER.sub(_link_paper, escape(keep_together(str(text))))
     return Markup(COMMAND.sub(r"<code>\1</code>", html))
@@ -282,7 +282,7 @@ def _link_paper(match: re.Match[str]) -> str:
 
 
 def keep_whole(text: object) -> Markup:
-    """Convert text to HTML without line breaks inside of names with hyphens."""
+    """Convert text to HTML without line breaks inside names with hyphens."""
     return Markup(
         NAME.sub(r'<span class="whole">\1</span>', keep_together(str(Markup.escape(text))))
     )

@@ -12,7 +12,7 @@ class Tone(StrEnum):
     GOOD = "green"
     BAD = "red"
     OPEN = "yellow"
-    """Undecided: shown faint."""
+    """Undecided, printed faint."""
     BEST = "bold"
     """The best of several values: bold in LaTeX."""
 
@@ -38,7 +38,7 @@ def find_tone(cell: object) -> Tone | None:
 
 
 def find_link(cell: object) -> str:
-    """Return the anchor of a label, or an empty text for other cells."""
+    """Return the anchor of a label, or an empty string for other cells."""
     return cell.link if isinstance(cell, Label) else ""
 
 

@@ -27,7 +27,8 @@ LATEX_SPECIAL = str.maketrans(
 
 
 def to_latex(table: Table, *, label: str) -> str:
-    """Build a table for the packages booktabs and adjustbox, at most as wide as the text.
+    """Convert a table to LaTeX for the packages booktabs and adjustbox, at most as wide as the
+    text.
 
     Title and notes become the caption. The first column is left-aligned, the others are centered.
     All lines of a cell after the first are printed smaller.
@@ -59,13 +60,15 @@ def escape_latex(text: str) -> str:
     return NEGATIVE.sub("$-$", text.translate(LATEX_SPECIAL))
 
 
-def stack_estimates(estimates: Sequence[Estimate | None], form: Format) -> list[str]:
+def stack_estimates(estimates: Sequence[Estimate | None], format_value: Format) -> list[str]:
     """Format estimates as cells with intervals on a second line. Exact values have no interval."""
     cells = []
     for estimate in estimates:
         is_exact = estimate is not None and estimate.interval == (estimate.value, estimate.value)
-        interval = "" if is_exact else format_interval(estimate, form)
-        cells.append(f"{form(estimate.value)}\n{interval}".rstrip() if estimate else MISSING)
+        interval = "" if is_exact else format_interval(estimate, format_value)
+        cells.append(
+            f"{format_value(estimate.value)}\n{interval}".rstrip() if estimate else MISSING
+        )
     return cells
 
 

@@ -8,13 +8,13 @@ from typing import Any
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreValue, Unit
 
-#: Text for an undefined value or a score that no plugin computed.
+#: Text for an undefined value, or a score that no plugin computed.
 MISSING = "–"
 Format = Callable[[float | None], str]
 
 
 def format_number(value: float | None, spec: str) -> str:
-    """Format a value by a format specification such as `,.1f`, or `MISSING` for None.
+    """Format a value with a format specification such as `,.1f`; `MISSING` for None.
 
     Values that round to 0 have no sign.
     """
@@ -44,16 +44,18 @@ def format_p_value(value: float | None) -> str:
     return "<0.001" if value is not None and value < 0.001 else format_number(value, ".3f")
 
 
-def format_estimate(estimate: Estimate | None, form: Format) -> str:
+def format_estimate(estimate: Estimate | None, format_value: Format) -> str:
     """Format an estimate and its interval, if any: `58.3 [55.1, 61.4]`; `MISSING` for None."""
     if estimate is None:
         return MISSING
-    return f"{form(estimate.value)} {format_interval(estimate, form)}".rstrip()
+    return f"{format_value(estimate.value)} {format_interval(estimate, format_value)}".rstrip()
 
 
-def format_interval(estimate: Estimate | None, form: Format) -> str:
-    """Format the interval of an estimate: `[55.1, 61.4]`, or an empty text without an interval."""
-    return f"[{', '.join(map(form, estimate.interval))}]" if estimate and estimate.interval else ""
+def format_interval(estimate: Estimate | None, format_value: Format) -> str:
+    """Format the interval of an estimate: `[55.1, 61.4]`, or an empty string without one."""
+    if estimate is None or estimate.interval is None:
+        return ""
+    return f"[{', '.join(map(format_value, estimate.interval))}]"
 
 
 def format_score(unit: Unit, value: ScoreValue) -> str:
@@ -74,7 +76,7 @@ FORMATS: Mapping[Unit, Callable[[Any], str]] = {
     Unit.TEXT: lambda value: MISSING if value is None else str(value),
 }
 
-#: Bars by eighths of the axis from 0 to 1, and the mark of an unknown score.
+#: Bars in eighths of the axis from 0 to 1, and the mark for an unknown score.
 HEIGHTS, EMPTY = "▁▂▃▄▅▆▇█", "·"
 
 

@@ -1,7 +1,7 @@
 """The result of a public function, for terminals, notebooks, pages, files and data frames.
 
 A command prints a result (`present`) and writes its charts (`write_charts`), so that Python and the
-command line show the same.
+command line show the same output.
 """
 
 from __future__ import annotations
@@ -90,9 +90,10 @@ class Result:
     title: str = ""
     """Subject in a few words."""
     rows: Sequence[Any] = ()
-    """Rows of data frame and CSV, unrounded: dataclasses or mappings of the same fields."""
+    """Rows for the data frame and the CSV, unrounded: dataclasses or mappings with the same fields.
+    """
     values: object = None
-    """The JSON document, or a function that builds it; None for the rows."""
+    """The JSON document, or a function that builds it; None to use `rows`."""
     sentences: Sequence[str] = ()
     """Findings above the tables, one paragraph each."""
     tables: Sequence[Table] = ()
@@ -111,7 +112,7 @@ class Result:
     commands: Sequence[str] = ()
     """Commands below the footer, as code."""
     warnings: Sequence[str] = ()
-    """Lines that the command prints on the error stream."""
+    """Lines that the command prints to standard error."""
     data: str = ""
     """Data and revision in a few words, for pages and cards; by default the title."""
     full: bool = True
@@ -122,7 +123,7 @@ class Result:
     def sections(self, medium: Medium = Medium.TEXT) -> tuple[DisplaySection, ...]:
         """Return the sections of a medium in order: sentences, tables, then `parts`.
 
-        LaTeX has only its own parts or, without any, the sections of text.
+        LaTeX gets only its own sections or, if there are none, those for text.
         """
         special = tuple(part for part in self.parts if part.only is medium)
         if medium is Medium.LATEX:
@@ -133,7 +134,7 @@ class Result:
         return (*sections, *(part for part in self.parts if part.only in (None, medium)))
 
     def records(self) -> Sequence[Any]:
-        """Return the rows of data frame and CSV."""
+        """Return the rows for the data frame and the CSV."""
         return self.rows
 
     def document(self) -> object:
@@ -143,11 +144,11 @@ class Result:
         return self.rows if self.values is None else self.values
 
     def strips(self) -> list[PositionChart]:
-        """Return the position charts of pages and cards."""
+        """Return the position charts for pages and cards."""
         return [strip for section in self.sections(Medium.PAGE) for strip in section.strips]
 
     def figures(self) -> list[Figure]:
-        """Return the figures of a page."""
+        """Return the figures for a page."""
         return [figure for section in self.sections(Medium.PAGE) for figure in section.figures()]
 
     def to_polars(self) -> pl.DataFrame:
@@ -235,9 +236,9 @@ class Result:
             folder: Folder to write to.
             format: `svg`, `pdf` or `png`.
             bare: Omit title, explanation and source, which belong in a paper's caption.
-            width: Width of a bare chart in inches, by default 3: a column.
-            font_size: Size of the text of a bare chart in points, by default 8.
-            font: Font of a bare chart, such as `Times New Roman`.
+            width: Width of a bare chart in inches, by default 3, one paper column.
+            font_size: Text size of a bare chart in points, by default 8.
+            font: Font for a bare chart, such as `Times New Roman`.
 
         Returns:
             The files.
@@ -251,7 +252,7 @@ class Result:
         return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
 
     def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
-        """Print sections and notes, with detailed sections and all paragraphs if `explain`.
+        """Print sections and notes; with `explain`, also detailed sections and all paragraphs.
 
         The first `printed` sections are omitted.
         """
@@ -315,7 +316,7 @@ def to_paragraphs(sentences: Iterable[str]) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=(sentence,))
 
 
-#: Renderers of all formats except text, which depends on the terminal.
+#: Renderers for all formats except text, which depends on the terminal.
 RENDERERS: dict[OutputFormat, Callable[[Result, bool], str]] = {
     OutputFormat.JSON: lambda result, _: result.to_json(),
     OutputFormat.CSV: lambda result, _: to_csv(result.records()).removesuffix("\n"),
@@ -349,7 +350,7 @@ def write_charts(
     html: Path | None = None,
     card: Path | None = None,
 ) -> None:
-    """Write figures to a folder, and page and card to files, and print the paths.
+    """Write the figures to a folder and the page and card to files, and print the paths.
 
     Raises:
         PosirError: There is no chart, or a file cannot be written.

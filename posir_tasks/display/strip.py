@@ -26,7 +26,7 @@ from posir_tasks.values.estimates import Estimate
 
 #: Widths of an image in pixels, on a page and on a phone, where the words are above the chart.
 WIDE, NARROW = 760, 350
-#: Pixels of a card: the format of link previews.
+#: Size of a card in pixels: the format of link previews.
 CARD_SIZE = 1200, 630
 #: Pixels: height of the chart, height of the labels above and below it, height of a line of words,
 #: width of the vertical axis.
@@ -34,15 +34,15 @@ HEIGHT, LABEL, LINE, AXIS = 72, 18, 18, 48
 #: Width of the chart as a share of a wide image, pixels between chart and words, and pixels per
 #: letter.
 CHART_SHARE, GAP, LETTER = 0.58, 20, 7.1
-#: Bold letters that fit the width of one regular letter.
+#: Number of bold letters that are as wide as one regular letter.
 BOLD = 0.87
-#: Pixels of a PNG per pixel of SVG.
+#: PNG pixels per SVG pixel.
 SCALE = 2
 #: Pixels between hatching lines, and gap between hatching and bars as a share of the chart.
 HATCH, HATCH_GAP = 7, 0.014
 #: Short labels for a narrow axis.
 SHORT_LABELS = {"end of the window": "window ends", "start of the window": "window begins"}
-#: Characters of a chart in text.
+#: Width of a text chart in characters.
 CHARACTERS = 12
 UNREAD, MARK = "░", "┊"
 #: SVG attributes of each kind of mark, and its CSS in dark mode: Okabe & Ito 2008 (Color Universal
@@ -93,7 +93,7 @@ class Scale:
     name: str
     format: Callable[[float | None], str]
     whole: str
-    """The whole that truncation takes a share of, such as `the evidence`."""
+    """What the truncated share is a share of, such as `the evidence`."""
     caption: str
     """A clause that explains the heights."""
 
@@ -124,12 +124,12 @@ class PositionChart:
     ndcg_truncated: Estimate | None = None
     """nDCG@10 of truncated evidence, or None."""
     before: int | None = None
-    """Number of parts of the window before the truncated part; None for all."""
+    """Number of window parts before the truncated part; None for all."""
     finding: str = ""
     """The finding in one or two sentences, for the card of a page."""
     facts: Callable[[], Iterable[tuple[str, str]]] = field(default=tuple, compare=False)
     """Computes the names and values behind the finding, then the next step. The first line of a
-    value is the value, further lines explain it.
+    value is the value itself; other lines explain it.
     """
     scale: Scale = NDCG
     code: str = ""
@@ -152,7 +152,9 @@ class PositionChart:
 
     @property
     def edges(self) -> list[float]:
-        """Borders of all parts in [0, 1], including the truncated part: one more than the parts."""
+        """Edges of all parts in [0, 1], including the truncated part: one more than there are
+        parts.
+        """
         part_count = len(self.ndcg_by_part)
         widths = [(1 - self.truncated) / part_count] * part_count
         if self.truncated:
@@ -170,7 +172,7 @@ class PositionChart:
     @property
     def axis(self) -> tuple[float, float, str, str]:
         """Positions in [0, 1] and texts of the two axis labels, at the ends of the window if it is
-        in one piece.
+        contiguous.
         """
         if not self.truncated or self.before not in (None, 0):
             return 0, 1, "start of documents", "end"
@@ -245,7 +247,7 @@ def sketch_chart(strip: PositionChart) -> str:
     if not unread:
         return line
     before = round(columns * strip.read_before / parts)
-    # A mark divides the truncated part from each neighbor.
+    # A mark separates the truncated part from each neighbor.
     return MARK.join(filter(None, (line[:before], UNREAD * unread, line[before:])))
 
 
@@ -272,7 +274,7 @@ def explain_sketches(strips: Sequence[PositionChart]) -> str:
 
 
 def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:
-    """Draw only the marks as SVG, for a table row."""
+    """Draw only the marks, as an SVG for a table row."""
     marks = "".join(_draw_marks(strip, 0, 2, width, height - 3))
     return (
         f'<svg class="strip" xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '

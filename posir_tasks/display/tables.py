@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Characters between two columns of a table, and minimum width of a folded column.
 GAP, MIN_WIDTH = 2, 12
-#: Characters of shortened names in a table that is split.
+#: Maximum length of shortened names in a table that is split.
 SPLIT_WIDTH = 20
 #: Maximum width of a line of prose and, outside a terminal, of a chart.
 PROSE = 100
@@ -71,7 +71,7 @@ class Column:
     heading: str
     align: Literal["left", "right"] = "left"
     group: str = ""
-    """Heading above neighboring columns of one group in LaTeX. A terminal keeps a group together
+    """In LaTeX, a heading above neighboring columns of one group. A terminal keeps a group together
     when it splits a table.
     """
     picture: bool = False
@@ -99,7 +99,9 @@ class Table:
     If a table is too wide for a terminal, each piece repeats these columns.
     """
     kind: Literal["", "changes", "changes models"] = ""
-    """On a page, changes by length or of models share a scale, and their title is a heading."""
+    """On a page, tables of changes by length or by model share a scale, and their title is a
+    heading.
+    """
     is_narrow: bool = False
     """If true, names in the first column are shortened to fit, except on pages."""
 
@@ -224,8 +226,8 @@ def build_columns(
 
 
 def build_frame(records: Iterable[Any]) -> pl.DataFrame:
-    """Build a data frame from dataclasses or mappings, unrounded. An estimate has three columns, a
-    missing field is null.
+    """Build a data frame from dataclasses or mappings, unrounded. An estimate becomes three
+    columns, and a missing field becomes null.
     """
     # Importing polars takes longer than printing a table.
     import polars as pl
@@ -249,11 +251,11 @@ def format_csv(headings: Iterable[str], rows: Iterable[Iterable[Any]], end: str 
     """Format headings and rows as CSV that is safe to open in a spreadsheet.
 
     Text that a spreadsheet would run as a formula gets an apostrophe in front, and control
-    characters are escaped. Numbers have all digits; None is an empty cell, and booleans are `true`
-    and `false`.
+    characters are escaped. Numbers keep all digits; None becomes an empty cell, and booleans become
+    `true` and `false`.
     """
     text = io.StringIO()
-    # Names of models and tasks repeat.
+    # Cached, since names of models and tasks repeat.
     escape = lru_cache(_escape_csv)
     csv.writer(text, lineterminator=end).writerows(
         [escape(cell) if isinstance(cell, str) else _csv_number(cell) for cell in row]
@@ -365,8 +367,10 @@ def wrap(text: str, width: int) -> list[str]:
     Names, paths and commands between backticks stay whole, and a number stays with its interval,
     unit or sign: `+4.2 [+1.0, +7.4]`, `58.9%`, `p 0.035`, `chunks(64) (+32.8)`.
     """
-    bound = COMMAND.sub(lambda command: command[0].replace(" ", NO_BREAK), keep_together(text))
-    lines = textwrap.wrap(bound, width, break_long_words=False, break_on_hyphens=False)
+    unbreakable = COMMAND.sub(
+        lambda command: command[0].replace(" ", NO_BREAK), keep_together(text)
+    )
+    lines = textwrap.wrap(unbreakable, width, break_long_words=False, break_on_hyphens=False)
     return [line.replace(NO_BREAK, " ") for line in lines]
 
 
@@ -415,7 +419,7 @@ MARKUP = re.compile(
     r"|<(?=[A-Za-z/!?])|&(?=#|\w+;)|\](?=[(\[:])|://|\bwww\.(?=\w)|`",
     re.IGNORECASE,
 )
-#: Markup in a cell, which also includes escapes and emphasis.
+#: Markup in a cell: also escapes and emphasis.
 CELL_MARKUP = re.compile(
     rf"{MARKUP.pattern}|[\\*]|~(?=~)|(?<=~)~|(?<![^\W_])_|_(?![^\W_])", re.IGNORECASE
 )
@@ -462,7 +466,7 @@ def quote_code(code: str) -> str:
 
 
 class Medium(StrEnum):
-    """A medium that some sections are made for."""
+    """An output medium that a section can be restricted to."""
 
     TEXT = "text"
     """A terminal and Markdown."""

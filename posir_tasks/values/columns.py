@@ -1,4 +1,4 @@
-"""Text encoding of columns of small numbers."""
+"""Encode columns of small numbers as text."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def unpack_column(text: str, max_size: int) -> Integers:
     starts = np.append(0, ends[:-1] + 1)
     lengths = ends - starts + 1
     if lengths.max() > MAX_VARINT:
-        raise ValueError("a column has a number that is too large")
+        raise ValueError("a column contains a number that is too large")
     shifts = 7 * (np.arange(len(values)) - np.repeat(starts, lengths))
     column: Integers = np.add.reduceat((values & 127) << shifts, starts)
     return column

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 #: Columns of document keys: digests of the text, the title and the first words.
 KEY_NAMES = ("texts", "titles", "openings")
 TEXTS, TITLES, OPENINGS = range(len(KEY_NAMES))
-#: Bytes of a digest. The probability of a collision among 42,000 documents is 0.001.
+#: Bytes per digest. The probability of a collision among 42,000 documents is 0.001.
 KEY_BYTES = 5
-#: Number of words of an opening.
+#: Number of words in an opening.
 OPENING_WORDS = 200
 
 
@@ -49,7 +49,7 @@ def _normalize(text: str) -> list[str]:
 
 
 def _digest_words(words: Sequence[str]) -> int:
-    """Digest words to a number from 1; 0 without words."""
+    """Hash words to a number above 0; 0 without words."""
     if not words:
         return 0
     key = digest(" ".join(words), size=KEY_BYTES)

@@ -1,8 +1,8 @@
 """Ranks of the relevant documents, grouped by document; the source of the position profile.
 
 Questions about the same document are not independent, so intervals for new documents need the
-grouping. The value is additive and contains no texts and no ids. Two results on the same data list
-their queries in the same order and can be paired by query.
+grouping. The value is additive and contains neither texts nor ids. Two results on the same data
+list their queries in the same order and can be paired by query.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class DocumentRanks:
     sets: tuple[DocumentSet, ...] = field(repr=False)
     """Sets of documents, sorted by `DocumentSet.key`."""
     left_out: int = 0
-    """Number of queries with more places than rows allow."""
+    """Number of queries that are left out because they have too many places."""
 
     @classmethod
     def from_ranks(
@@ -276,8 +276,8 @@ class DocumentRanks:
         owner = np.concatenate(owners)
         sizes = self._join("document_sizes")
         row = np.repeat(np.arange(len(sizes)), sizes)
-        texts, *further_keys = np.concatenate(keys).T
-        clusters = link_documents([owner, texts, *further_keys])[row]
+        texts, *other_keys = np.concatenate(keys).T
+        clusters = link_documents([owner, texts, *other_keys])[row]
         question_numbers = np.concatenate(questions)
         if len(question_numbers):
             # Places of one query are dependent, even in different documents.
@@ -348,12 +348,12 @@ class DocumentRanks:
 
     @property
     def counted_with(self) -> CountedWith | None:
-        """The least exact way in which tokens were counted; None if no count was necessary."""
-        ways = [part.counted_with for part in self.sets if part.counted_with]
-        return max(ways, key=list(CountedWith).index, default=None)
+        """The least accurate way in which tokens were counted; None if no count was necessary."""
+        methods = [part.counted_with for part in self.sets if part.counted_with]
+        return max(methods, key=list(CountedWith).index, default=None)
 
     def to_json(self, fields: Fields | None = None) -> dict[str, Any]:
-        """Return the fields of a result. The axes are stored with the profile next to them."""
+        """Return the fields of a result. The axes are stored with the profile."""
         cells = {RANKS_KEY: {"cells": " ".join(map(_format_cell_key, self.cell_keys))}}
         data = dict[str, Any]()
         for key, names in (fields or FIELDS).items():
@@ -373,7 +373,7 @@ class DocumentRanks:
 
         Args:
             data: The fields of a result, as returned by `to_json`.
-            axes: The axes of the profile next to them.
+            axes: The axes, which are stored with the profile.
             queries: Number of queries in the profile, the limit for unpacking columns.
             fields: Attributes of a set by field; by default those of queries with one place.
 

@@ -11,7 +11,7 @@ Interval: TypeAlias = tuple[float, float]
 
 @dataclass(frozen=True)
 class Estimate:
-    """An estimate within its 95% interval."""
+    """An estimate with its 95% interval."""
 
     value: float
     interval: Interval | None = None
@@ -19,18 +19,18 @@ class Estimate:
 
     @property
     def low(self) -> float | None:
-        """Low end of the interval."""
+        """Lower end of the interval."""
         return self.interval[0] if self.interval else None
 
     @property
     def high(self) -> float | None:
-        """High end of the interval."""
+        """Upper end of the interval."""
         return self.interval[1] if self.interval else None
 
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A difference b - a with the p-value of no difference."""
+    """A difference b - a with the p-value for no difference."""
 
     p_value: float | None = None
     """Two-sided, uncorrected, in (0, 1]; None for too few clusters of documents."""

@@ -1,4 +1,4 @@
-"""Evidence, a qrel with positions: the relevant document of a query and the position of the answer.
+"""Evidence, a qrel with positions: a query's relevant document and the position of its answer.
 
 A query with several places of evidence, in one document or several, has a row for each place.
 """
@@ -33,7 +33,7 @@ class Unread(IntEnum):
 
 @dataclass(frozen=True)
 class Place:
-    """The query and the document's grade of a row of evidence, for queries with several places."""
+    """Query and document grade of one evidence row, for queries with several places."""
 
     query: str
     grade: float = 1
@@ -49,7 +49,7 @@ def read_third(label: str) -> int | None:
 class Evidence:
     """The evidence of n queries as aligned, read-only columns.
 
-    Columns that the data lacks have length 0.
+    Columns missing from the data have length 0.
     """
 
     query_ids: list[str]
@@ -114,8 +114,8 @@ class Evidence:
     def estimate_twelfths(self, read: ReadPart) -> Integers:
         """Estimate the twelfth of the window with the middle of the evidence.
 
-        Character positions are scaled to the data's token counts. With R read tokens, and the
-        middle of the evidence t tokens after the first of them, the twelfth is that of t / R.
+        Character positions are scaled to the data's token counts. With R tokens in the window and
+        the middle of the evidence t tokens into it, the twelfth is that of t / R.
 
         Returns:
             0 to 11, or an `Unread` code, shape (n,); shape (0,) if unknown.

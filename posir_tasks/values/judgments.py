@@ -1,7 +1,7 @@
-"""Metrics of judged queries, without positions of evidence, as additive sums by cluster.
+"""Metrics of judged queries, without evidence positions, as additive sums by cluster.
 
 Queries about the same document succeed and fail together, so clusters determine the variance of a
-mean. Sums and sizes of clusters suffice for intervals of means and of paired differences.
+mean. Cluster sums and sizes are enough to compute intervals for means and paired differences.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ METRICS = {
 }
 #: Sums are stored in millionths, the precision of mteb's scores, so that addition is exact.
 UNIT = 10**6
-#: Cluster keys besides columns of the queries: by document, or each query as a topic.
+#: Cluster keys other than query columns: by document, or each query as a topic.
 DOCUMENT = "document"
 TOPIC = "topic"
-#: Noun for all other clusters.
+#: Name of the unit for all other cluster keys.
 CLUSTER = "cluster"
 
 
@@ -77,7 +77,7 @@ class JudgedScores:
 
     @property
     def counted(self) -> str:
-        """Noun for the clusters."""
+        """Name of the unit that is counted: `document`, `topic` or `cluster`."""
         return self.clusters if self.clusters in (DOCUMENT, TOPIC) else CLUSTER
 
     @property
@@ -124,5 +124,5 @@ class JudgedScores:
                     "each cluster needs a number of queries above 0, and a sum of each metric"
                 )
             if sums.min() < 0 or np.any(sums > sizes * UNIT):
-                raise ValueError("a sum is outside of 0 to the number of queries")
+                raise ValueError("a sum is not between 0 and the number of queries")
             return cls(str(data["clusters"]), (str(data["digest"]),), sizes, sums)

@@ -1,7 +1,7 @@
 """Means over queries with 95% intervals for new documents.
 
-A test measures the coverage of the intervals by simulation. Import this module in functions, since
-it imports SciPy, which is slow.
+A test measures the coverage of the intervals by simulation. Import this module inside functions,
+since it imports SciPy, which is slow.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ TAILS = (0.025, 0.975)
 Z = float(ndtri(TAILS[1]))
 #: Significance level, and level of intervals.
 ALPHA, LEVEL = 0.05, 0.95
-#: Maximum Bernoulli trials per query; graded gains vary less than a Bernoulli trial.
+#: Maximum Bernoulli trials per query, since graded gains vary less than a Bernoulli trial.
 MAX_TRIALS = 2.0
 #: Limits for the rarer outcome (failures or successes): its share and effective number, and the
 #: number of pseudo-clusters with equal queries. The expected variance is blended in below twice the
 #: first two limits. Chosen by the coverage of intervals (docs/measured.md).
 RARE, FEW_EVENTS, ALIKE_DOCUMENTS = 0.1, 5, 0.4
-#: Replaces sums of 0 as divisors.
+#: Replaces zero sums in divisions.
 TINY = 1e-12
-#: Maximum number of cells with dense numbers; sorting them is slower than keeping empty cells.
+#: Maximum number of cells that are indexed densely; sorting that many is slower than keeping empty
+#: cells.
 MAX_CELLS = 2**14
 
 
@@ -93,7 +94,8 @@ def estimate_means(
 ) -> list[MeanEstimate | None]:
     """Estimate the mean of `size` groups of queries; see `estimate_mean`.
 
-    `groups` has the group of each query and `shares` its weight, with sum 1 per group, shape (n,).
+    `groups` contains the group of each query, and `shares` its weight, which sums to 1 per group;
+    shape (n,).
     """
     lines = linearize(gains, clusters, shares, strata, groups, size)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -223,7 +225,8 @@ def _expect_variance(
 
 
 def compute_wilson_interval(mean: float, trials: float, quantile: float = Z) -> Interval:
-    """Compute Wilson's score interval of a mean in [0, 1], the means that a score test accepts.
+    """Compute Wilson's score interval for a mean in [0, 1]: the means that a score test does not
+    reject.
 
     Wilson 1927, Journal of the American Statistical Association 22, 209-212. The interval stays
     within [0, 1] and has a positive width even if all scores are equal.
@@ -240,7 +243,7 @@ def compute_wilson_interval(mean: float, trials: float, quantile: float = Z) -> 
 def bound_wilson(
     means: Floats | float, trials: Floats | float, quantiles: Floats | float
 ) -> tuple[Floats, Floats]:
-    """Compute the low and high ends of Wilson's score intervals."""
+    """Compute the lower and upper ends of Wilson's score intervals."""
     squares = quantiles**2 / trials
     centers = (means + squares / 2) / (1 + squares)
     halves = np.sqrt(squares * means * (1 - means) + squares**2 / 4) / (1 + squares)

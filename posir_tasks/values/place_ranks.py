@@ -1,9 +1,9 @@
 """Additive ranks for queries with several places of evidence: each of the n places has weight 1/n
 and the rank of its document.
 
-First places are biased to the start of documents, mean positions to the middle. FiRA (arXiv
-2008.05363) has 61.1, 26.7 and 12.3% of first places in the thirds of documents, 25.1, 57.4 and
-17.4% of mean positions, and 36.1, 36.1 and 27.7% of all places at 1/n.
+First places are biased toward the start of documents, mean positions toward the middle. In FiRA
+(arXiv 2008.05363), the thirds of documents contain 61.1, 26.7 and 12.3% of first places, 25.1, 57.4
+and 17.4% of mean positions, and 36.1, 36.1 and 27.7% of all places weighted 1/n.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from posir_tasks.values.profile import NDCG_AT_10, reading_json
 from posir_tasks.values.result_schema import PLACES_KEY, SCHEMA
 from posir_tasks.values.schemes import Axes, PositionScheme
 
-#: Suffix of a task's name for its queries with several places of evidence.
+#: Suffix to a task's name for its queries with several places of evidence.
 PLACES = ", several places"
-#: Maximum number of places of a query; `PLACE_WEIGHT` is divisible by each number up to it.
+#: Maximum number of places per query; `PLACE_WEIGHT` is divisible by each number up to it.
 MAX_PLACES = 12
 
 
@@ -39,9 +39,9 @@ def rank_places(
     subset: str = "default",
     texts: Mapping[str, str] | None = None,
 ) -> DocumentRanks:
-    """Group the ranks of the documents of n places.
+    """Group the document ranks of n places.
 
-    Other arguments are those of `DocumentRanks.from_ranks`, with a row for each place.
+    Other arguments are as in `DocumentRanks.from_ranks`, with a row for each place.
 
     Args:
         queries: The query id of each place, length n.
@@ -83,7 +83,7 @@ def average_places(places: DocumentRanks, gains: Floats = NDCG_AT_10) -> float:
 
 
 def share_thirds(places: DocumentRanks) -> Floats:
-    """Compute the share of the evidence in each third of documents, each place at 1/n.
+    """Compute the share of the evidence in each third of documents, each place weighted 1/n.
 
     Shape (3,), or (0,) if positions are unknown.
     """
@@ -96,7 +96,7 @@ def share_thirds(places: DocumentRanks) -> Floats:
 
 
 def places_to_json(places: DocumentRanks) -> dict[str, Any]:
-    """Return places as plain JSON. The axes are stored with the profile next to them."""
+    """Return places as plain JSON. The axes are stored with the profile."""
     return {"schema": SCHEMA, "left_out": places.left_out, **places.to_json(PLACE_FIELDS)}
 
 
@@ -110,7 +110,7 @@ def places_from_json(data: Mapping[str, Any], axes: Axes) -> DocumentRanks:
     with reading_json(data, SCHEMA, field=PLACES_KEY):
         left_out = int(data["left_out"])
         if not 0 <= left_out <= MAX_QUERIES:
-            raise ValueError(f"'left_out' is {left_out}; it is a number of queries")
+            raise ValueError(f"'left_out' is {left_out}, not a number of queries")
     ranks = DocumentRanks.from_json(data, axes, fields=PLACE_FIELDS)
     for part in ranks.sets:
         numbers = np.bincount(part.questions)[part.questions]

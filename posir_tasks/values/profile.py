@@ -41,7 +41,7 @@ def pool(values: Iterable[Addable]) -> Addable:
 
 @contextmanager
 def reading_json(data: object, newest: int, what: str = "", *, field: str = "") -> Iterator[None]:
-    """Check the schema of JSON, and convert errors of reading it to ProfileErrors.
+    """Check the schema of JSON, and convert errors while reading it to ProfileErrors.
 
     Messages name `what`, or the field of a result. Raises NewerSchemaError for newer schemas.
     """

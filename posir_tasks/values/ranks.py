@@ -20,7 +20,7 @@ from posir_tasks.base.errors import ScoreError
 
 #: trec_eval's measures with binary relevance, by mteb's name.
 MEASURES = {"map": "map_cut", "recall": "recall", "precision": "P", "hit_rate": "success"}
-#: Number of queries in a batch for pytrec_eval.
+#: Number of queries per pytrec_eval batch.
 BATCH_SIZE = 1_000
 #: Shares of the least confident queries that mteb's nAUC leaves out.
 ABSTENTION_RATES = np.linspace(0, 1, 11)[:-1]
@@ -142,8 +142,8 @@ def _rank(
         scores: Scores of all results, concatenated by query.
         sizes: Number of results per query.
         relevant_scores: Score of the relevant document per query, NaN for a miss.
-        count_ties_before: Counts the documents of a query that have the score of the relevant
-            document and rank before it.
+        count_ties_before: Counts a query's documents that tie with the relevant document and rank
+            before it.
 
     Raises:
         ScoreError: A score is NaN.
@@ -196,10 +196,10 @@ def _confidence(scores: Floats, sizes: Integers) -> dict[str, Floats]:
 
 
 def compute_retrieval_scores(queries: RankedQueries, k_values: Sequence[int]) -> dict[str, Any]:
-    """Compute mteb's retrieval scores of at least one query, under mteb's names, not rounded.
+    """Compute mteb's retrieval scores for one or more queries, under mteb's names, not rounded.
 
     `k_values` are cut-offs and include 1. With one relevant document per query, MAP@k is MRR@k,
-    precision@k is recall@k / k, and precision has the nAUC of recall.
+    precision@k is recall@k / k, and the nAUC of precision is that of recall.
     """
     gains = {k: _gains(queries.ranks, k) for k in k_values}
 
@@ -250,9 +250,9 @@ def score_each_query(
 ) -> dict[str, list[float]]:
     """Compute mteb's retrieval scores of each query with grades, under mteb's names, in [0, 1].
 
-    Scores equal those of trec_eval. nDCG also takes fractions and large numbers as grades, which
-    trec_eval cannot read. A grade above 0 is relevant. A query without ranking scores 0. `k_values`
-    are cut-offs and include 1; the reciprocal rank is cut off, too.
+    Scores equal those of trec_eval. nDCG also accepts fractional and large grades, which trec_eval
+    cannot read. A grade above 0 is relevant. A query without a ranking scores 0. `k_values` are
+    cut-offs and include 1; the reciprocal rank is cut off like the others.
     """
     cutoffs = ",".join(map(str, k_values))
     judge = pytrec_eval.RelevanceEvaluator(
@@ -301,7 +301,7 @@ def compute_ndcg(
     """Compute nDCG of one query at each cut-off as trec_eval does, in [0, 1], shape (cut-offs,).
 
     A gain is the grade of a document; negative and missing grades count as 0. The discount of rank
-    r is log2(r + 1). The ideal ranking has all judged documents. Documents are sorted as in
+    r is log2(r + 1). The ideal ranking contains all judged documents. Documents are sorted as in
     `rank_results`.
     """
     with np.errstate(over="ignore"):

@@ -62,7 +62,7 @@ class ReadPart:
     known_by: KnownBy | None = None
     """The source; None if the kind is `unknown`."""
     least_tokens: Annotated[int | None, Field(strict=True)] = None
-    """Minimum size in tokens of the text, from a measurement without truncation; only for the kind
+    """Minimum size in text tokens, from a measurement that found no truncation; only for the kind
     `unknown`.
     """
 
@@ -209,7 +209,7 @@ class CountedWith(StrEnum):
 
     @classmethod
     def from_languages(cls, languages: Iterable[str]) -> CountedWith:
-        """Return the quality of estimates for texts in these languages, such as `eng-Latn`."""
+        """Return the accuracy of estimates for texts in these languages, such as `eng-Latn`."""
         if {code.partition("-")[0] for code in languages} == {ENGLISH}:
             return cls.ESTIMATE
         return cls.ROUGH_ESTIMATE

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 from posir_tasks.base.digests import digest
 
-#: Schema version of a subset's scores and its profile. Newer versions are not read.
+#: Schema version of a subset's scores and its profile. Newer versions are rejected.
 SCHEMA = 1
 #: Number of decimals of mteb's scores.
 DECIMALS = 6
@@ -24,8 +24,8 @@ KEYS_KEY = "document_keys"
 #: Keys of the window, and of the numbers of read and truncated tokens.
 READ_KEY = "read"
 TOKENS_READ_KEY = "tokens_read"
-#: Suffix, instead of `.json`, of the file with both for each `SPLIT, SUBSET`, next to a result
-#: without positions.
+#: Suffix, instead of `.json`, of the file next to a result without positions that stores both for
+#: each `SPLIT, SUBSET`.
 TOKENS_READ_SUFFIX = ".tokens_read"
 #: Keys of the ranks of queries with several places of evidence, and of query numbers and weights
 #: within; absent without such queries.
@@ -35,22 +35,23 @@ WEIGHTS_KEY = "weights"
 ROTATIONS_KEY = "rotations"
 #: Key of the metrics of all judged queries; absent if each has one place of evidence.
 JUDGMENTS_KEY = "judgments"
-#: Key of the run for the names of plugins' scores.
+#: Key in the run record: names of the plugins' scores.
 SCORE_NAMES_KEY = "plugin_score_names"
-#: Keys of the run for the data's revision and digests, `corpus` and `queries`.
+#: Keys in the run record: the data's revision, and its digests `corpus` and `queries`.
 REVISION_KEY = "data_revision"
 DIGEST_KEY = "data_digest"
-#: Key of the run for the numbers of documents and vectors in the index; absent for one vector per
-#: document, and without vectors.
+#: Key in the run record: numbers of documents and vectors in the index; absent if there are no
+#: vectors or one per document.
 INDEX_KEY = "index"
-#: Key of the run for the numbers of tolerated invalid rows by rule; additive over subsets.
+#: Key in the run record: numbers of tolerated invalid rows by rule; additive over subsets.
 TOLERATED_KEY = "tolerated"
-#: Key of the run for a paper's protocol: its settings, and those of the loaded model.
+#: Key in the run record: a paper's protocol, with its settings and those of the loaded model.
 PROTOCOL_KEY = "protocol"
-#: Key of the run for the command arguments of model, data and settings; absent if their names
-#: suffice.
+#: Key in the run record: command arguments for model, data and settings; absent if their names are
+#: enough.
 REFERENCE_KEY = "reference"
-#: Key of the run for counts of a search model about its search, by name; absent for most models.
+#: Key in the run record: counts that a search model reports about its search, by name; absent for
+#: most models.
 SEARCH_KEY = "search"
 #: Keys of a subset's entry that are not scores.
 NO_SCORES = frozenset(

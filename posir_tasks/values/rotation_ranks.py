@@ -33,7 +33,7 @@ ROTATED_VARIABLE = "POSIR_ROTATED"
 DEFAULT_SAMPLE = 400
 #: Number of combinations of a document's versions in one test.
 VERSION_BITS = 2**VERSIONS
-#: Bits of a question with rows in test W and in test R.
+#: Bits that mark a question with rows in test W, and in test R.
 IN_WHOLE = 1
 IN_WINDOW = 2
 #: Exclusive upper limit of stored counts.
@@ -41,7 +41,7 @@ MAX_SAMPLE = 2**31
 
 
 class Window(StrEnum):
-    """The text for test R."""
+    """The text that test R rotates."""
 
     WHOLE = "whole"
     """The document, read completely: both tests have the same rows."""
@@ -59,7 +59,7 @@ class Untested(StrEnum):
     NO_TEXTS = "no_texts"
     """The system returns ranks and cannot score new texts."""
     ONE_UNIT = "one_unit"
-    """No sampled document can be divided."""
+    """No sampled document has two sentences."""
     SEVERAL_POSITIONS = "several_positions"
     """Each question has several places of evidence."""
     SCORES_DIFFER = "scores_differ"
@@ -98,7 +98,7 @@ class RotationSet:
     untested: Untested | None = None
     """None if there are rows."""
     sample: Integers = field(default_factory=empty_integers)
-    """Rank of each document in the sample of its length from 1, or 0 if it is not sampled; shape
+    """Rank of each document, from 1, in the sample of its length, or 0 if it is not sampled; shape
     (D,).
     """
     versions: Integers = field(default_factory=empty_integers)
@@ -199,7 +199,7 @@ class RotationRanks:
 
     @property
     def is_partly_tested(self) -> bool:
-        """True if some sets have rows and the system could not score rotations of others."""
+        """True if some sets have rows and the system could not score rotations of other sets."""
         reasons = {part.untested for part in self.sets}
         return None in reasons and bool(reasons & {Untested.NO_TEXTS, Untested.SCORES_DIFFER})
 
@@ -210,7 +210,7 @@ class RotationRanks:
 
     @property
     def window(self) -> Window:
-        """The text for test R; unknown if sets differ in it or in `room`."""
+        """The text that test R rotates; unknown if sets differ in it or in `room`."""
         kinds = {(part.window, part.room) for part in self._tested}
         return kinds.pop()[0] if len(kinds) == 1 else Window.UNKNOWN
 
@@ -246,7 +246,8 @@ class RotationRanks:
         Args:
             ranks: The ranks of the same result.
             window: If true, rows of test R.
-            sample_size: Documents per length; by default and at most the smallest sample.
+            sample_size: Documents per length; by default, and at most, those of the smallest
+                sample.
         """
         firsts = dict[tuple[str, str, str], tuple[int, DocumentSet]]()
         first = 0
@@ -370,7 +371,9 @@ def _unpack(
     part = RotationSet(**dict(_Header.model_validate(row)))
     owner = owners.get(part.owner)
     if owner is None:
-        raise ValueError("a set has documents or questions that the ranks by document lack")
+        raise ValueError(
+            "a set has documents or questions that are missing from the ranks by document"
+        )
     if part.untested is not None:
         return part
     limit = max(VERSIONS * len(owner.ranks), len(owner.document_sizes))
@@ -431,7 +434,7 @@ def read_sample_size() -> int:
     text = os.environ.get(ROTATED_VARIABLE, "").strip()
     if text and not (text.isdecimal() and len(text) < 10):
         raise PosirError(
-            f"{ROTATED_VARIABLE}={text}: must be a number of documents of each length, or 0 for "
+            f"{ROTATED_VARIABLE}={text}: must be the number of documents per length, or 0 for "
             f"none. Unset it for {DEFAULT_SAMPLE}."
         )
     return int(text) if text else DEFAULT_SAMPLE

@@ -20,7 +20,7 @@ from posir_tasks.values.evidence import POSITIONS, Evidence
 
 @dataclass(frozen=True)
 class Axes:
-    """The length buckets and position bins of a scheme. Titles do not count in comparisons."""
+    """The length buckets and position bins of a scheme. Comparisons ignore titles."""
 
     scheme: str
     """Unique name of the `PositionScheme`; values of different schemes cannot be added."""
@@ -175,7 +175,7 @@ def _title_lengths(bounds: tuple[int, ...]) -> tuple[str, ...]:
 class AbsolutePositions(PositionScheme):
     """SQuAD-PosQ (Zeng et al. 2025, arXiv 2505.13950): buckets of the evidence's first character.
 
-    As in the authors' code, buckets are closed at both ends, and a shared boundary is in two.
+    As in the authors' code, buckets are closed at both ends, and a shared boundary belongs to both.
     """
 
     buckets: tuple[tuple[int, int], ...] = (
@@ -218,7 +218,7 @@ class LabeledPositions(PositionScheme):
     def axes(self) -> Axes:
         """A single length bucket, and the labels."""
         return _axes_of_any_length(
-            "label", self.positions, "Part of the passage that holds the evidence"
+            "label", self.positions, "Part of the passage that contains the evidence"
         )
 
     def cells(self, evidence: Evidence) -> QueryCells:
@@ -239,8 +239,8 @@ def compute_bin_midpoints(bins: int) -> Floats:
 
 
 def assign_thirds(bins: int) -> Integers:
-    """Return the third of the document with each bin's midpoint, shape (P,). Of two bins, one is in
-    the first and one in the last third.
+    """Return the third of the document with each bin's midpoint, shape (P,). With two bins, one is
+    in the first third and one in the last.
     """
     middle = compute_bin_midpoints(bins)
     thirds: Integers = (middle > 1 / 3).astype(np.int64) + (middle > 2 / 3)

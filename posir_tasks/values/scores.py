@@ -1,7 +1,7 @@
 """Scores of a result: declaration (name, format, description) and computation from additive values.
 
-Result files, reports with legends, CSV, LaTeX and the leaderboard with its tooltips use the
-declaration.
+The declaration is used by result files, reports and their legends, CSV, LaTeX, and the leaderboard
+and its tooltips.
 """
 
 from __future__ import annotations
@@ -88,11 +88,11 @@ class ResultValues:
     tokens_read: TokensRead | None = None
     """Counts of read and truncated tokens of the corpus; None if unknown."""
     places: DocumentRanks | None = None
-    """Queries with several places of evidence, which `ranks` lacks."""
+    """Queries with several places of evidence, which are not in `ranks`."""
     rotations: RotationRanks | None = None
     """Ranks of rotated documents; None if not stored."""
     computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
-    """Cache for plugins. Values must be small, since a report may have thousands of results."""
+    """Cache for plugins. Values must be small, since a report may contain thousands of results."""
 
     @property
     def corpus(self) -> CorpusRead:
@@ -166,7 +166,7 @@ class ResultValues:
     def estimate_bins(self, gain: Floats) -> list[Estimate | None]:
         """Estimate the mean gain of each position bin over all lengths; cached.
 
-        `gain` and the estimates are those of `QueryGroup.estimate`.
+        `gain` and the estimates are as in `QueryGroup.estimate`.
         """
         from posir_tasks.values.means import estimate_means
 
@@ -284,7 +284,7 @@ class ScoreInfo:
     unit: Unit = Unit.NUMBER
     better: Better = Better.NEITHER
     citation: str = ""
-    """Paper and arXiv id of the definition."""
+    """Paper that defines the score, with its arXiv id."""
     interval: bool = False
     """If true, values are `Estimate`s with a 95% interval, or None."""
     column: bool = True
@@ -340,7 +340,7 @@ class ComputedScores(Mapping[str, ScoreValue]):
     def split(
         cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
     ) -> list[GroupScores]:
-        """Return the scores of each group, given pairs of a plugin's name and a score."""
+        """Return the scores of each group, given pairs of plugin name and score."""
         groups = list(groups)
         by_key = {score.key: (plugin, score) for plugin, score in declared}
 

@@ -1,4 +1,4 @@
-"""Numbers of read and truncated tokens of a corpus, by the tokenizer, for a sample of documents."""
+"""Counts of read and truncated tokens in a corpus, from a tokenized sample of documents."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAMPLE = 2_000
 
 @dataclass(frozen=True, eq=False)
 class TokensRead:
-    """Additive numbers of read and truncated tokens of a corpus, by length bucket."""
+    """Additive counts of read and truncated tokens in a corpus, by length bucket."""
 
     read: Integers
     """Read tokens, shape (L,)."""
@@ -47,11 +47,11 @@ class TokensRead:
         return float(truncated_tokens / total), float(margin)
 
     def __add__(self, other: TokensRead) -> TokensRead:
-        way = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
+        method = max(self.counted_with, other.counted_with, key=list(CountedWith).index)
         return TokensRead(
             self.read + other.read,
             self.not_read + other.not_read,
-            way,
+            method,
             self.variance + other.variance,
         )
 
@@ -115,10 +115,10 @@ class CorpusRead:
 def resolve_window(
     read: ReadPart, corpus: Dataset, languages: Iterable[str], tokenizer: Tokenizer | None = None
 ) -> ReadPart:
-    """Replace a window with a known minimum by "all" if the longest document of a corpus fits.
+    """Replace a window of which only a minimum is known with "all" if the longest document fits.
 
-    Without a tokenizer, English tokens are estimated, and other texts have at most a token per
-    byte.
+    Without a tokenizer, the tokens of English texts are estimated, and other texts count one token
+    per byte, the maximum.
     """
     min_tokens = read.least_tokens
     if min_tokens is None:
@@ -139,7 +139,7 @@ def count_tokens_read(
     scheme: PositionScheme,
     languages: Iterable[str],
     tokenizer: Tokenizer | None,
-    further: int,
+    added_tokens: int,
     corpus: Dataset,
     read: ReadPart,
 ) -> TokensRead | None:
@@ -148,8 +148,9 @@ def count_tokens_read(
     Args:
         scheme: Assigns documents to length buckets by estimated tokens, the same for all models.
         languages: Language codes of the documents.
-        tokenizer: The model's tokenizer. Tokens are estimated without it, and without truncation.
-        further: Number of special and prompt tokens that the model reads with every document.
+        tokenizer: The model's tokenizer. Tokens are estimated if it is missing or if nothing is
+            truncated.
+        added_tokens: Number of special and prompt tokens that the model reads with every document.
         corpus: Columns `id`, `text` and optionally `title`, which models read before the text.
         read: The window.
     """
@@ -164,7 +165,7 @@ def count_tokens_read(
     sizes = frame.select(bytes_per_row).to_series().to_numpy()
     tokens = -(-sizes // BYTES_PER_TOKEN)
     limit = read.tokens
-    way = CountedWith.from_languages(languages)
+    method = CountedWith.from_languages(languages)
     weights: Floats | float = 1.0
     lengths = scheme.length_buckets(Evidence(corpus["id"][:], [], tokens=tokens))
     rows = np.arange(len(sizes))
@@ -173,8 +174,8 @@ def count_tokens_read(
         joint_text = pl.concat_str(pl.all(), separator=" ").str.strip_chars()
         texts = frame[rows].select(joint_text).to_series().to_list()
         tokens = np.array(tokenizer.count_all(texts))
-        limit = max(limit - further, 0)
-        way = CountedWith.TOKENIZER
+        limit = max(limit - added_tokens, 0)
+        method = CountedWith.TOKENIZER
     totals = weights * tokens
     read_tokens = totals if limit is None else weights * np.minimum(tokens, limit)
     bins = len(scheme.axes.lengths)
@@ -186,14 +187,14 @@ def count_tokens_read(
         # Successive differences of a systematic sample of a sorted list (Wolter 2007, section 8.2).
         errors = np.diff(read_tokens - read_tokens.sum() / totals.sum() * totals)
         variance = len(rows) / (len(rows) - 1) / 2 * float(errors @ errors)
-    return TokensRead(read_counts, counts - read_counts, way, round(variance))
+    return TokensRead(read_counts, counts - read_counts, method, round(variance))
 
 
 def _sample_documents(sizes: Integers) -> tuple[Integers, Floats | float]:
-    """Sample non-empty documents: rows, sorted by size, and weights, the documents per row.
+    """Sample non-empty documents. Return rows, sorted by size, and weights (documents per row).
 
-    The sample is systematic with probabilities proportional to size, since long documents have most
-    of the tokens. Small corpora are returned completely, with weight 1.
+    The sample is systematic with probabilities proportional to size, since long documents contain
+    most of the tokens. Small corpora are returned completely, with weight 1.
     """
     rows = np.flatnonzero(sizes)
     if len(rows) <= SAMPLE:

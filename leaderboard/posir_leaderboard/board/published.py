@@ -45,7 +45,7 @@ from posir_tasks.values.scores import ALL
 #: Titles of PosQ's position axes.
 POSITION_TITLES = {
     "SQuAD-PosQ": "First character of the evidence, counted from the start of the passage",
-    "FineWeb-PosQ": "Part of the passage that holds the evidence",
+    "FineWeb-PosQ": "Part of the passage that contains the evidence",
 }
 #: Suffix of the samples of PosQ's tasks.
 TINY = "-Tiny"

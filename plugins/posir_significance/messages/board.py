@@ -29,7 +29,7 @@ BOARD = {
     "start_lower": "Evidence at the start scores {points} points lower than at the end with "
     "{model}. ",
 }
-#: Reasons for unranked results, with the pinned revision or the paper.
+#: Why results are unranked; {} is the pinned revision or the paper.
 BOARD_UNRANKED = {
     "not_pinned": "data not pinned",
     "other_content": "not the content of revision {}",
@@ -37,7 +37,7 @@ BOARD_UNRANKED = {
     "protocol": "protocol {}",
     "other_mean": "mean over positions",
 }
-#: Names of the shortest bucket, the longest bucket, and buckets between them.
+#: Phrases for the shortest bucket, the longest bucket, and buckets between them.
 BOARD_LENGTHS = ("in short {documents}", "in long {documents}", "in {documents} of {length}")
 SEVERAL_PLACES = (
     "{queries} with several places of evidence are counted separately. Each place has the rank of "
@@ -51,8 +51,8 @@ def describe_best(
 ) -> str:
     """Describe the best model, or the models tied for the best score.
 
-    `names` has the best model, then the tied models; `paired` is true if the runner-up has the same
-    queries.
+    `names` lists the best model, then the tied models; `paired` is true if the runner-up has the
+    same queries.
     """
     values = {"best": names[0], "where": where, "score": numbers.format_percent(best.value)}
     if not names[1:]:
@@ -82,7 +82,7 @@ def describe_lead(
 
 
 def describe_ends(rows: Sequence[tuple[str, Estimate]]) -> str:
-    """Describe the largest start minus end in either direction with an interval that excludes 0."""
+    """Describe the largest start minus end in either direction whose interval excludes 0."""
     clear = [(estimate.value, name) for name, estimate in rows if not _includes_zero(estimate)]
     highest, first = max(clear, default=(0.0, ""))
     lowest, last = min(clear, default=(0.0, ""))
@@ -101,7 +101,7 @@ def _includes_zero(estimate: Estimate) -> bool:
 
 
 def count_task_states(states: Sequence[State], margin: float) -> str:
-    """Count the tasks of an average with each state; the state of a single task has no count."""
+    """Count the tasks behind an average by state; a single task gets its state without a count."""
     labels = Counter(name_state(state, margin) for state in states).most_common()
     if len(states) == 1 or {*states} == {State.NOT_TESTED}:
         return labels[0][0]
@@ -129,7 +129,7 @@ CAPTIONS = {
 
 
 def caption_model(estimates: Mapping[Quantity, Estimate | None], state: str) -> list[str]:
-    """Caption a model with a line per estimate and a line for the state, unless empty."""
+    """Build a model's caption: a line per estimate, then one for the state unless it is empty."""
     lines = []
     for quantity, (template, format_value) in CAPTIONS.items():
         if estimate := estimates.get(quantity):

@@ -19,7 +19,7 @@ LOSSES = {
 }
 EVIDENCE_RECALL = "The top {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
 LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
-UNREAD_UNKNOWN = "; how much is beyond the embedder's window is unknown"
+UNREAD_UNKNOWN = "; how much is beyond the embedder's context window is unknown"
 CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
 
 

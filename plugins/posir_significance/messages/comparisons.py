@@ -53,7 +53,7 @@ CHANGES = {
     ChangeState.INCONCLUSIVE: "{metric} of {b} and {a}: inconclusive, {points}.",
     ChangeState.NOT_TESTED: "{metric} of {b} and {a}: not tested.",
 }
-#: Why a change is inconclusive. A wide interval needs no words.
+#: Why a change is inconclusive. A wide interval needs no explanation.
 OPEN_CHANGES = {
     Reason.FEW_DOCUMENTS: "There are too few documents.",
     Reason.DIRECTION_UNKNOWN: "Either of the two may be nearer to 0.",
@@ -90,7 +90,7 @@ def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
         margin=format_margin(change.margin),
         points=format_difference(change) or "no interval",
     )
-    # Metrics begin these sentences; nDCG@10 is never capitalized.
+    # These sentences begin with the metric; nDCG@10 is never capitalized.
     sentences = [text if change.metric is Metric.NDCG_AT_10 else capitalize(text)]
     if change.reason:
         sentences.append((UNTESTED | OPEN_CHANGES).get(change.reason, ""))
@@ -99,7 +99,7 @@ def describe_change(change: ChangeRow, a: str = "", b: str = "") -> str:
 
 
 def describe_needed_change(change: ChangeRow) -> str:
-    """Describe how much data decides a change; empty if unknown."""
+    """Describe how much data is needed to decide a change; empty if unknown."""
     if change.needed is None:
         return ""
     return f"About {change.needed.number:,} {change.needed.unit} are needed to decide."
@@ -117,8 +117,9 @@ def title_changes(changes: Sequence[ChangeRow]) -> str:
 
 def select_title_metrics(changes: Sequence[ChangeRow]) -> list[Metric]:
     """Select the metrics for a title: the first score and the position effect within the window,
-    each if it is better or worse. The effect in whole documents is selected if only that has
-    changed. If nothing is better or worse, the title has nDCG@10 and an equivalent effect.
+    each if it is better or worse. The effect in whole documents is selected only if nothing else is
+    better or worse. If nothing is, nDCG@10 is selected, and the effect within the window if it is
+    equivalent.
     """
     within = Metric.POSITION_EFFECT_IN_WINDOW
     states = {(change.metric, change.state) for change in changes}
@@ -169,7 +170,7 @@ def group_by_state(title: str, changes: Mapping[str, ChangeRow]) -> str:
 LIMIT_REASONS = {
     LimitReason.BEYOND: "the whole interval is beyond the limit",
     LimitReason.WITHIN: "the whole interval is within the limit",
-    LimitReason.NOT_WHOLLY_WITHIN: "the interval is not wholly within the limit",
+    LimitReason.NOT_WHOLLY_WITHIN: "the interval is not entirely within the limit",
     LimitReason.OPEN: "the interval contains the limit: more documents are needed to decide",
     LimitReason.NOT_TESTED: "{metric} was not tested on these questions",
     LimitReason.UNKNOWN: "its {metric} is unknown",
@@ -231,14 +232,14 @@ COLLAPSE = (
 
 
 def describe_training(change: ChangeRow) -> str:
-    """Describe a change by training."""
+    """Describe a change due to training."""
     text = describe_change(change, "the base model", "the trained model")
     # Without a reason, the sentence begins with a model.
     return text if change.reason else capitalize(text)
 
 
 def describe_trainings(task: str, changes: Sequence[ChangeRow]) -> str:
-    """Describe the changes by training, on held-out articles or on a forgetting check."""
+    """Describe the changes due to training, on held-out articles or on a forgetting check."""
     check = [f"Forgetting check {task}:"] if task else []
     return " ".join([*check, *map(describe_training, changes)])
 
@@ -269,6 +270,6 @@ def describe_mean_change(change: ChangeRow, mean: Estimate, seeds: int) -> str:
 def describe_model_window(label: str, findings: GroupFindings) -> str:
     """Describe the window and the truncation of a model."""
     if findings.read.kind is ReadKind.UNKNOWN:
-        return f"The window of {label} is unknown; `posir window` measures it, except of a hybrid."
+        return f"The window of {label} is unknown; `posir window` measures it, except for a hybrid."
     sentence = describe_truncation(findings)
     return f"{label}: {sentence}" if sentence else ""

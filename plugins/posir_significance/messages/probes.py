@@ -29,7 +29,7 @@ PROBE_TRUNCATED = (
 )
 PROBE_DATA = "Model: {}, revision {}. Data: {}, revision {}. Methods: {}."
 PROBE_DIFFERENCE = "Difference: above 0 if the start of a text counts more than its end."
-PROBE_PUBLISHED = "Published values: the range over (so many) other models, on other data."
+PROBE_PUBLISHED = "Published values: the range over other models (their number), on other data."
 PROBE_SKIPPED = "Skipped: {skipped}."
 PROBE_LEFT_OUT = "Documents left out: {omitted:,} of {drawn:,}."
 PROBE_ALONE = "To measure only this: `--probe {probe}`."
@@ -45,23 +45,24 @@ PROBE_TERMS = (
     f"{PROBE_DIFFERENCE} For Pearson's r of position and weight of sentences, the sign is the "
     "other way around.",
     "Mirror reversal: the order of five parts of a text is reversed, so that its evidence is near "
-    "the other end. Questions on the middle part are left out. For a model blind to order the "
-    "difference is 0. It includes what truncation costs.",
+    "the other end. Questions on the middle part are left out. For a model that ignores order, the "
+    "difference is 0. It includes the truncation loss.",
     "Joined texts: they are on different subjects and cut to fit the window, and do not read like "
     "one natural text. Only their order changes.",
     "Gradient: how much the similarity to a question changes with a token; 1 is the 99th "
     "percentile in a document. It also depends on the words.",
-    "Embeddings: these probes do not measure search. A model whose embeddings lean to the start "
-    "may still find evidence near the end.",
+    "Embeddings: these probes do not measure search. A model whose embeddings lean toward the "
+    "start may still find evidence near the end.",
     "Cosine: of the embeddings of two texts, 1 if they point the same way. Cosines of unrelated "
     "texts are seldom 0: compare cosines with each other.",
-    "No interval: there are fewer than ten documents, or no value in some bootstrap samples.",
+    "No interval: there are fewer than ten documents, or the value is undefined in some "
+    "bootstrap samples.",
     "Range: the highest minus the lowest value. It is above 0 by chance.",
 )
 
 
 def explain_no_interval(values: str, few: str) -> str:
-    """Add the reason for the lack of an interval, if any, to the values of a probe."""
+    """Append the reason for a missing interval, if any, to the values of a probe."""
     return f"{values} (no interval: {few})" if few else values
 
 
@@ -137,13 +138,13 @@ def describe_predictions(
 
 
 SAMPLE_DIFFERENCE = (
-    "{model}, {sample}: the largest difference to the complete data is {points} points, by chance "
-    "up to {chance}."
+    "{model}, {sample}: the largest difference from the complete data is {points} points, by "
+    "chance up to {chance}."
 )
 
 
 def describe_sample_difference(model: str, sample: str, difference: Estimate, chance: float) -> str:
-    """Describe the difference of a sample to the complete data, and the difference by chance."""
+    """Describe how much a sample differs from the complete data, and by chance."""
     return SAMPLE_DIFFERENCE.format(
         model=model,
         sample=sample,
@@ -153,20 +154,20 @@ def describe_sample_difference(model: str, sample: str, difference: Estimate, ch
 
 
 MMTEB_ORDER = (
-    "MMTEB and PosIR order models less alike the longer documents are: Spearman {first:.2f} in "
+    "MMTEB and PosIR rank models less alike the longer the documents are: Spearman {first:.2f} in "
     "{start}, {last:.2f} in {end}. With {models} models, a correlation is shown {clear} (corrected "
     "p < {level})."
 )
 ARCHITECTURE_READING = (
-    "The paper reads no clear correlation of PSI with size, dimension, attention and pooling "
-    "(arXiv 2601.08363v1, Section 4.2, without numbers); the corrected p-values say where one is "
-    "shown."
+    "The paper reports no clear correlation of PSI with size, dimension, attention and pooling "
+    "(arXiv 2601.08363v1, Section 4.2, without numbers); the corrected p-values show where there "
+    "is one."
 )
 CHECKED = "{equal} equal, {different} different, {missing} missing from the file, {new} new."
 
 
 def describe_check(counts: Mapping[str, int]) -> str:
-    """Count the values of a table by their relation to the published ones."""
+    """Count the values of a table that equal, differ from or lack a published value."""
     states = ("equal", "different", "missing", "new")
     return CHECKED.format(**{state: f"{counts.get(state, 0):,}" for state in states})
 

@@ -19,25 +19,25 @@ from posir_tasks.display import numbers
 from posir_tasks.values.place_ranks import MAX_PLACES
 from posir_tasks.values.read_part import CountedWith
 
-#: Explanation of the column with the chart of the answer.
+#: Explanation of the column with position charts as text.
 EXPLAINED_SKETCH = (
     "nDCG@10 at each position in the window, on an axis from 0 to 100; ░ after ┊: truncated "
     "evidence, as wide as its share. The boundary does not mark a fixed position, since documents "
     "differ in length."
 )
 UNKNOWN_WINDOWS = (
-    "The window of {models} is unknown; `posir window` measures it, except of a hybrid."
+    "The window of {models} is unknown; `posir window` measures it, except for a hybrid."
 )
 DESIGN_EFFECT = (
     "{task}, {model}: {queries:,} queries on {documents:,} documents; the variance of nDCG@10 is "
     "{effect:.1f} times that of independent queries (design effect)."
 )
-LEVELS = "Intervals of effects in the rows of lengths hold at the same time, each at {levels}."
+LEVELS = "Intervals of effects by length are simultaneous, each at {levels}."
 CUT_RANKINGS = (
     "{model}, {task}: no relevant document is at ranks 11 to 100. If rankings end at rank 10, "
     "Recall@100 is Recall@10."
 )
-#: How tokens before the evidence were counted, unless by the model's tokenizer.
+#: How tokens before the evidence were counted, unless with the model's tokenizer.
 COUNTED = {
     CountedWith.TOKENIZER: "",
     CountedWith.ESTIMATE: (
@@ -71,7 +71,7 @@ def describe_answer(findings: GroupFindings | None, task: str = "") -> str:
 def describe_counting(
     model: str, findings: GroupFindings, counted_with: CountedWith | None
 ) -> Iterator[str]:
-    """Yield the window, the truncation and the method of counting, unless unknown."""
+    """Yield the window, the truncation and how tokens were counted, unless unknown."""
     truncation = describe_truncation(findings)
     if truncation:
         method = COUNTED[counted_with] if counted_with else ""
@@ -120,6 +120,6 @@ def describe_training_overlap(
 
 
 def describe_folded_lengths(lengths: Mapping[str, int]) -> str:
-    """List lengths without an estimate with their numbers of queries; may be empty."""
+    """List the lengths without an estimate and their numbers of queries; may be empty."""
     items = [f"{name} ({format_queries(number)})" for name, number in lengths.items()]
     return f"Not estimated: {', '.join(items)}." if items else ""

@@ -14,7 +14,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: The window of a model, by its relation to the claim.
+#: Sentences about a model's window, by how it compares with the claimed window.
 WINDOWS = {
     "all": "It reads {length} of a text{about}, as many as were tried.",
     "all_claimed": (
@@ -83,12 +83,12 @@ RECALL: dict[ChangeState, str] = {
     ),
     ChangeState.INCONCLUSIVE: "{recall} in the {first} and the {last}: {points}. {needed}",
 }
-#: Advice on a running index, by the change in recall from the last to the first third.
+#: Advice on a running index, by the change in recall between the last and the first third.
 INDEX_ADVICE: dict[ChangeState, str] = {
     ChangeState.BETTER: "Index chunks of these documents: their ends are lost.",
     ChangeState.WORSE: "Index chunks of these documents: their beginnings are lost.",
     ChangeState.EQUIVALENT: "Nothing to do: the index finds all thirds alike.",
-    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), of more documents.",
+    ChangeState.INCONCLUSIVE: "Ask more questions (--max-requests), about more documents.",
 }
 RECALL_TITLE = (
     "{name} finds {first} of the sentences in the first third of documents, {last} in the last"
@@ -120,7 +120,7 @@ def describe_recall_change(change: ChangeRow) -> str:
 
 
 def advise_index(change: ChangeRow | None) -> str:
-    """Advise on a running index by the change from the last to the first third; None if not
+    """Advise on a running index by the change between the last and the first third; None if not
     measured.
     """
     state = change.state if change else None

@@ -93,7 +93,7 @@ STEPS = {
     NextStep.TRAIN: "train on evidence at all positions (`posir train`)",
     NextStep.MORE_QUESTIONS: "test on about {number} questions",
     NextStep.MORE_DOCUMENTS: "test on at least {number} documents",
-    NextStep.MEASURE_WINDOW: "measure the window (`posir window`); of a hybrid, test each model",
+    NextStep.MEASURE_WINDOW: "measure the window (`posir window`); for a hybrid, test each model",
     NextStep.RUN_AGAIN: "run the model again, so that rotated versions are stored",
     NextStep.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
     NextStep.NONE: "nothing to do",
