@@ -26,7 +26,7 @@ from posir_score.alignment import AlignmentRules, describe_fixed_k
 from posir_score.api import describe_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.excerpts import THIRDS, divide_span
+from posir_score.evidence_spans import THIRDS, divide_span
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, open_retriever

@@ -391,7 +391,7 @@ def _score_chunkers(
         refuse_unloadable(model.name)
         # These imports take seconds.
         from posir_score.chunk_scoring import score_splitters
-        from posir_score.excerpts import read_evidence_data
+        from posir_score.evidence_spans import read_evidence_data
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     NOWHERE,
     ChunkSpans,
     EvidenceData,

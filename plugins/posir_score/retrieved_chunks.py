@@ -1,11 +1,11 @@
 """The evidence in retrieved chunks, and the location of the evidence outside these chunks.
 
 Evidence recall at k is the share of a question's evidence that its first k chunks contain. IoU and
-precision are defined in `posir_score.excerpts`, as for text splitters. A chunk is located by its
-offsets, or by its text. If a chunk is longer than the embedder's window, its end is unread, and so
-is the evidence there. Evidence outside all returned chunks may be read or unread. Which evidence
-this is depends on the retrieval, so a comparison of read and unread evidence would have a selection
-bias. Above 1% of the evidence spans, no such comparison is made.
+precision are defined in `posir_score.evidence_spans`, as for text splitters. A chunk is located by
+its offsets or, without offsets, by its text. If a chunk is longer than the embedder's window, its
+end is unread, and so is the evidence there. Evidence outside all returned chunks may be read or
+unread. Which evidence this is depends on the retrieval, so a comparison of read and unread evidence
+would suffer from selection bias. Above 1% of the evidence spans, no such comparison is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     NOT_RETURNED,
     NOWHERE,
     ChunkSpans,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from posir_score.alignment import DEPTH, SubsetQueries
-from posir_score.excerpts import EvidenceData
+from posir_score.evidence_spans import EvidenceData
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data import mini

@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 import posir
 from posir_score.chunk_scoring import compare_splitters, score_splitters
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     ChunkSpans,
     EvidenceSpan,
     compute_precision_omega,

@@ -11,7 +11,7 @@ from mteb.types import PromptType
 
 from posir_score.alignment import AlignedRun
 from posir_score.chunk_scoring import score_splitters
-from posir_score.excerpts import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
+from posir_score.evidence_spans import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
 from posir_tasks.datasets.opening import open_data
