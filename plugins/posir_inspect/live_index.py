@@ -23,7 +23,7 @@ from posir_data.texts import sample_candidates, sample_texts
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
-from posir_score.api import describe_retriever
+from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
 from posir_score.evidence_spans import THIRDS, divide_span
@@ -549,7 +549,7 @@ def inspect_index(
             texts.
     """
     search = open_retriever(search, has_embedder=options.embedder is not None)
-    name = describe_retriever(search)
+    name = name_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
     texts = read_index(dataset, options, open_writer)
