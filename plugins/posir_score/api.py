@@ -227,10 +227,10 @@ def score(
         clusters: Queries of one cluster are not independent; by default queries without positions
             are clustered by their best-judged document.
         k: Documents or chunks to retrieve; by default 100, or 5 chunks with `model`.
-        concurrency: Number of queries searched at the same time.
+        concurrency: Number of parallel searches.
         retries: Number of retries if a search fails.
         timeout: Time limit of a search in seconds.
-        batch_size: Number of texts encoded at a time.
+        batch_size: Number of texts per encoding batch.
         split: Split of a BEIR folder; by default test.
         ignore_identical_ids: Exclude hits whose document has the id of the query, as mteb does for
             tasks whose queries are documents; by default only for these tasks.

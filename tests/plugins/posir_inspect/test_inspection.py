@@ -248,7 +248,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     )
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
-    assert "That is the inspected model" in shown
+    assert "This is the inspected model" in shown
     assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
