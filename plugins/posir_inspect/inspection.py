@@ -289,15 +289,15 @@ class InspectionRun:
 
     def estimate_work(self) -> WorkEstimate:
         """Estimate the run time by encoding the first texts, which is needed anyway."""
-        number = min(TIMED_TEXTS, self.max_texts)
-        texts = list(self.questions.documents.values())[:number]
+        text_count = min(TIMED_TEXTS, self.max_texts)
+        texts = list(self.questions.documents.values())[:text_count]
         task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
         context = EncodingContext(task.metadata, SPLIT, "default", self.options)
         encoder = ModelEncoder(self.model, context, self.memory)
         start = time.perf_counter()
         encoder(texts, PromptType.document)
         seconds = max(time.perf_counter() - start, 1e-6)
-        speed = int(self.costs.whole[:number].sum()) / seconds
+        speed = int(self.costs.whole[:text_count].sum()) / seconds
         total = self.costs.total
         tokens = min(self.budget, total)
         return WorkEstimate(tokens, tokens / speed, total, total / speed)
@@ -366,9 +366,9 @@ class InspectionRun:
         excerpt_tokens = None
         if self.request.budget is not None:
             budget = self.budget - int(self.costs.whole_search[:texts].sum())
-            number = splitting.count_fitting(self.costs.chunks[:texts], budget)
-            questions = questions.first(number)
-            if number < min(texts, MIN_TEXTS):
+            fitting_texts = splitting.count_fitting(self.costs.chunks[:texts], budget)
+            questions = questions.first(fitting_texts)
+            if fitting_texts < min(texts, MIN_TEXTS):
                 questions, excerpt_tokens = self._cut(texts, budget)
                 divisions = self._choose_divisions(min(excerpt_tokens, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
@@ -402,18 +402,18 @@ class InspectionRun:
         """Generate questions about the longest excerpts that fit the budget. Also return the
         maximum length of these excerpts.
         """
-        max_number = min(texts, MIN_TEXTS)
+        max_excerpts = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
-            questions, costs = self._find_excerpts(length, max_number)
-            number = splitting.count_fitting(costs, budget)
-            if number == max_number:
+            questions, costs = self._find_excerpts(length, max_excerpts)
+            fitting_excerpts = splitting.count_fitting(costs, budget)
+            if fitting_excerpts == max_excerpts:
                 break
-        if number < MIN_SEARCHED:
+        if fitting_excerpts < MIN_SEARCHED:
             # Questions about fewer excerpts may be shorter. `inspect_model` has already checked
             # that the budget covers them.
             questions, _ = self._find_excerpts(length, MIN_SEARCHED)
             return questions, length
-        return questions.first(number), length
+        return questions.first(fitting_excerpts), length
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
         """Generate questions about excerpts of the first texts. Also return the number of tokens to

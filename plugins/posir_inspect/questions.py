@@ -61,7 +61,7 @@ from posir_tasks.values.schemes import RelativePositions
 
 #: Number of equal parts of a text. Each part yields at most one question.
 PARTS = 10
-#: Share of the words of a sentence that are kept, and their minimum number.
+#: Share of a sentence's words that are kept, and their minimum number.
 KEYWORD_SHARE, MIN_KEYWORDS = 0.5, 3
 SEED = 14
 

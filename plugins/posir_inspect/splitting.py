@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from posir_tasks.text.tokenizer import Tokenizer
     from posir_tasks.values.scores import ResultValues
 
-#: Sizes of chunks in tokens, smallest first.
+#: Chunk sizes in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)
 
 

@@ -23,7 +23,7 @@ from posir_tasks.data.data import Judgments
 
 logger = logging.getLogger(__name__)
 
-#: Query id to document id to score.
+#: Scores by query id and document id.
 Rankings: TypeAlias = dict[str, dict[str, float]]
 
 #: Maximum number of ids listed in a message.
@@ -318,7 +318,7 @@ def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRule
     If the run lacks some subsets, only the other subsets are scored.
 
     Raises:
-        PosirError: The run does not fit the data.
+        PosirError: The run does not match the data.
     """
     missing_subsets = [subset.name for subset in subsets if subset.name not in run.by_subset]
     has_subsets = ANY_SUBSET not in run.by_subset
@@ -371,10 +371,10 @@ def _refuse_misfit(
         raise PosirError(describe_foreign(run.name, documents, corpora))
     if total.missing and rules.needs_all:
         missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
-        number = pluralize(total.missing, "judged query is", "judged queries are")
+        queries_are = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {number} not in the run, first {missing}. --missing zero scores these "
-            "queries as 0."
+            f"{run.name}: {queries_are} not in the run, first {missing}. --missing zero scores "
+            "these queries as 0."
         )
 
 
@@ -455,7 +455,7 @@ def _align_query(
     rules: AlignmentRules,
     counts: Counter[str],
 ) -> tuple[Collection[Hit], dict[str, float]]:
-    """Return the hits and the ranking of a query, and add their counts."""
+    """Return the hits and the ranking of a query, and update `counts`."""
     complete = subset.find_full_depth(rules)
     if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
         ranking = run_hits.rank_distinct(subset.documents, rules.depth)

@@ -115,7 +115,7 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
     """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
     if scored.results or scored.judged:
-        # LaTeX output uses the same sections as text output.
+        # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
         yield from (part for part in report().parts if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:

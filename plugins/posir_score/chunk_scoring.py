@@ -87,7 +87,7 @@ class ChunkerRow:
     questions: int
     chunks: int
     tokens: int
-    """Number of tokens of all chunks, truncated tokens included."""
+    """Number of tokens in all chunks, including truncated tokens."""
     iou: Estimate
     recall: Estimate
     precision: Estimate

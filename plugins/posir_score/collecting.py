@@ -45,7 +45,7 @@ PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
 #: A run stops after this number of queries if scores contradict the order of the hits, or no
 #: document is in the corpus.
 FIRST_QUERIES = 10
-#: Size in bytes of the digest that stands for a chunk's text in the journal.
+#: Size in bytes of the digest that replaces a chunk's text in the journal.
 TEXT_BYTES = 16
 #: Schema version of the journal.
 SCHEMA = 1
@@ -126,7 +126,7 @@ class Journal:
             if self.answers:
                 answers = pluralize(len(self.answers), "answer")
                 logger.warning(
-                    "%s contains %s from an interrupted run; delete it to repeat all queries",
+                    "%s contains %s from an interrupted run; delete the file to repeat all queries",
                     file,
                     answers,
                 )
@@ -242,7 +242,7 @@ class QueryAnswers:
         """Description of the calls and the hit format; empty before the first hit."""
         self.problem = ""
         """Reason why ids cannot be matched to documents; empty if they can."""
-        # An interrupted run may have had another --order.
+        # An interrupted run may have used another --order.
         journal.answers = {
             key: answer
             for key, answer in journal.answers.items()

@@ -73,7 +73,7 @@ class FileName(NamedTuple):
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-#: Stem to ids and names of documents.
+#: Ids and file names of documents, by stem.
 Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 
 
@@ -111,9 +111,9 @@ class DocumentNames:
         if not self.matched:
             return ""
         name, document = next(iter(self.matched.items()))
-        number = pluralize(len(self.matched), "document")
+        documents = pluralize(len(self.matched), "document")
         return (
-            f"{number} of the index matched by file name, first: {sanitize(name)} to "
+            f"{documents} of the index matched by file name, first: {sanitize(name)} to "
             f"{sanitize(document)}."
         )
 

@@ -221,7 +221,7 @@ class RunScores:
     main_score: tuple[str, float] = ("", 0.0)
     """Name and value of the task's main score."""
     reading: str = ""
-    """Describes the calls of a retriever and the format of its hits; empty for a file."""
+    """Description of the retriever calls and the hit format; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and counts to a row."""
@@ -262,7 +262,8 @@ def prepare_run(
     """Align a run with the data.
 
     Raises:
-        PosirError: The run does not fit the data, or an earlier run has the same name or rankings.
+        PosirError: The run does not match the data, or repeats the name or rankings of an earlier
+            run.
     """
     if data.rules.split and (other_splits := run.splits - {data.rules.split}):
         # Queries of different splits may have the same ids.

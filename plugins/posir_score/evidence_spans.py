@@ -219,7 +219,7 @@ class EvidenceData:
 
     name: str
     documents: dict[str, str]
-    """Document id to text. A document's number is its index."""
+    """Texts by document id. A document's number is its index."""
     questions: tuple[tuple[str, tuple[EvidenceSpan, ...]], ...]
     """Text and evidence spans of each question. Every question has at least one span."""
     articles: Integers
@@ -288,7 +288,7 @@ def read_evidence_data(
         is_merged: Merge documents with the same text.
 
     Raises:
-        DataError: No question has a span.
+        DataError: No question has an evidence span.
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}

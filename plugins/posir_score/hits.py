@@ -18,7 +18,7 @@ from posir_tasks.base.wording import sanitize
 
 #: Maximum number of hits in an unordered answer, such as a mapping.
 MAX_HITS = 100_000
-#: Maximum number of digits of a rank.
+#: Maximum number of digits in a rank.
 MAX_DIGITS = 18
 #: Remedy for hits that lack a score or distance.
 GIVE_EACH = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
@@ -210,8 +210,8 @@ def read_rank(value: object) -> int | None:
 def read_id(value: object) -> str | None:
     """Read the id of a query or document, or return None if it is invalid.
 
-    Zero bytes and invalid Unicode are invalid: trec_eval truncates an id at a zero byte, and
-    crashes on invalid Unicode.
+    Ids with zero bytes or invalid Unicode are invalid: trec_eval truncates an id at a zero byte,
+    and crashes on invalid Unicode.
     """
     text = _read_text(value) if isinstance(value, str | Integral | UUID) else ""
     is_unicode = text == text.encode(errors="ignore").decode()
@@ -346,7 +346,7 @@ def read_hits(
         raw_hits += _list_group(item, number, document_field)
     if raw_hits:
         show_first(raw_hits[0])
-    # The first field in order of preference that has a value in any hit is used.
+    # Use the first field, in order of preference, that has a value in any hit.
     layouts = dict.fromkeys(hit.layout for hit in raw_hits)
     names = {name for hit in raw_hits for name in hit.values}
     scores = (name for layout in layouts for name in (UNNAMED, *layout.score) if name in names)
@@ -430,8 +430,8 @@ def _complete(
         hits.append(hit._replace(**numbers))
     if gaps and order != "rank" and fields[decisive] is not None:
         field_name = f" in `{fields[decisive]}`" if fields[decisive] else ""
-        number_of_gaps = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
-        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{number_of_gaps}. {GIVE_EACH}")
+        gap_count = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
+        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{gap_count}. {GIVE_EACH}")
     return hits
 
 

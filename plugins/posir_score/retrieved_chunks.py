@@ -2,7 +2,7 @@
 
 Evidence recall at k is the share of a question's evidence in its first k chunks. IoU and
 precision are defined as for text splitters in `posir_score.evidence_spans`. A chunk is located by
-its offsets or, without offsets, by its text. If a chunk is longer than the embedder's window, its
+its text or, without a text, by its offsets. If a chunk is longer than the embedder's window, its
 end is unread, and so is the evidence there. Evidence outside all returned chunks may be read or
 unread. Which evidence this is depends on the retrieval, so a comparison of read and unread evidence
 would suffer from selection bias. Above 1% of the evidence spans, no such comparison is made.

@@ -52,7 +52,7 @@ from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 
 logger = logging.getLogger(__name__)
 
-#: Query id to hits, best first.
+#: Hits by query id, best first.
 HitsByQuery: TypeAlias = dict[str, Collection[Hit]]
 #: Rows of a run, each with its location for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
@@ -294,7 +294,7 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
             merged = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
                 other_hits = merged.get(query, [])
-                # Ranks of two files cannot be compared.
+                # Ranks from different files cannot be compared.
                 if other_hits and hits and origins not in (["score"], ["distance"]):
                     raise DataError(
                         f"{file}: query {sanitize(query)} is also in another file of the folder, "
@@ -556,7 +556,7 @@ def _read_parquet(file: Path) -> Rows:
 
 
 def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
-    """Choose the columns with query, document, score, rank and distance, or with lists of hits.
+    """Choose the columns for query, document, score, rank and distance, or for lists of hits.
 
     Raises:
         DataError: A required column is missing.

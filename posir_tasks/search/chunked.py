@@ -169,12 +169,12 @@ def _update_best(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model for an application's index, as `mteb run` evaluates it under the same name."""
+    """A model for an application's index, the same that `mteb run` evaluates under its name."""
 
     name: str
     encoder: ModelEncoder
     """Encodes queries, and documents with a single vector."""
-    several: MaximumSearch | None = None
+    multi_vector: MaximumSearch | None = None
     """Encodes documents with several vectors; None if each document has one vector."""
 
     @classmethod
@@ -186,20 +186,20 @@ class TextModel:
         """
         disable_progress_bar()  # type: ignore[no-untyped-call]
         model = load_model(ModelReference(name, revision))
-        several = model if isinstance(model, MaximumSearch) else None
-        base = several.base if several else model
+        multi_vector = model if isinstance(model, MaximumSearch) else None
+        base = multi_vector.base if multi_vector else model
         if not isinstance(base, EncoderProtocol):
             raise not_dense(name)
         options: Any = {"batch_size": batch_size, "show_progress_bar": False}
         encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
-        return cls(str(model.mteb_model_meta.name), encoder, several)
+        return cls(str(model.mteb_model_meta.name), encoder, multi_vector)
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
         """Return the vectors of each document or query, shape (1 or more, dimensions)."""
         if not texts:
             return []
-        if self.several and not query:
-            return self.several.encode_documents(self.encoder, texts).split()
+        if self.multi_vector and not query:
+            return self.multi_vector.encode_documents(self.encoder, texts).split()
         prompt_type = PromptType.query if query else PromptType.document
         return list(self.encoder(texts, prompt_type)[:, None])
 

@@ -147,7 +147,7 @@ class SearchedSubset:
     ranked: RankedQueries
     find_read: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
-    further: Mapping[str, Any] = field(default_factory=dict)
+    extra_entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are not scores."""
     rotate: Rotate = lambda *_: None
     """Ranks rotated versions of the documents."""
@@ -184,7 +184,7 @@ class SubsetScorer:
             else:
                 grades = data["relevant_docs"]
                 scores = {**score_rankings(searched.results, grades, self.k_values)}
-            scores |= searched.further
+            scores |= searched.extra_entries
         with timer("Counting tokens", **phase):
             documents = select_documents(data["corpus"], evidence.document_ids)
             read_evidence = searched.find_read(data["single"], evidence, documents)

@@ -66,7 +66,7 @@ def search_subset(
     protocol = _describe_protocol(model, request)
     fitted_model = fit_to_script(with_cache(model), context.corpus_language)
     results, ranked = _search(fitted_model, request, save)
-    further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
+    extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(
@@ -79,7 +79,7 @@ def search_subset(
         ranked=ranked,
         find_read=partial(find_read_evidence, model, request),
         count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
-        further=further,
+        extra_entries=extra_entries,
         rotate=rotation.rank,
     )
     # The search of rotated versions later overwrites the model's record.

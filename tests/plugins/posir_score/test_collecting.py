@@ -334,7 +334,7 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
     with pytest.raises(
         PosirError,
-        match=r"no retrieved document of 10 is in the corpus; first 5e1f, "
+        match=r"no retrieved document of 10 is in the corpus; the run has 5e1f, "
         r"and.*--document-field",
     ):
         collect(search, tmp_path, settings)

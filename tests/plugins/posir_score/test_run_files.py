@@ -375,7 +375,7 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"q": ["x", "y"]}')
     orders: list[Order] = ["score", "distance"]
     for order in orders:
-        with pytest.raises(DataError, match=f"no hit has a {order}, which --order {order} needs"):
+        with pytest.raises(DataError, match=f"no hit has a {order}, but --order {order} needs"):
             read_run_file(tmp_path / "a.json", order)
     (tmp_path / "b.json").write_text('{"q": {"x": null, "y": null}}')
     with pytest.raises(DataError, match="hit 1, x, has no score; 2 of 2 lack one"):
