@@ -367,7 +367,7 @@ def test_chunks_are_compared_with_chunks_in_context(texts):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tiny", "PosIR-Mini", "--budget", "much"), "Write a number such as"),
+        (("tiny", "PosIR-Mini", "--budget", "much"), "Give a number such as"),
         (("tiny", "missing/folder"), "missing/folder: no such file or folder"),
         (("tiny", "PosIR-Minni"), "Did you mean PosIR-Mini"),
         (("mteb/baseline-bm25s", "PosIR-Mini"), "not a dense encoder"),

@@ -25,9 +25,9 @@ from posir_score.collecting import (
     FIRST_QUERIES,
     MAX_FAILURES,
     MAX_FAILURES_AT_START,
-    Answer,
     CollectionSettings,
     Journal,
+    QueryAnswer,
     collect_run,
 )
 from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits
@@ -335,7 +335,7 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
     with pytest.raises(
         PosirError,
         match=r"no retrieved document of 10 is in the corpus; the run has 5e1f, "
-        r"and.*--document-field",
+        r".*--document-field",
     ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES
@@ -361,7 +361,9 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(
-                Answer(subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")])
+                QueryAnswer(
+                    subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]
+                )
             )
         with pytest.raises(PosirError, match="another process"):
             Journal(tmp_path / "a.jsonl")
