@@ -83,7 +83,7 @@ class CollectionSettings:
     """Seconds before the first retry. The wait doubles with each retry, up to 8 seconds."""
 
 
-class QueryAnswer(BaseModel):
+class RetrieverAnswer(BaseModel):
     """The hits of a query, in the order of the retriever."""
 
     subset: str
@@ -141,7 +141,7 @@ class Journal:
             self._unlock()
             raise
 
-    def _read(self) -> Iterator[QueryAnswer]:
+    def _read(self) -> Iterator[RetrieverAnswer]:
         """Yield the answers of the file, and warn about damaged lines."""
         if not self.file.exists():
             return
@@ -164,7 +164,7 @@ class Journal:
                 if isinstance(content, dict) and isinstance(text := content.get("text"), str):
                     texts[digest(text, size=TEXT_BYTES).hex()] = text
                     continue
-                answer = QueryAnswer.model_validate(content)
+                answer = RetrieverAnswer.model_validate(content)
                 yield answer.model_copy(
                     update={"hits": [hit._replace(text=texts[hit.text]) for hit in answer.hits]}
                 )
@@ -174,7 +174,7 @@ class Journal:
             lines_are = pluralize(damaged_lines, "line is", "lines are")
             logger.warning("%s: %s damaged; these queries are repeated", self.file, lines_are)
 
-    def _to_lines(self, answer: QueryAnswer) -> Iterator[str]:
+    def _to_lines(self, answer: RetrieverAnswer) -> Iterator[str]:
         """Yield the lines of an answer. The text of each chunk is written once."""
         hits = []
         for hit in answer.hits:
@@ -185,7 +185,7 @@ class Journal:
             hits.append(hit._replace(text=key))
         yield f"{answer.model_copy(update={'hits': hits}).model_dump_json()}\n"
 
-    def add(self, answer: QueryAnswer) -> None:
+    def add(self, answer: RetrieverAnswer) -> None:
         """Add an answer and write it to the file."""
         with explain_disk_full(self.file):
             self._stream.writelines(self._to_lines(answer))
@@ -251,7 +251,7 @@ class QueryAnswers:
         for answer in journal.answers.values():
             self._check_answer(answer)
 
-    def _check_answer(self, answer: QueryAnswer) -> None:
+    def _check_answer(self, answer: RetrieverAnswer) -> None:
         """Check the order of an answer's hits, and whether their documents are in the corpus."""
         self.order.add(answer.query, answer.hits)
         if not answer.hits or (self.has_documents and not self.rules.names):
@@ -327,7 +327,7 @@ class QueryAnswers:
                     hits = await worker.ask(
                         query, is_answering=lambda: len(self.journal.answers) > old_answers
                     )
-                    answer = QueryAnswer(subset=query.subset, query=query.id, hits=hits)
+                    answer = RetrieverAnswer(subset=query.subset, query=query.id, hits=hits)
                     self.journal.add(answer)
                     self._check_answer(answer)
                 except AnswerError as error:

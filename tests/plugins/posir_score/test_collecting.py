@@ -27,7 +27,7 @@ from posir_score.collecting import (
     MAX_FAILURES_AT_START,
     CollectionSettings,
     Journal,
-    QueryAnswer,
+    RetrieverAnswer,
     collect_run,
 )
 from posir_score.hits import MAX_HITS, AnswerError, Hit, read_hits
@@ -361,7 +361,7 @@ def test_one_process_writes_to_a_journal_at_a_time(tmp_path: Path):
     with closing(Journal(tmp_path / "a.jsonl")) as journal:
         for query in ("q", "r"):
             journal.add(
-                QueryAnswer(
+                RetrieverAnswer(
                     subset="all", query=query, hits=[Hit("d", 1.0, 1, "A chunk."), Hit("d")]
                 )
             )
