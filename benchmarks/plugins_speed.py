@@ -20,7 +20,7 @@ import numpy as np
 from posir_compare.comparison import compare_pair
 from posir_compare.pairing import CommonResults, Pair
 from posir_compare.runs import ModelRun
-from posir_report.api import build_results
+from posir_report.results import build_results
 from posir_significance.analysis import analyze
 from posir_tasks.plugin_api import score_result
 from posir_tasks.results import SubsetResult

@@ -200,7 +200,7 @@ SETTINGS = [
 def main() -> None:
     """Print the rates of each setting."""
     draws = int(sys.argv[1]) if len(sys.argv) > 1 else 400
-    headings = ("favors_start", "favors_end", "no_bias", "inconclusive", "holds")
+    headings = (State.FAVORS_START, State.FAVORS_END, State.NO_BIAS, State.INCONCLUSIVE, "holds")
     print(f"{'setting':48}", *(f"{name:>13}" for name in headings))
     for setting in SETTINGS:
         rates = measure(setting, draws)

@@ -60,50 +60,50 @@ def leaderboard_build(
 
     source = str(results)
     site = Path(output)
-    with open_results(source) as opened:
+    with open_results(source) as source_results:
         from posir_leaderboard.board.build import build_site
         from posir_tasks.base.files import cache_folder
 
         repository = source if is_repository(source) else None
         statistics = [Path(file) for file in to_list(stats)]
         cache = cache_folder() / "board"
-        built = build_site(opened.folder, site, cache, repository, url, statistics)
+        outcome = build_site(source_results.folder, site, cache, repository, url, statistics)
     remarks = {
-        "excluded": [opened.rename(str(problem)) for problem in built.problems],
-        "model not looked up": built.unchecked,
-        "not ranked": built.unranked,
-        "in a separate table, since the data differ": built.separate,
-        "kept, since someone edited it": built.kept,
+        "excluded": [source_results.rename(str(problem)) for problem in outcome.problems],
+        "model not looked up": outcome.unchecked,
+        "not ranked": outcome.unranked,
+        "in a separate table, since the data differ": outcome.separate,
+        "kept, since someone edited it": outcome.kept,
     }
     lines = [f"{remark}: {text}" for remark, texts in remarks.items() for text in texts]
-    if repository and not built.results and not built.problems:
+    if repository and not outcome.results and not outcome.problems:
         lines.append(
             f"{source} has no results; pull requests count once merged. Send some: posir submit "
             f"results --repo {source}"
         )
-    if built.unpinned:
-        tasks = " ".join(built.unpinned)
+    if outcome.unpinned:
+        tasks = " ".join(outcome.unpinned)
         lines.append(
             f"the data of {tasks} have no pin. Pin them: posir leaderboard pin {tasks} --results "
             f"{shlex.quote(source)}"
         )
     summary = (
-        f"{site}: {pluralize(built.models, 'model')}; {pluralize(built.results, 'result')}, "
-        f"{built.scored:,} of them newly scored; {pluralize(built.changed_files, 'file')} changed. "
-        f"View it: posir leaderboard serve --site {site}"
+        f"{site}: {pluralize(outcome.models, 'model')}; {pluralize(outcome.results, 'result')}, "
+        f"{outcome.scored:,} of them newly scored; {pluralize(outcome.changed_files, 'file')} "
+        f"changed. View it: posir leaderboard serve --site {site}"
     )
     return Result(
         title=summary,
         rows=[{"remark": line} for line in lines],
         footer=(summary,),
         warnings=lines,
-        exit_status=int(strict and bool(built.problems or built.unranked)),
+        exit_status=int(strict and bool(outcome.problems or outcome.unranked)),
     )
 
 
 @public()
 def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Result:
-    """Pin the data on which results of a task are ranked, with their present content.
+    """Pin the current content of the data on which a task's results are ranked.
 
     Pins are saved in pins.json of the folder or repository. Committing to a repository requires
     membership.
@@ -135,18 +135,18 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
 
     source = str(results)
     names = to_list(tasks)
-    with open_results(source, [PINS]) as opened:
+    with open_results(source, [PINS]) as source_results:
         is_remote = is_repository(source)
-        pins = dict(read_pins(opened.folder, source if is_remote else None) or {})
+        pins = dict(read_pins(source_results.folder, source if is_remote else None) or {})
         for task in names:
             pins[task] = compute_pin(task)
         if is_remote:
             title = f"Pin the data of {', '.join(names)}"
             content = {PINS: format_pins(pins).encode()}
-            commit = Commit("dataset", source, content, title, title, opened.commit)
+            commit = Commit("dataset", source, content, title, title, source_results.commit)
             location = upload(commit, HuggingFaceHub(direct=True)).location
         else:
-            file = opened.folder / PINS
+            file = source_results.folder / PINS
             write_text(file, format_pins(pins))
             location = f"{file}: {pluralize(len(pins), 'task')} pinned"
     rows = [{"task": task, "results": source} for task in names]
@@ -157,7 +157,7 @@ def leaderboard_pin(tasks: str | Iterable[str], *, results: str | Path) -> Resul
 def leaderboard_serve(
     *, site: str | Path = SITE, port: Annotated[int, Option(min=0, max=65535)] = 8000
 ) -> Result:
-    """Serve a site to this machine only, until Ctrl-C.
+    """Serve a site on this machine only, until Ctrl-C.
 
     Args:
         site: Folder of the site.
@@ -292,7 +292,7 @@ def submit(
         try:
             result = upload(commit, hub, report=_report)
         except PosirError as error:
-            # Report the commits that were sent before.
+            # Also report the commits that were already sent.
             raise PosirError("\n".join([*lines, str(error)])) from error
         outcome = "nothing was sent, the files are already there"
         if result.sent:
@@ -311,13 +311,13 @@ def _describe_commit(commit: Commit, *, direct: bool) -> Iterator[str]:
 
 
 def _write_card(card: Path, entries: Sequence[Entry]) -> None:
-    """Write the scores of the entries of one model into its card."""
+    """Write the scores of a single model into its card."""
     from posir_leaderboard.model_card import render_section, write_section
 
     models = sorted({f"{entry.model}, revision {entry.revision}" for entry in entries})
     if len(models) > 1:
         raise PosirError(
-            f"--model-card needs the results of one model, and there are several: "
+            f"--model-card needs the results of a single model, and there are several: "
             f"{'; '.join(models)}. Give the folder of one model."
         )
     write_section(card, render_section(result for entry in entries for result in entry.subsets))
@@ -335,7 +335,7 @@ def check(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
 
 
 def find_entries(folders: Sequence[Path]) -> tuple[list[Entry], list[EntryProblem]]:
-    """Read all entries below folders, each file once; return entries and problems of the others."""
+    """Read every file below folders once; return the entries, and the problems with other files."""
     from posir_leaderboard.entries import entry_files, read_entries
 
     entries: dict[Path, Entry] = {}

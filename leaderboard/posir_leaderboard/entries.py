@@ -1,4 +1,4 @@
-"""Read submitted results, which are untrusted files of third parties.
+"""Read submitted results, which are untrusted files from third parties.
 
 A file is refused if it could do harm: too large or deeply nested, numbers that overflow, or a name
 that leaves its folder or impersonates another model. `validation` checks the scores.
@@ -37,7 +37,7 @@ from posir_tasks.values.result_schema import (
     RUN_KEY,
 )
 
-#: File with the pins of data, at the root of a repository of results.
+#: File that pins data, at the root of a results repository.
 PINS = "pins.json"
 #: Maximum size of a file. A result with 31 subsets, the maximum of any task, takes 0.8 MiB.
 MAX_BYTES = 4 * 2**20
@@ -60,7 +60,7 @@ Title = Annotated[
 
 
 class JsonShape(BaseModel):
-    """Required fields of a JSON object; further fields are ignored."""
+    """Required fields of a JSON object; other fields are ignored."""
 
     model_config = ConfigDict(strict=True)
 
@@ -176,7 +176,7 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
         for file, entry in entries.items()
     }
     for same in find_duplicates(keys):
-        message = f"is of the same model, revision and task as {same[0]}; remove one of the two"
+        message = f"has the same model, revision and task as {same[0]}; remove one of the two"
         problems.append(entries[same[-1]].problem(message))
         for file in same:
             del entries[file]
@@ -184,7 +184,7 @@ def read_entries(folder: Path) -> tuple[list[Entry], list[EntryProblem]]:
 
 
 def entry_files(folder: Path, *, experiments: bool = False) -> Iterator[Path]:
-    """Yield the sorted files below a folder that mteb's layout, `<org>__<model>/<revision>/`, has.
+    """Yield the sorted files below a folder in mteb's layout, `<org>__<model>/<revision>/`.
 
     A misplaced file next to a `model_meta.json` is included, so that it is reported.
 
@@ -265,7 +265,7 @@ def _read_shape(shape: type[JsonShape], file: Path) -> Any:
 
     Raises:
         EntryError: The file is a link or too large, or has deep nesting, repeated keys, huge
-            numbers, NaN outside of nAUC, or invalid fields.
+            numbers, NaN outside nAUC, or invalid fields.
     """
     if file.is_symlink() or not file.is_file():
         raise EntryError(file, "is missing, or is not a regular file; links are not followed")
@@ -322,13 +322,13 @@ def future_problems(entry: Entry) -> Iterator[EntryProblem]:
     if isinstance(date, int | float) and date > time.time() + CLOCK_SKEW:
         message = (
             f"is {sanitize(date)}, which is in the future. Run the task again on a computer "
-            "whose clock is right"
+            "whose clock is correct"
         )
         yield entry.problem(message, "date")
 
 
 def _protocol_problems(entry: Entry) -> Iterator[EntryProblem]:
-    """Yield the subsets of a run with a protocol whose settings differ from this version's."""
+    """Yield the subsets that were run with other protocol settings than this version's."""
     if entry.paper is None:
         return
     try:
@@ -350,7 +350,7 @@ def check_revision(revision: object, recorded: object, pinned: str) -> str | Non
     """Check the revision of the data.
 
     Args:
-        revision: The revision that was read.
+        revision: The revision of the evaluated data.
         recorded: The revision that mteb recorded for the task.
         pinned: The task's revision: a commit, the version of a packaged dataset, or a branch, on
             which any commit is valid.

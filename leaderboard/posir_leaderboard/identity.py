@@ -1,7 +1,7 @@
 """Look up submitted models: existence, spelling of the name, and a trusted description.
 
-A submitter's description is never shown. mteb's registry describes the models that it has in the
-submitted revision, the Hub describes all others.
+A submitter's description is never shown. Models that mteb's registry lists in the submitted
+revision are described by the registry, all others by the Hub.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ FIELDS = (
 
 @dataclass(frozen=True)
 class Identity:
-    """The result of looking up a model in a revision."""
+    """The result of looking up a model and its revision."""
 
     problem: str = ""
     """Reason to refuse results of the model, or empty."""
@@ -56,7 +56,7 @@ def identify_models(
 ) -> dict[tuple[str, str], Identity]:
     """Look up models by name and revision.
 
-    The Hub's answers are cached for good, since a commit does not change. If the Hub cannot be
+    The Hub's answers are cached permanently, since a commit does not change. If the Hub cannot be
     reached, only the cache is used.
 
     Args:
@@ -74,7 +74,7 @@ def identify_models(
             identity = _identify_registered(name, revision, meta)
         file = cache / f"{digest(name, revision).hex()}.json"
         if identity is None and file.is_file():
-            # A damaged file of the cache is ignored.
+            # A damaged cache file is ignored.
             with suppress(GateError, TypeError, ValueError):
                 identity = Identity(meta=dict(read_json(file)))
         if identity is None:
@@ -122,7 +122,7 @@ def _find_variant_problem(name: str, base: str) -> str:
 
 
 def _ask_hub(name: str, revision: str) -> Identity:
-    # The name of a variant starts with that of its model, such as `ORG/MODEL+both_orders`.
+    # A variant's name starts with its model's name, such as `ORG/MODEL+both_orders`.
     repository, variant, _ = name.partition("+")
     if variant and (problem := _find_variant_problem(name, repository)):
         return Identity(problem)

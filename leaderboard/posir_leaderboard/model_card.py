@@ -1,19 +1,19 @@
-"""Write the scores of `posir submit --model-card` into a section of a model card."""
+"""Write the scores for `posir submit --model-card` into a section of a model card."""
 
 import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from posir_report.api import build_results
 from posir_report.columns import choose_columns
 from posir_report.content import BRIEF
+from posir_report.results import build_results
 from posir_report.tables import build_score_table, name_task
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import atomic_write
 from posir_tasks.display.tables import DisplaySection
 from posir_tasks.results import SubsetResult
 
-#: Comments of Markdown around the section.
+#: Markdown comments around the section.
 BEGIN = b"<!-- posir: begin -->"
 END = b"<!-- posir: end -->"
 SECTION = re.compile(BEGIN + b".*?" + END, re.DOTALL)
@@ -25,7 +25,7 @@ COLUMNS = ("ndcg_at_10", "position_effect", "unread_share", "position_effect_in_
 def render_section(results: Iterable[SubsetResult]) -> str:
     """Render the scores of a model on every task, with intervals, as Markdown."""
     model_results = build_results(results)
-    rows = model_results.content.overall
+    rows = model_results.overall
     names = {"Task": [name_task(row) for row in rows]}
     table = build_score_table(rows, choose_columns(COLUMNS), names)
     section = DisplaySection(tables=(table,)).to_markdown()
@@ -33,10 +33,10 @@ def render_section(results: Iterable[SubsetResult]) -> str:
 
 
 def write_section(card: Path, section: str) -> None:
-    """Replace the section of a model card, or append it; all other bytes stay.
+    """Replace the section of a model card, or append it; keep all other bytes.
 
     Raises:
-        PosirError: The card cannot be read or written, or has one of the two markers only.
+        PosirError: The card cannot be read or written, or contains only one of the two markers.
     """
     try:
         content = card.read_bytes()

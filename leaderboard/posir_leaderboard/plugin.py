@@ -18,7 +18,7 @@ posir_commands = declare(
     Command(
         "leaderboard serve",
         "posir_leaderboard.api:leaderboard_serve",
-        "Serve a site to this machine.",
+        "Serve a site on this machine.",
         LEADERBOARD,
     ),
     Command(

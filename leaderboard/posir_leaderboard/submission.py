@@ -32,20 +32,20 @@ from posir_tasks.values.profile import pool
 from posir_tasks.values.result_schema import REFERENCE_KEY, RUN_KEY, round_floats
 
 MAX_ATTEMPTS = 5
-#: Seconds before the second attempt, doubled for each further one, unless the Hub sets a time.
+#: Seconds before the second attempt, doubled for each later one, unless the Hub sets a time.
 FIRST_WAIT = 2.0
 #: Seconds; if the Hub asks for a longer wait, the command fails.
 MAX_WAIT = 600.0
 MAIN = "main"
-#: To be formatted with number and address.
+#: Format string for number and address.
 PULL_REQUEST = "pull request #%d, %s"
 #: HTTP statuses of a repository that does not exist or is not visible to the token.
 UNKNOWN_STATUSES = frozenset({401, 404})
 #: HTTP statuses worth a retry: timeout, concurrent commit, too early, too many requests.
 RETRYABLE_STATUSES = frozenset({408, 409, 412, 425, 429})
-#: Errors of refusals, failed connections and responses that are not the Hub's. huggingface_hub uses
-#: requests, httpx or httpx2, depending on its version; their errors derive from OSError or share a
-#: base class with HfHubHTTPError.
+#: Errors for refused requests, failed connections and responses from other servers. huggingface_hub
+#: uses requests, httpx or httpx2, depending on its version; their errors derive from OSError or
+#: share a base class with HfHubHTTPError.
 UNANSWERED: tuple[type[Exception], ...] = (
     HfHubHTTPError,
     OSError,
@@ -67,12 +67,12 @@ ADVICE = {
     "`hf auth login`.",
     413: "The files exceed the Hub's limit for one commit.",
 }
-#: Command that creates a repository of results, to be formatted with its name.
+#: Format string for the command that creates a results repository.
 CREATION = "A new leaderboard starts with: hf repos create %s --type dataset"
 
 
 class HubError(PosirError):
-    """The Hub refused a request; the message has the next step."""
+    """The Hub refused a request; the message names the next step."""
 
 
 class RetryableError(Exception):
@@ -252,7 +252,7 @@ class HuggingFaceHub:
         except (OfflineModeIsEnabled, HFValidationError) as error:
             raise HubError(f"{repository}: {sanitize(error, 300)}") from None
         except UNANSWERED as error:
-            # An error of a download has the response in its cause.
+            # A download error stores the response in its cause.
             refusal = error if isinstance(error, HfHubHTTPError) else error.__cause__
             if not isinstance(refusal, HfHubHTTPError):
                 message = f"{type(error).__name__}: {sanitize(error, 300)}"
@@ -276,7 +276,7 @@ def _hash_content(content: bytes) -> tuple[str, str]:
 
 
 REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
-#: Patterns of the files of results in a repository.
+#: Patterns for the result files in a repository.
 FILES = ["results/**/*.json", "reproduced/**/*.json", PINS]
 
 
@@ -338,7 +338,7 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
         with hub.translate_errors(repository, name):
             head = hub.api.dataset_info(name, revision=MAIN)
             files = [file.rfilename for file in head.siblings or ()]
-            # huggingface_hub makes no snapshot without files.
+            # huggingface_hub creates no snapshot without files.
             if head.sha is None or not any(filter_repo_objects(files, allow_patterns=patterns)):
                 return head.sha
             snapshot = hub.api.snapshot_download(
@@ -354,7 +354,7 @@ def _copy_repository(name: str, patterns: list[str], folder: Path) -> str | None
 
 
 def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
-    """Build the commit that adds one model's entries to a leaderboard's dataset repository, in
+    """Build the commit that adds one model's entries to a leaderboard's dataset repository, using
     mteb's layout.
     """
     check_repository_name(repository)
@@ -380,7 +380,7 @@ def build_submission(entries: Sequence[Entry], repository: str) -> Commit:
 
 
 def _read_public(file: Path) -> bytes:
-    """Read a file without names of local folders and servers."""
+    """Read a file, removing the names of local folders and servers."""
     content = file.read_bytes()
     if f'"{REFERENCE_KEY}"'.encode() not in content:
         return content
@@ -471,7 +471,7 @@ def build_eval_results(entries: Sequence[Entry], page: str) -> Commit:
     files = {}
     for entry in entries:
         task = find_task(entry.task)
-        # Packaged data have a number as their revision.
+        # The revision of packaged data is a number.
         if task is None or task.metadata.dataset["revision"].isdigit():
             continue
         profile = pool(result.profile for result in entry.subsets)

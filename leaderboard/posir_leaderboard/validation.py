@@ -1,8 +1,8 @@
-"""Validate entries: complete, on the named dataset, with scores that follow from their profiles.
+"""Check that entries are complete, use the named dataset, and match the scores of their profiles.
 
-All scores are recomputed from the profile. Scores that it determines only in part (at 20; nDCG and
-MRR at 100) must be possible. mteb's nAUC depends on similarity scores, so only its synonyms are
-compared. Only another run of the model can show that the profile itself is correct.
+All scores are recomputed from the profile. Scores that the profile only bounds (at 20; nDCG and MRR
+at 100) must lie within the bounds. mteb's nAUC depends on similarity scores, so only its synonyms
+are compared. Only another run of the model can show that the profile itself is correct.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ if TYPE_CHECKING:
     from posir_tasks.tasks.base import PositionTask
 
 
-#: Maximum rounding error: half a unit of the last decimal, and errors of summation.
+#: Maximum rounding error: half a unit of the last decimal, plus summation error.
 ROUNDING = 0.5 * 10**-DECIMALS + 1e-9
 #: Metrics that are equal if every query has one relevant document.
 SYNONYMS = {
@@ -88,11 +88,11 @@ SYNONYMS = {
     "nauc_precision_at_": "nauc_recall_at_",
 }
 NAUC = re.compile(r"nauc_(ndcg|map|mrr|recall|precision)_at_\d+_(max|std|diff1)")
-#: Scores that mteb adds to a result and that do not depend on the model.
+#: Model-independent fields that mteb adds to a result.
 UNCHECKED = {"mteb_version", "previous_results_model_meta"}
 #: Fields with packed columns, which are compared after unpacking.
 PACKED = (RANKS_KEY, READ_RANKS_KEY, KEYS_KEY, ROTATIONS_KEY)
-#: Key of the number of judgments of documents that the corpus lacks.
+#: Key for the number of judgments whose document is missing from the corpus.
 MISSING_DOCUMENTS = "judgments_of_missing_documents"
 #: Maximum number of reported problems per subset.
 MAX_PROBLEMS = 20
@@ -102,7 +102,7 @@ Scores = Mapping[str, Any]
 
 
 def validate_entry(entry: Entry) -> list[EntryProblem]:
-    """Return every problem of an entry; without problems it may be on the leaderboard.
+    """Return every problem with an entry; an entry without problems may enter the leaderboard.
 
     Reads the dataset from the Hub or `POSIR_DATA`; only the queries and qrels of PosIR.
     """
@@ -148,11 +148,11 @@ def _file_problems(entry: Entry, task: type[PositionTask]) -> Iterator[EntryProb
 def _subset_problems(
     entry: Entry, task: type[PositionTask], result: SubsetResult, scores: Scores
 ) -> Iterator[Problem]:
-    """Yield the problems of a subset."""
+    """Yield the problems with a subset."""
     revision = result.run.get(REVISION_KEY)
     pinned = task.metadata.dataset["revision"]
     if check_revision(revision, entry.data.get("dataset_revision"), pinned):
-        return  # a problem of its origin
+        return  # already reported by `origin_problems`
     axes = task.scheme.axes
     if result.profile.axes.to_json() != axes.to_json():
         yield f"{PROFILE_KEY}.axes", f"differ from the axes of the scheme {axes.scheme}"
@@ -170,7 +170,7 @@ def _subset_problems(
         *_rank_problems(task, facts, result),
         *_rotation_problems(entry.model, task, facts, result),
     ]
-    # Computing scores of impossible ranks may never end.
+    # Computing scores from impossible ranks may never end.
     yield from problems or _score_problems(task, facts, result, scores)
 
 
@@ -188,7 +188,7 @@ def _rank_problems(
     expected = DocumentRanks.from_ranks(task.scheme, evidence, no_ranks, estimate, result.subset)
     if not result.ranks.same_queries(expected):
         message = (
-            f"have other queries or documents than the dataset: {result.profile.queries:,} "
+            f"do not match the dataset's queries and documents: {result.profile.queries:,} "
             f"queries, the dataset has {len(evidence):,}"
         )
         yield RANKS_KEY, message
@@ -198,14 +198,14 @@ def _rank_problems(
 
 
 def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterator[Problem]:
-    """Yield the positions of evidence that the dataset contradicts.
+    """Yield the evidence positions that contradict the dataset.
 
     Positions from a model's tokenizer are not checked.
     """
     if len(computed.thirds) and not np.array_equal(submitted.thirds, computed.thirds):
-        yield READ_RANKS_KEY, "have other thirds of documents than the dataset"
+        yield READ_RANKS_KEY, "do not match the dataset's thirds of documents"
     if not np.array_equal(submitted.document_keys[:, TITLES], computed.document_keys[:, TITLES]):
-        yield KEYS_KEY, "have other titles of articles than the dataset"
+        yield KEYS_KEY, "do not match the dataset's article titles"
     # The digests themselves are not compared: the texts may be gigabytes.
     if not submitted.document_keys[:, [TEXTS, OPENINGS]].all():
         message = "lack the digest of the text or the opening of a document; run the task again"
@@ -216,7 +216,7 @@ def _position_problems(submitted: DocumentSet, computed: DocumentSet) -> Iterato
         message = f"is {submitted.counted_with}; must be {computed.counted_with} or tokenizer"
         yield f"{READ_RANKS_KEY}.counted_with", message
     elif not np.array_equal(submitted.twelfths, computed.twelfths):
-        yield READ_RANKS_KEY, "have other positions of the evidence than the dataset"
+        yield READ_RANKS_KEY, "do not match the dataset's evidence positions"
 
 
 def _rotation_problems(
@@ -249,7 +249,7 @@ def _sample_problems(
     quota = rotations.quota(rotations.sample_size)
     field = f"{ROTATIONS_KEY}.sample"
     if documents is None:
-        # Without texts: each length has a sample of the right size, numbered from 1.
+        # Without texts, only the size of each length's sample and its numbering can be checked.
         buckets = lengths[[group[0] for group in groups]]
         for length in np.unique(buckets):
             numbers = rotations.sample[buckets == length]
@@ -284,7 +284,7 @@ def _score_problems(
         "main_score": low[task.metadata.main_score],
         **result.values.to_json(),
     }
-    # The values of packed columns are compared above; packing depends on the version of zlib.
+    # Values of packed columns are compared above; the packed bytes depend on the zlib version.
     for key in PACKED:
         if key in scores:
             expected[key] = {**scores[key], "schema": SCHEMA}
@@ -315,14 +315,14 @@ def _score_problems(
 
 
 def _nauc_problems(scores: Scores) -> Iterator[Problem]:
-    """Yield impossible values of nAUC, and scores that differ from a synonym."""
+    """Yield impossible nAUC values, and scores that differ from a synonym."""
     for name, value in scores.items():
         if NAUC.fullmatch(name) and not (_is_number(value) and not value > 1 + ROUNDING):
             yield name, f"is {sanitize(value)}; nAUC is a number of at most 1, or NaN"
         for first, second in SYNONYMS.items():
             if name.startswith(first):
                 synonym = name.replace(first, second)
-                # Unlike the values, the texts of two NaN are equal.
+                # Two NaN values are unequal, but their texts are equal.
                 if repr(value) != repr(scores.get(synonym)):
                     yield (
                         name,
@@ -411,11 +411,11 @@ def _compare(expected: Any, value: Any) -> str:
 
 @dataclass(frozen=True, eq=False)
 class SubsetFacts:
-    """Properties of a subset's data."""
+    """Facts derived from a subset's data."""
 
     evidence: Evidence
     tolerated: Mapping[str, int]
-    """Number of tolerated rows by rule; includes the corpus if it was read."""
+    """Number of tolerated rows by rule, including corpus rows if the corpus was read."""
     digest: Mapping[str, str]
     """Digests of `queries` and, if it was read, `corpus`."""
     documents: Rows | None = None
@@ -426,7 +426,7 @@ class SubsetFacts:
 def subset_facts(
     task: type[PositionTask], subset: str, revision: str, *, with_corpus: bool = False
 ) -> SubsetFacts:
-    """Read the data of a builtin task's subset; cached, since many models have results on it.
+    """Read the data of a builtin task's subset; cached, since many models are evaluated on it.
 
     Args:
         task: The task.
@@ -436,7 +436,7 @@ def subset_facts(
         with_corpus: Also read PosIR's corpora, which are gigabytes of text.
 
     Raises:
-        DataError: The data cannot be read, or this version of posir has another revision.
+        DataError: The data cannot be read, or this version of posir packages another revision.
     """
     from posir_tasks.tasks.nano import NanoTask
     from posir_tasks.tasks.posir import PosirTask

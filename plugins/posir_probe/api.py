@@ -83,7 +83,7 @@ def probe(
             experiment.
         query_prompt: Override the model's query prompt. Results are stored separately, as an
             experiment.
-        document_prompt: Override the model's document prompt, likewise.
+        document_prompt: Override the model's document prompt, with the same effect.
         query_field: A field of requests for queries to an endpoint, such as `input_type=query`.
         passage_field: The same for documents, such as `truncate=true`.
         documents: Maximum number of documents per domain, sampled at random.
@@ -176,12 +176,12 @@ def correlate(
     Args:
         results: A folder with results of `mteb run` and `posir probe` on several models; optional
             with `published`.
-        families: CSV file with the columns model,family, for variants of a model, which are not
-            independent; by default the name before a +.
+        families: CSV file with the columns model,family, to group variants of a model, which are
+            not independent; by default the family is the name before a +.
         architecture: Correlate position bias with parameters, dimension, attention, pooling and
             positional encoding.
-        architectures: CSV file with the columns model,positional_encoding,attention,pooling, to add
-            models.
+        architectures: CSV file with the columns model,positional_encoding,attention,pooling, for
+            additional models.
         benchmark: Correlate nDCG@10 with another benchmark: MMTEB, a CSV file with the columns
             model,score, or mteb results.
         published: Include the published results.
@@ -225,8 +225,8 @@ def correlate(
         return tabulate_mmteb()
     if published:
         raise PosirError(
-            "--published needs --architecture or --benchmark, or no folder: the papers have no raw "
-            "results of probes."
+            "--published needs --architecture or --benchmark, or no folder: the papers publish no "
+            "raw probe results."
         )
     rows = correlate_probes(
         read_probe_results(folder),
@@ -235,7 +235,7 @@ def correlate(
         read_families(families) if families else {},
     )
     if not rows:
-        raise _not_probed(folder)
+        raise _explain_missing(folder)
     return Result(
         title="Which probe predicts retrieval?",
         rows=rows,
@@ -291,7 +291,7 @@ def _correlate_models(
     )
 
 
-def _not_probed(folder: str | Path) -> PosirError:
+def _explain_missing(folder: str | Path) -> PosirError:
     output = shlex.quote(str(folder))
     return PosirError(
         f"{folder}: no results of these probes. Run `posir probe MODEL --output {output}` first."
@@ -302,13 +302,13 @@ def _not_probed(folder: str | Path) -> PosirError:
 def model_means(results: str | Path, *, ending: str | Iterable[str] | None = None) -> Result:
     """Average the main scores of `mteb run` over models, by task.
 
-    Tables 4 and 14 of Built-in or Learned average models with the same training in this way.
+    Tables 4 and 14 of 'Built-in or learned?' average models with the same training in this way.
 
         posir study model-means results --ending=-begin --ending=-uniform
 
     Args:
         results: The --output-folder of `mteb run` on several models.
-        ending: Average only models with this ending of the name; by default all.
+        ending: Average only models whose names have this ending; by default all.
 
     Returns:
         A row for each ending and task, and for the mean over tasks: the unweighted mean in [0, 1].
@@ -346,8 +346,8 @@ def probe_groups(
         results: A folder with results of `posir probe` on several models.
         by: Property that defines the groups.
         probe: A probe, or the beginning of its name; by default all with results.
-        architectures: CSV file with the columns model,positional_encoding,attention,pooling, to add
-            models.
+        architectures: CSV file with the columns model,positional_encoding,attention,pooling, for
+            additional models.
         published: Include the published means by positional encoding.
 
     Returns:
@@ -377,7 +377,7 @@ def probe_groups(
         result for result in read_probe_results(Path(results)) if result.probe in names
     ]
     if not stored_results:
-        raise _not_probed(results)
+        raise _explain_missing(results)
     rows = group_results(stored_results, all_probes(), read_architectures(architectures), by)
     if published:
         rows += published_groups(dict.fromkeys(result.probe for result in stored_results))

@@ -5,23 +5,23 @@ Perturbation (section 3, Fig. 1, Table 2) measures the cosine of a text with the
 insertion or removal. For a text of n tokens, the needle is the first `max(int(size x n), 1)` tokens
 of a filler text. As in the authors' code, it is inserted before character `int(position x length)`,
 without a separator. The paper does not name the tokenizer, and the code uses `cl100k_base`. Here,
-tokens are from `--tokenizer`, else from the model's tokenizer, else estimated from bytes. `--cut`
-first truncates texts, in the code to 2,048 tokens with the largest needle. The paper removes a
-share of the sentences, rounded up. The code removes `int(n s)` tokens from `int(n (p - s p))` on,
-for a share s at position p.
+tokens come from `--tokenizer`, otherwise from the model's tokenizer; failing both, they are
+estimated from bytes. `--cut` first truncates texts; the code truncates to 2,048 tokens including
+the largest needle. The paper removes a share of the sentences, rounded up. The code removes
+`int(n s)` tokens starting at `int(n (p - s p))`, for a share s at position p.
 
 Sentence regression (section 4, Fig. 2, Tables 3, 5-7) regresses the embedding of a text on the
-embeddings of its single sentences. The coefficients, scaled to unit length, are correlated with the
-relative positions of the sentences, pooled over texts with i <= m < i + 10 sentences, i = 5, 15,
-.., 55. The paper does not mention an intercept, and the last commit of its code has none, so there
-is none here. A position is the share of characters before a sentence. Start positions make r
-negative without any bias, since a long sentence has an early relative start. The probe therefore
-also reports r of midpoints, and r of an order-blind embedder on the same texts. Texts with shuffled
-sentences are the control for the effect of the sentences themselves.
+embeddings of its individual sentences. The coefficients, scaled to unit length, are correlated with
+the relative positions of the sentences, pooled over texts with i <= m < i + 10 sentences, i = 5,
+15, .., 55. The paper does not mention an intercept, and the latest commit of its code fits none, so
+none is fitted here. A position is the share of characters before a sentence. Start positions make r
+negative even without bias, since a long sentence has an early relative start. The probe therefore
+also reports r for midpoints, and r for an order-blind embedder on the same texts. Texts with
+shuffled sentences control for the effect of the sentences themselves.
 
-Sentences are split by the rules of the language. The authors' code splits at line breaks and `. `,
-which does not split texts in many scripts, and appends a period to each sentence;
-`split_at_periods` does the same.
+Sentences are split by language-specific rules. The authors' code splits at line breaks and `. `,
+which does not work for many scripts, and appends a period to each sentence; `split_at_periods` does
+the same.
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ from posir_tasks.values.scores import Unit
 SOURCE = "Bias Learning, OpenReview 4GD7a9Bo9A, arXiv 2412.15241v3, section {}"
 #: Series of the means over all sizes, as in the paper's Table 2.
 MEAN = "mean over sizes"
-#: Typesetters' filler, repeated as often as needed.
+#: Filler text, repeated as often as needed.
 FILLER = """
 lorem ipsum dolor sit amet consectetur adipiscing elit sed do eiusmod tempor incididunt ut labore
 et dolore magna aliqua ut enim ad minim veniam quis nostrud exercitation ullamco laboris nisi ut
 aliquip ex ea commodo consequat
 """.split()  # noqa: SIM905
-#: Relative positions of a change in the authors' code; the paper has the first, the middle and the
+#: Relative positions of a change in the authors' code; the paper uses the first, the middle and the
 #: last.
 CODE_POSITIONS = (0.0, 0.25, 0.5, 0.75, 1.0)
 #: Minimum number of sentences of each bucket.
@@ -69,7 +69,7 @@ BUCKET_NAMES = tuple(SIZES)
 #: Kinds of texts; each is a line of the figure.
 LINES = ("text", "shuffled", CONTROL)
 SERIES = tuple(f"{text}, {position}" for text, position in product(LINES, ("start", "midpoint")))
-#: Cells of the plane of positions in [0, 1] and weights in [-1, 1].
+#: Cells of a two-dimensional histogram: positions in [0, 1] by weights in [-1, 1].
 COLUMNS, ROWS = 10, 20
 CELLS = tuple(
     (f"{text} · {bucket}", (column + 0.5) / COLUMNS, 2 * (row + 0.5) / ROWS - 1)
@@ -81,7 +81,7 @@ IS_NEGATIVE = np.array([weight < 0 for _, _, weight in CELLS])
 
 
 class Perturbation(Probe):
-    """Cosine of a text with a version of it, changed by a share of its size at a relative position.
+    """Cosine between a text and a version of it, with a share of the text changed at one position.
 
     Conditions are named `5% of the text · 0%`, by size and then by position.
     """
@@ -98,7 +98,7 @@ class Perturbation(Probe):
     """Relative positions, from 0 (start) to 1 (end)."""
     cut_share = 1.0
     change_name: str
-    """The change in titles of panels, such as `inserted`."""
+    """The change as panel titles name it, such as `inserted`."""
 
     def __init__(self) -> None:
         sizes = [f"{size:.0%}" for size in self.sizes]
@@ -128,7 +128,7 @@ class Perturbation(Probe):
         }
 
     def change(self, data: ProbeData, text: str) -> Iterable[str]:
-        """Yield a version of the text per size and position; none if it cannot be changed."""
+        """Yield a changed text per size and position, or nothing if the text is too short."""
         raise NotImplementedError
 
     def plan(self, data: ProbeData) -> ProbePlan:
@@ -152,9 +152,10 @@ class NeedleInsertion(Perturbation):
     title = "Meaningless words inserted"
     notes = (
         "Meaningless words are inserted into a text, and both texts are compared. The lower the "
-        "cosine, the more weight has this position.",
+        "cosine, the more weight this position has.",
         "The needle splits words, as in the authors' code, so an order-blind model differs a "
-        "little between positions. Tokens are from --tokenizer, else from the model, or estimated.",
+        "little between positions. Tokens come from --tokenizer, otherwise from the model; failing "
+        "both, they are estimated.",
     )
     sizes = (0.05, 0.1, 0.25, 0.5, 1.0)
     #: Share of a text that leaves room for the largest needle.
@@ -191,7 +192,7 @@ class TextRemoval(Perturbation):
     title = "Part of a text removed"
     notes = (
         "Some sentences of a text are removed, and both texts are compared. The lower the cosine, "
-        "the more weight has the removed part.",
+        "the more weight the removed part has.",
     )
     sizes: Sequence[float] = (0.1, 0.25, 0.5)
     change_name = "removed"
@@ -207,16 +208,16 @@ class TextRemoval(Perturbation):
             starts = [span.start for span in data.find_sentences(text)]
         else:
             starts = data.counter.find_tokens([text])[0][:, 0].tolist()
-        number = len(starts)
+        total = len(starts)
         starts.append(len(text))
-        for size, position in product(self.sizes, self.change_positions if number > 1 else ()):
+        for size, position in product(self.sizes, self.change_positions if total > 1 else ()):
             if self.needs_sentences:
-                count = math.ceil(size * number)
-                first = int(position * (number - count))
+                removed = math.ceil(size * total)
+                first = int(position * (total - removed))
             else:
-                count = int(number * size)
-                first = int(number * (position - size * position))
-            yield (text[: starts[first]] + text[starts[first + count] :]).rstrip()
+                removed = int(total * size)
+                first = int(total * (position - size * position))
+            yield (text[: starts[first]] + text[starts[first + removed] :]).rstrip()
 
 
 class TextRemovalCode(TextRemoval):
@@ -302,7 +303,7 @@ FittedText: TypeAlias = tuple[SplitText, Fit]
 
 
 class RegressionProbe(Probe):
-    """A probe of texts with 5 to 64 sentences, in order and shuffled."""
+    """A probe on texts with 5 to 64 sentences, in order and shuffled."""
 
     source = SOURCE.format(4)
     needs_sentences = True
@@ -360,8 +361,8 @@ def _summarize_r() -> dict[str, Summary]:
 
 
 class SentenceRegression(RegressionProbe):
-    """Pearson's r of positions and weights of sentences, by number of sentences, with slope and
-    p-value.
+    """Pearson's r between positions and weights of sentences, by number of sentences, with slope
+    and p-value.
     """
 
     name = "sentence_regression"
@@ -370,8 +371,8 @@ class SentenceRegression(RegressionProbe):
         "The embedding of a text is approximated by a weighted sum of its sentences' embeddings. A "
         "negative r means that weights fall from start to end. If r is the same with shuffled "
         "sentences, the position matters and not the content.",
-        "Start positions, as in the paper, make r negative without any bias, because a long "
-        "sentence has an early relative start. Compare with r of the order-blind control on the "
+        "Start positions, as in the paper, make r negative even without bias, because a long "
+        "sentence has an early relative start. Compare with r for the order-blind control on the "
         "same texts, or use the midpoints.",
     )
     lines = 3
@@ -406,7 +407,7 @@ class SentenceRegression(RegressionProbe):
 
 
 class SentenceRegressionFit(RegressionProbe):
-    """Mean R2 and errors of the regression, by number of sentences."""
+    """Mean R2 and regression errors, by number of sentences."""
 
     name = "sentence_regression_fit"
     title = "Fit of sentences to their text"

@@ -21,7 +21,7 @@ WORD = re.compile(r"\w+")
 
 @lru_cache(maxsize=100_000)
 def word_vector(word: str) -> Floats:
-    """Return the random vector of a word, shape (DIMENSIONS,), with the word as seed."""
+    """Return the random vector of a word, shape (DIMENSIONS,), seeded with the word."""
     return np.random.default_rng(int.from_bytes(digest(word))).standard_normal(DIMENSIONS)
 
 
@@ -37,7 +37,7 @@ class WordMean:
         texts: Sequence[str],
         prompt_type: PromptType = PromptType.document,  # noqa: ARG002
     ) -> Vectors:
-        """Return the embeddings of n texts, shape (n, DIMENSIONS); zeros without words."""
+        """Embed n texts, shape (n, DIMENSIONS); a text without words has a zero vector."""
         vectors = np.zeros((len(texts), DIMENSIONS))
         for row, words in enumerate(map(WORD.findall, texts)):
             if words:

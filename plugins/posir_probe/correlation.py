@@ -1,7 +1,7 @@
 """Rank correlations over models: probes with position bias, and model properties with scores.
 
 Probes are correlated with the position effect (the controlled test), with start minus end (in the
-data as they lie) and with the published PSI.
+observed data) and with the published PSI.
 
 Variants of one model (the same weights with another window, or mitigated) are not independent, so
 they form a family. In a simulation of 12 families with 3 variants each, whose values correlate .7
@@ -58,9 +58,9 @@ POSITION_EFFECT = "position effect"
 START_MINUS_END = "start minus end"
 PSI = "PSI as published"
 NDCG = "nDCG@10"
-#: The scores of position bias.
+#: The scores that measure position bias.
 BIAS = (POSITION_EFFECT, START_MINUS_END, PSI)
-#: Attributes of a row of a report by name of the score.
+#: Attributes of a report row, by score name.
 ATTRIBUTES = {
     POSITION_EFFECT: "position_effect",
     START_MINUS_END: "start_minus_end",
@@ -80,7 +80,7 @@ MAX_NEEDED = 10_000
 COMPLETE = 1 - 1e-12
 #: Name of the benchmark whose scores the PosIR paper publishes.
 MMTEB = Path("MMTEB")
-#: Numeric properties of models, with their fields in mteb's metadata.
+#: Numeric model properties, with their fields in mteb's metadata.
 NUMBERS = {"parameters": "n_parameters", "dimension": "embed_dim"}
 #: Model and revision.
 ModelKey: TypeAlias = tuple[str, str]
@@ -93,25 +93,25 @@ NOTES = (
     "minus end, positive values of the summary favor the start; against PSI, which has no sign, "
     "it is the distance from no preference. 95% intervals: for new models; if some are variants "
     "of one (a family), for new families. p: permutation of families, Holm-corrected for the "
-    "probes of a task and score. Needed: independent models for an interval without 0 in 80% of "
-    "cases, if this were the true correlation.",
+    "probes of a task and score. Needed: number of independent models for an interval that "
+    "excludes 0 in 80% of cases, if this were the true correlation.",
 )
 DETAILS = (
-    "Variants of a model, MODEL+METHOD and what --families names, are not independent. With "
-    "families the interval is a jackknife over them on Fisher's z with Student's t; without, that "
-    "of Bonett & Wright (2000). A probe predicts a score if p < 0.05 and the interval is without "
-    "0; otherwise it is inconclusive.",
-    "Probe and retrieval are of the same data wherever a task has the name of the probe's data; a "
-    "probe on other data is correlated with every task. Probes that have the same value for all "
-    "models, such as those of the data alone, are left out. The models of a folder are no random "
-    "sample: what holds for them need not hold for other kinds of models.",
+    "Variants of a model (MODEL+METHOD, and those listed with --families) are not independent. "
+    "With families, the interval is a jackknife over families on Fisher's z with Student's t; "
+    "otherwise it is that of Bonett & Wright (2000). A probe predicts a score if p < 0.05 and the "
+    "interval excludes 0; otherwise the result is inconclusive.",
+    "A probe on the data of a task is correlated with that task only; a probe on other data is "
+    "correlated with every task. Probes with the same value for all models, such as those that "
+    "depend only on the data, are omitted. The models in a folder are not a random sample: the "
+    "results may not hold for other kinds of models.",
 )
 MODEL_NOTE = (
     "Value: Spearman's rho over models, or epsilon squared, the share of the variance of ranks "
-    "between kinds. p is two-sided; 5% of rows without any relation have p < 0.05. p corrected: by "
-    "Holm's method for the lengths and factors of a task and score. The models are no random "
-    "sample, and versions of one model are not independent. PSI: as published, with what chance "
-    "adds."
+    "between kinds. p is two-sided; 5% of unrelated pairs have p < 0.05. p corrected: by Holm's "
+    "method for the lengths and factors of a task and score. The models are not a random sample, "
+    "and versions of one model are not independent. PSI: as published, including the part due to "
+    "chance."
 )
 
 
@@ -132,7 +132,7 @@ class ProbeCorrelation:
     p_value: float | None
     """Two-sided, Holm-corrected for the probes of a task and score."""
     needed: int | None
-    """Number of independent models for an interval without 0, with a power of 80% at this
+    """Number of independent models for an interval that excludes 0, with a power of 80% at this
     correlation; None if over 10,000 or unknown.
     """
     verdict: Prediction = Prediction.INCONCLUSIVE
@@ -237,7 +237,7 @@ def read_families(file: Path) -> dict[str, str]:
 def find_family(model: str, families: Mapping[str, str]) -> str:
     """Find the family of a model, with or without its mitigation and its organization.
 
-    A model without a family is in the family of its base model.
+    A model without an entry belongs to the family of its base model.
     """
     base = model.split("+")[0]
     names = (model, drop_organization(model), base, drop_organization(base))
@@ -255,7 +255,7 @@ def judge(rho: Estimate | None, independent: int, p_value: float | None) -> Pred
 
 
 def describe_correlations(rows: Sequence[ProbeCorrelation]) -> list[str]:
-    """Describe for each score the probes that predict it on all tasks or on some."""
+    """For each score, describe the probes that predict it on all or on some tasks."""
     sentences = []
     for score in dict.fromkeys(row.score for row in rows):
         tasks = dict.fromkeys(row.task for row in rows if row.score == score)
@@ -390,7 +390,7 @@ def permute_families(families: tuple[int, ...]) -> NDArray[np.intp]:
 
 
 def count_needed(rho: float) -> int | None:
-    """Compute the number of independent models for an interval without 0 with a power of 80%.
+    """Compute the number of independent models for an interval that excludes 0, with 80% power.
 
     From the variance of `find_interval`: n = 3 + (1 + rho^2 / 2) ((z_.975 + z_.80) / atanh rho)^2
     (the sample size for an interval of Bonett & Wright 2000, with the power added). None if over
@@ -403,7 +403,7 @@ def count_needed(rho: float) -> int | None:
 
 @dataclass(frozen=True)
 class ModelCorrelation:
-    """Correlation of a score with a property of models."""
+    """Correlation of a score with a model property."""
 
     task: str
     length: str
@@ -496,7 +496,7 @@ def correlate_architecture(
 
 
 def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel:
-    """Read a numeric field by model; if it lists several numbers, the largest, as in mteb."""
+    """Read a numeric field by model, taking the largest number of a list, as mteb does."""
     values: ByModel = {}
     for name, meta in metas.items():
         numbers = np.ravel(meta.get(field) or 0)
@@ -508,15 +508,15 @@ def _read_numbers(metas: Mapping[str, Mapping[str, Any]], field: str) -> ByModel
 def _compare_kinds(
     key: ScoreKey, kind: Kind, groups: Mapping[str, Sequence[float]]
 ) -> ModelCorrelation:
-    """Compare a score between the models of each kind."""
+    """Test whether a score differs between kinds of models."""
     values = [value for group in groups.values() for value in group]
-    number = len(values)
+    model_count = len(values)
     counts = ", ".join(f"{name} {len(group)}" for name, group in sorted(groups.items()))
-    row = ModelCorrelation(*key, kind, number, counts, "Kruskal-Wallis", None, None)
-    if not 2 <= len(groups) < number or np.ptp(values) == 0:
+    row = ModelCorrelation(*key, kind, model_count, counts, "Kruskal-Wallis", None, None)
+    if not 2 <= len(groups) < model_count or np.ptp(values) == 0:
         return row
     result = kruskal(*groups.values())
-    share = Estimate(float(result.statistic) / (number - 1))
+    share = Estimate(float(result.statistic) / (model_count - 1))
     return replace(row, value=share, p_value=float(result.pvalue))
 
 
@@ -564,10 +564,10 @@ def read_benchmark(source: Path, results: Iterable[SubsetResult] = ()) -> ByMode
 
 
 def _average_shared(source: Path, excluded_tasks: set[str]) -> ByModel:
-    """Average the main scores of each model in a folder of mteb.
+    """Average the main scores of each model in a folder of mteb results.
 
-    Only splits and subsets of all models count, first averaged by task, so that all models have the
-    mean of the same data.
+    Only splits and subsets that every model has results on are included, averaged by task first, so
+    that all means are over the same data.
     """
     frame = read_main_scores(source)
     if frame is None:

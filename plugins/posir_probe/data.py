@@ -1,4 +1,4 @@
-"""The data of probes: documents, questions about them, and their source."""
+"""The data that probes measure: documents, questions about them, and their source."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import EstimatedTokenizer, Tokenizer
 from posir_tasks.text.words import count_words, estimate_tokens
 
-#: Minimum number of words for a text to be divided.
+#: Texts with fewer words are not divided into parts.
 MIN_WORDS = 10
 NO_END = "the data has the start of the answer but not its end"
 
@@ -59,7 +59,7 @@ class Selection:
     def accepts(self, text: str, tokens: int | None) -> bool:
         """Return True for documents that meet the criteria.
 
-        `tokens` is the length that the data has, if any.
+        `tokens` is the document length stored in the data, or None.
         """
         if self.words and not self.words[0] < len(text.split(" ")) < self.words[1]:
             return False
@@ -87,9 +87,9 @@ class ProbeData:
     """Texts by id."""
     questions: tuple[ProbeQuestion, ...] = ()
     distractors: Mapping[str, str] = field(default_factory=dict)
-    """Texts by id of the rest of the corpus, which is searched but not measured."""
+    """The other texts of the corpus by id, which are searched but not measured."""
     tokens: Mapping[str, int] = field(default_factory=dict)
-    """Document lengths in tokens, by id, if the data has them."""
+    """Document lengths in tokens, by id, if the data stores them."""
     language: str = UNKNOWN
     """Language of the documents, such as `eng-Latn`."""
     split_at_periods: bool = False
@@ -99,7 +99,7 @@ class ProbeData:
     cut_tokenizer: Tokenizer | None = None
     """Tokenizer for cutting, insertion and removal; None for the model's."""
     preparation: str = ""
-    """Description of cutting and splitting, for the record of a sample; starts with a comma."""
+    """How texts were cut and split, appended to the sample's description; starts with a comma."""
     room: int | None = None
     """Maximum number of tokens of a text that fits the window with the prompt; None if unknown."""
     encoder: Encoder | None = None
@@ -111,7 +111,7 @@ class ProbeData:
 
     @classmethod
     def from_texts(cls, texts: Iterable[str], language: str = UNKNOWN) -> ProbeData:
-        """Build data of texts without questions, with numbers as ids."""
+        """Build data from texts without questions, numbered as ids."""
         return cls({str(number): text for number, text in enumerate(texts)}, language=language)
 
     @classmethod
@@ -119,11 +119,11 @@ class ProbeData:
         """Convert the corpus and the questions of a task; evidence may be incomplete."""
         evidence = data.evidence
         documents = evidence.document_ids
-        number = len(evidence)
-        starts: Sequence[int | None] = [None] * number
+        count = len(evidence)
+        starts: Sequence[int | None] = [None] * count
         if not data.has_spans and len(evidence.starts):
             starts = evidence.starts.tolist()
-        spans = data.locate_spans() or [NO_SPAN] * number
+        spans = data.locate_spans() or [NO_SPAN] * count
         return cls(
             list_texts(data.corpus),
             tuple(map(ProbeQuestion, data.queries["text"], documents, spans, starts)),
@@ -246,8 +246,8 @@ class ProbeSource:
     name: str
     """Name of the task, or derived from the file or folder."""
     subsets: Mapping[str, Callable[[], ProbeData]]
-    """Functions that read a subset each, by `language/domain`, or by language for texts without
-    questions. They raise PosirError if the data is missing or invalid.
+    """A function that reads each subset, keyed by `language/domain`, or by language for texts
+    without questions. It raises PosirError if the data is missing or invalid.
     """
     skipped: Sequence[SkippedText] = ()
     """Unusable texts, files, rows and questions."""
@@ -281,21 +281,21 @@ def open_probe_source(
         return ProbeSource(dataset.name, subsets, skipped)
 
     def sample(items: Iterable[Passage | SkippedText]) -> tuple[int, list[Passage | SkippedText]]:
-        """Return the number of items, and unreadable items before the accepted passages in random
-        order, which is the order of `ProbeData.sample`.
+        """Return the number of items, and a list with the unreadable items first, then the
+        accepted passages, shuffled as in `ProbeData.sample`.
         """
         unreadable: list[Passage | SkippedText] = []
         passages: list[Passage] = []
-        number = 0
+        item_count = 0
         for item in items:
-            number += 1
+            item_count += 1
             if isinstance(item, SkippedText):
                 unreadable.append(item)
             elif selection.accepts(item.text, None):
                 passages.append(item)
         passages.sort(key=lambda passage: (passage.text, passage.name))
         Random(selection.seed).shuffle(passages)
-        return number, unreadable + passages
+        return item_count, unreadable + passages
 
     texts = sample_texts(dataset, limit, sample)
     documents = {text.name: text.text for text in texts.texts}

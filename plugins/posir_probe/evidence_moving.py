@@ -3,7 +3,7 @@
 'Built-in or learned?' (arXiv 2605.26578v1, section 6, Table 5; appendix F, Table 13), after Coelho
 et al. 2024 (arXiv 2404.04163, section 4.2): the evidence is cut out of its document and inserted
 into the remaining text at I_i = (i - 1)(l_d - l_p) / 9, i = 1..10. The papers do not define unit,
-rounding and separator; here these are characters, the nearest word border, and a space.
+rounding and separator; here these are characters, the nearest word boundary, and a space.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ def build_versions(data: ProbeData, questions: Sequence[ProbeQuestion]) -> list[
 
 
 class EvidenceMoving(Probe):
-    """Cosine of a question and its document, with the evidence at ten positions."""
+    """Cosine between a question and its document, with the evidence at ten positions."""
 
     name = "evidence_moving"
     title = "Evidence moved in its document"
     source = "arXiv 2605.26578v1, section 6 and appendix F"
     notes = (
         "The evidence of each question is moved to ten positions in its document. If it is "
-        "truncated, the cosine of question and remaining document is not 0.",
+        "truncated, the cosine between question and remaining document is not 0.",
     )
     headline = ENDS
     preference_sign = 1
@@ -104,7 +104,7 @@ class EvidenceMoving(Probe):
 class EvidenceMovingRetrieval(EvidenceMoving):
     """nDCG@10 with the evidence at ten positions of the relevant document, in an unchanged corpus.
 
-    Coelho et al. 2024 (arXiv 2404.04163, section 4.2) compare an unchanged run with a run per
+    Coelho et al. 2024 (arXiv 2404.04163, section 4.2) compare an unchanged run with one run per
     position.
     """
 

@@ -1,4 +1,4 @@
-"""Figures of probes: models with intervals, in front of published values in gray."""
+"""Probe figures: models with intervals, drawn over published values in gray."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import Unit, flatten
 
 WIDTH, WIDE, HEIGHT = 300, 640, 190
-#: Height of the line of a category, in pixels.
+#: Height of a category's row, in pixels.
 ROW = 11
 #: Maximum number of models with intervals in one figure.
 MAX_INTERVALS = 4
@@ -60,7 +60,7 @@ def build_figure(results: Sequence[ProbeResult], probe: Probe) -> Figure:
     list_rows = _list_cells if probe.form is Form.CELLS else _list_values
     for label, result in zip(labels, results, strict=True):
         rows += list_rows(label, result, probe)
-    explanation = "The legend names the number of sentences in a cell."
+    explanation = "The legend shows the number of sentences per cell."
     if probe.form is Form.CELLS:
         chart = _draw_cells(rows, probe)
     else:
@@ -94,8 +94,8 @@ def _list_cells(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
 
 
 def _list_values(label: str, result: ProbeResult, probe: Probe) -> Iterator[Row]:
-    """Yield the values of a model and of the control on the same texts, averages first, and the end
-    of the window in a median document.
+    """Yield the values of a model and of the control on the same texts, averages first, then the
+    end of the window in a median-length document.
     """
     sums = result.sums
     estimates = {name: sums.estimate(average) for name, average in probe.averages.items()}
@@ -241,7 +241,7 @@ def _draw_curves(rows: Sequence[Row], probe: Probe, *, has_intervals: bool) -> L
 
 
 def _mark_windows() -> list[alt.Chart]:
-    """Mark the end of each model's window in a median document."""
+    """Mark the end of each model's window in a median-length document."""
     marks = alt.Chart().transform_filter("datum.kind == 'window'").encode(x="x:Q")
     text = marks.mark_text(
         align=alt.ExprRef("datum.x > 0.5 ? 'right' : 'left'"),

@@ -54,7 +54,8 @@ def search(
         embeddings: Embeddings of questions, corpus and versions.
         questions: The n questions.
         corpus: Texts by id.
-        versions: n K texts, K for each question, that replace its document in a search each.
+        versions: n K texts: K versions of each question's document, each replacing the document in
+            a separate search.
 
     Returns:
         nDCG@10, shape (n, 1) without versions, else (n, K).

@@ -1,4 +1,4 @@
-"""Means of scores over models, as papers print them."""
+"""Mean scores over models, as papers report them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class ModelMean:
     """The main score of a task, averaged over a group of models."""
 
     group: str
-    """Common ending of the model names; `all` for all models."""
+    """Common suffix of the model names; `all` for all models."""
     task: str
     """A task, or `mean of N tasks`."""
     models: int
@@ -35,7 +35,7 @@ def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
 
     Args:
         source: Output folder of `mteb run`.
-        endings: A group for each ending of model names; without endings, one group of all models.
+        endings: One group per suffix of model names; without suffixes, one group of all models.
 
     Raises:
         PosirError: There are no results, or no model of a group has results of all tasks.

@@ -53,7 +53,7 @@ FAVORED = {
     LITERAL_MATCH: "name as in the question",
 }
 KINDS = tuple(FAVORED)
-#: Number of sentences that a pair of repetition adds to the evidence.
+#: Number of sentences that a repetition pair adds to the evidence.
 ADDED = 2
 #: Minimum number of sentences besides the evidence.
 MIN_REST = 4
@@ -79,7 +79,7 @@ class ControlledPair(NamedTuple):
 def build_pairs(
     text: str, sentences: Sequence[Span], question: ProbeQuestion
 ) -> dict[str, ControlledPair]:
-    """Build the possible pairs of a question, by kind; none with too few sentences."""
+    """Build the possible pairs for a question, by kind; none if there are too few sentences."""
     answer = question.span
     evidence_sentences = [
         span for span in sentences if span.start < answer.end and answer.start < span.end
@@ -110,13 +110,13 @@ def build_pairs(
 def _choose_sentences(
     text: str, sentences: Sequence[Span], question: str, candidates: Sequence[Span]
 ) -> tuple[list[Span], list[Span]] | None:
-    """Choose the two sentences that share the most with a question and the two that share the
-    least, or return None for a tie.
+    """Choose the two sentences that share the most terms with a question and the two that share the
+    fewest, or return None for a tie.
 
     The weight of a shared term is its inverse sentence frequency in the document, as a logarithm.
     """
     terms = {span: set(find_terms(span.of(text))) for span in sentences}
-    frequencies = Counter(term for of_sentence in terms.values() for term in of_sentence)
+    frequencies = Counter(term for sentence_terms in terms.values() for term in sentence_terms)
     question_terms = set(find_terms(question))
     weights = {}
     for span in candidates:
@@ -132,7 +132,7 @@ def _choose_sentences(
 
 
 def _match_name(question: str, evidence: str) -> ControlledPair | None:
-    """Build the pair of literal match from a name that both texts share, or return None."""
+    """Build the literal-match pair from a name that both texts share, or return None."""
     for name in dict.fromkeys([*find_names(evidence), *find_names(question)]):
         last = name.rpartition(" ")[2]
         word = re.compile(rf"(?<!\w){re.escape(last)}(?!\w)")
@@ -167,9 +167,7 @@ def _summarize_kinds(label: str, unit: Unit) -> dict[str, Summary]:
 
 
 class ControlledPairs(Probe):
-    """Difference of scores between the documents of a pair, for the model and an order-blind
-    embedder.
-    """
+    """Score difference between a pair's documents, for the model and an order-blind embedder."""
 
     name = "controlled_pairs"
     title = "Pairs of documents"
@@ -205,11 +203,11 @@ class ControlledPairs(Probe):
             if not by_kind:
                 skipped[TOO_FEW_SENTENCES] += 1
                 continue
-            for number, kind in enumerate(KINDS):
+            for index, kind in enumerate(KINDS):
                 if kind in by_kind:
                     pairs.append(by_kind[kind])
                     rows.append(len(names))
-                    kinds.append(number)
+                    kinds.append(index)
                 else:
                     skipped[MISSING[kind]] += 1
             names.append(question.document)

@@ -23,7 +23,7 @@ posir_commands = declare(
     Command(
         "study correlate",
         "posir_probe.api:correlate",
-        "Correlate probes and benchmarks with position bias over models.",
+        "Correlate probes and benchmarks with position bias.",
         PROBE,
     ),
     Command(

@@ -48,7 +48,7 @@ FIRST_TENTH = average(slice(10))
 LAST_TENTH = average(slice(-10, None))
 BINS = 20
 MIDDLES = (np.arange(BINS) + 0.5) / BINS
-#: Types of queries, and the index of claims.
+#: Query types, and the index of claims.
 TYPES = ("what", "how", "why", "which", "when", "where", "who", "claim", "others")
 CLAIM = TYPES.index("claim")
 ENGLISH = {word: word for word in TYPES[:7]} | {"whose": "who", "whom": "who"}
@@ -61,7 +61,7 @@ CHINESE = {
     "谁": "who",
     "哪": "which",
 }
-#: Number of words in which the question word is searched, so that `In what year` counts.
+#: Number of leading words searched for a question word, so that `In what year` counts.
 LEADING_WORDS = 3
 ENGLISH_WORD = re.compile(r"[a-z]+")
 CHINESE_WORD = re.compile("|".join(sorted(CHINESE, key=len, reverse=True)))
@@ -143,8 +143,8 @@ class GradientSaliency(Probe):
         "beyond the model's window, the curve ends at the end of the window.",
         "Only questions with the midpoint of the evidence in the middle fifth of the document, "
         "which may be beyond the window. The first and last tokens may stand out because they are "
-        "next to special tokens. Gradients do not measure search, and each document's are scaled "
-        "by their own percentile, so that values of two models are not comparable.",
+        "next to special tokens. Gradients do not measure search, and they are scaled by a "
+        "percentile of each document, so values of two models are not comparable.",
     )
     positions = tuple(str(point) for point in range(POINTS))
     summaries = {
@@ -184,8 +184,8 @@ class GradientSaliency(Probe):
         if not isinstance(model, SentenceTransformer):
             raise PosirError(
                 "gradient_saliency needs the gradients of a sentence-transformers model in this "
-                "process; an endpoint, a model with a mitigation, or another kind of model has "
-                "none. Omit this probe, or give the folder of the model."
+                "process; endpoints, mitigated models and other kinds of models provide none. Omit "
+                "this probe, or give the model's folder."
             )
         questions, skipped = select_with_evidence(data)
         questions = [
@@ -209,7 +209,7 @@ class GradientSaliency(Probe):
 
 
 class GradientSaliencyMax(GradientSaliency):
-    """Gradient norms divided by their maximum, as the paper says."""
+    """Gradient norms divided by their maximum, as described in the paper."""
 
     name = "gradient_saliency_max"
     title = "Gradient over its maximum"

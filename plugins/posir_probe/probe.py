@@ -32,7 +32,7 @@ from posir_tasks.values.scores import Unit
 ROUNDING = 1e-6
 #: Number of texts to encode between two updates of the progress bar.
 STEP = 256
-#: Separator of the names of series and position.
+#: Separator between the names of series and position.
 SEPARATOR = " · "
 #: Label of the control embedder, whose result is known in advance.
 CONTROL = "order-blind control"
@@ -79,7 +79,7 @@ class Summary:
 
 @dataclass(frozen=True)
 class ProbePlan:
-    """The texts that a probe needs, and its evaluation of their embeddings."""
+    """The texts that a probe needs, and a function that evaluates their embeddings."""
 
     summarize: Callable[[Embeddings], ProbeSums]
     documents: Sequence[str] = ()
@@ -104,7 +104,7 @@ class Probe:
     notes: tuple[str, ...] = ()
     """Explanations in reports."""
     is_variant: bool = False
-    """If true, the probe runs only on request; it is another reading of a paper."""
+    """If true, the probe runs only on request; it is another interpretation of a paper."""
 
     positions: tuple[str, ...] = ()
     """Names of the positions or conditions, `SERIES · POSITION` if there are several series."""
@@ -122,7 +122,7 @@ class Probe:
     """If true, the probe measures ranks in a search instead of embeddings only."""
 
     set_size: int = 1
-    """Number of documents that are joined to a set, the unit of the probe."""
+    """Number of documents that are joined into a set, the unit of the probe."""
     needs_questions: bool = False
     """If true, the probe measures questions with evidence."""
     needs_sentences: bool = False
@@ -135,19 +135,19 @@ class Probe:
     scale_name: str = "cosine"
     """Name of the scale; pages plot the differences of all probes with the same scale together."""
     value_title: str = ""
-    """Title of the axis of values; by default the title of the probe."""
+    """Title of the value axis; by default the title of the probe."""
     position_title: str = ""
-    """Title of the axis of positions."""
+    """Title of the position axis."""
     form: Form = Form.STEPS
     unit: Unit = Unit.INDEX
     series: Mapping[str, tuple[str, str]] = {}
     """Panel and line of each series in a figure; the line of the model itself is empty."""
     position_names: Mapping[str, str] = {}
-    """Titles of positions, by their name without the series."""
+    """Titles of positions, keyed by name without the series."""
     relative_positions: Mapping[str, float] = {}
     """Relative position in the text, in [0, 1], by name."""
     same_scale: bool = True
-    """If true, all panels share an axis of values."""
+    """If true, all panels share a value axis."""
     in_window: bool = False
     """If true, all measured texts fit the model's window."""
     shows_window: bool = False
@@ -197,13 +197,15 @@ class Probe:
         values: list[tuple[str, str, str]] = []
         for summary in self.headline_summaries[:max_summaries]:
             if estimate := sums.estimate(summary):
-                form = self.find_format(summary)
-                text = form(estimate.value) if values else format_estimate(estimate, form)
+                format_value = self.find_format(summary)
+                text = format_estimate(estimate, format_value)
+                if values:
+                    text = format_value(estimate.value)
                 values.append((summary.title, text, UNITS.get(summary.unit, "")))
         return describe_values(self.title, values)
 
     def find_format(self, summary: Summary) -> Format:
-        """Return the format of a summary, with a sign for a preference."""
+        """Return the format of a summary; the sign of a preference is printed."""
         is_difference = self.preference_sign and summary == self.lead
         return (SIGNED if is_difference else FORMATS)[summary.unit]
 
@@ -237,7 +239,7 @@ class IndexRow:
     slope: float | None = None
     """Slope of the regression line, for Pearson's r."""
     p_value: float | None = None
-    """P-value of Pearson's r, with points as independent."""
+    """P-value of Pearson's r, treating points as independent."""
     documents: int
     left_out: int
     """Number of documents that could not be measured."""
@@ -320,17 +322,17 @@ def plan_cosines(
         skipped: Numbers of documents that are not measured, by reason.
         prompt_type: Role of the texts; versions are always documents.
     """
-    flat = [version for row in versions for version in row]
+    all_versions = [version for row in versions for version in row]
 
     def summarize(embeddings: Embeddings) -> ProbeSums:
-        vectors = embeddings.select(flat)
+        vectors = embeddings.select(all_versions)
         by_text = vectors.reshape(len(texts), len(positions), vectors.shape[-1])
         cosines = np.einsum("nd,nkd->nk", embeddings.select(texts, prompt_type), by_text)
         return ProbeSums.from_means(positions, names, cosines.astype(float), skipped)
 
     if prompt_type is PromptType.query:
-        return ProbePlan(summarize, flat, texts)
-    return ProbePlan(summarize, [*texts, *flat])
+        return ProbePlan(summarize, all_versions, texts)
+    return ProbePlan(summarize, [*texts, *all_versions])
 
 
 def ignore_rounding(differences: Floats) -> Floats:

@@ -1,4 +1,4 @@
-"""The probes, and their measurement of a dataset in blocks, resumable after each block."""
+"""The builtin probes, and probe runs on a dataset in blocks, resumable after each block."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ logger = logging.getLogger(__name__)
 
 #: Number of documents to encode together.
 BLOCK = 50
-#: Number of documents of the sample whose tokens are counted.
+#: Number of sampled documents whose tokens are counted.
 COUNTED_DOCUMENTS = 200
 
 
 def builtin_probes() -> tuple[Probe, ...]:
-    """Return the builtin probes; the last ones run only on request."""
+    """Return the builtin probes; the variants at the end run only on request."""
     return (
         SegmentSimilarity(3),
         SegmentSimilarity(10),
@@ -102,7 +102,7 @@ def select_probes(names: str | Iterable[str] | None) -> list[Probe]:
     Without names, select all probes that are not variants.
 
     Raises:
-        PosirError: A name has no probe.
+        PosirError: No probe has this name.
     """
     probes = all_probes()
     default = [probe for probe in probes.values() if not probe.is_variant]
@@ -201,7 +201,7 @@ def run_probes(run: ProbeRun, probes: Sequence[Probe]) -> list[ProbeResult]:
 
 
 def _find_problem(result: ProbeResult) -> str:
-    """Return the reason for a result without documents."""
+    """Explain why a result has no documents."""
     if reasons := result.sums.describe_skipped():
         return f"nothing in {result.data} can be measured. Skipped: {reasons}."
     return (

@@ -1,8 +1,8 @@
-"""Stored results of probes: additive sums per position, in a small JSON file per data and probe.
+"""Stored probe results: additive sums per position, in a small JSON file per dataset and probe.
 
-Sums have replicates from the Poisson bootstrap over documents (Hanley & MacGibbon 2006, Computer
-Methods and Programs in Biomedicine 83, 57-62): each document has a weight of Poisson(1) in each
-replicate. The id of a document is the seed of its weights, so that replicates add over blocks,
+Replicates of the sums come from the Poisson bootstrap over documents (Hanley & MacGibbon 2006,
+Computer Methods and Programs in Biomedicine 83, 57-62): each document gets a Poisson(1) weight in
+each replicate. A document's id seeds its weights, so that replicates can be added over blocks,
 domains and machines, and all questions about a document are resampled together.
 """
 
@@ -42,7 +42,7 @@ SCHEMA = 1
 FOLDER = "probes"
 #: Number of bootstrap replicates.
 REPLICATES = 200
-#: Minimum share of defined replicates for an interval, which about five documents reach.
+#: Minimum share of defined replicates for an interval, reached with about five documents.
 MIN_DEFINED = 0.99
 
 #: Reduces the values at all positions, shape (..., P), to one number, shape (...).
@@ -64,7 +64,7 @@ def subtract(first: Compute, second: Compute) -> Compute:
     return lambda values: first(values) - second(values)
 
 
-#: No text or question is skipped.
+#: Nothing is skipped.
 NO_SKIPS: Mapping[str, int] = {}
 #: Number of sums per position, by statistic: n, x and x squared for `mean` and `effect_size`; n, x,
 #: y, x squared, y squared and xy for `pearson`; n for `share`.
@@ -79,14 +79,14 @@ def compute_statistic(statistic: str, totals: Floats) -> dict[str, Floats]:
     - `effect_size`: the mean in standard deviations (denominator n - 1); 0 if the mean is 0.
     - `pearson`: r, with the `slope` and the two-sided `p_value` of SciPy's `linregress`. Points
       count as independent, as in the papers, although sentences of one text are not.
-    - `share` of the count of all positions.
+    - `share`: the position's share of the total count.
 
     Args:
         statistic: A key of `SIZES`.
         totals: Sums, shape (..., P, K).
 
     Returns:
-        `value` and further statistics by name, shape (..., P), NaN if undefined.
+        `value` and other statistics by name, shape (..., P), NaN if undefined.
     """
     sums = np.moveaxis(totals, -1, 0)
     n = sums[0]
@@ -208,7 +208,7 @@ class ProbeSums:
         return cls.from_columns("share", positions, documents, indexes, counts, skipped)
 
     def __add__(self, other: ProbeSums) -> ProbeSums:
-        """Pool with the sums of other documents.
+        """Pool with the sums over other documents.
 
         Raises:
             ProfileError: Statistics or positions differ.
@@ -305,7 +305,7 @@ def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | Non
     if not np.isfinite(value):
         return None
     replicates = np.mean([compute(result.replicate_values) for result, compute in parts], axis=0)
-    # Replicates without any document of a small group are undefined.
+    # A replicate that contains no document of a small group is undefined.
     replicates = replicates[np.isfinite(replicates)]
     documents = min(result.documents for result, _ in parts)
     if documents < MIN_DOCUMENTS or len(replicates) < MIN_DEFINED * REPLICATES:
@@ -315,8 +315,8 @@ def estimate_parts(parts: Sequence[tuple[ProbeSums, Compute]]) -> Estimate | Non
 
 
 def sample_weights(document: str) -> Integers:
-    """Sample the weight of a document in each bootstrap replicate, shape (REPLICATES,), with its id
-    as seed.
+    """Sample a document's weight in each bootstrap replicate, shape (REPLICATES,), seeded with its
+    id.
     """
     seed = int.from_bytes(digest(document))
     return np.random.default_rng(seed).poisson(1.0, REPLICATES)
@@ -328,14 +328,14 @@ class SubsetSums:
 
     data_revision: str
     selection: str
-    """Description of the selection and of the preparation of the sample."""
+    """How the sample was selected and prepared."""
     sampled: int
     """Number of documents in the sample."""
     done: int
-    """Number of documents that are processed, in the order of the sample."""
+    """Number of documents processed so far, in the sample's order."""
     sums: ProbeSums
     lengths: Sequence[int] = ()
-    """Lengths of the first documents of the sample, in tokens of the model."""
+    """Lengths of the sample's first documents, in the model's tokens."""
     available: int = 0
     """Number of documents that the sample was taken from; 0 if unknown."""
 
@@ -347,7 +347,7 @@ class ProbeResult:
     model: str
     revision: str
     experiment: str | None
-    """mteb's name of an experiment with other settings; None for the model's own."""
+    """mteb's name for an experiment with non-default settings, or None."""
     data: str
     """Name of the task or the folder."""
     probe: str
@@ -367,13 +367,13 @@ class ProbeResult:
 
     @property
     def lengths(self) -> list[int]:
-        """Document lengths in tokens of the model; a subsample if the sample is large."""
+        """Document lengths in the model's tokens; a subsample if the sample is large."""
         return [length for subset in self.subsets.values() for length in subset.lengths]
 
     @property
     def share_read(self) -> float | None:
-        """The share of a median document within the window; None if it fits, or the window is
-        unknown.
+        """The share of a median-length document that fits the window; None if it fits completely,
+        or if the window is unknown.
         """
         if not self.window or not self.lengths:
             return None

@@ -154,13 +154,13 @@ class Permutation(Probe):
     }
 
     def group(self, data: ProbeData) -> tuple[dict[str, Sequence[str]], Counter[str]]:
-        """Group texts to sets of segments that fit the model's window.
+        """Group texts into sets of segments that fit the model's window.
 
         Segments are consecutive texts or, for `PermutationParts`, parts of one text with equal
         numbers of words.
 
         Returns:
-            The segments by id of the set, and the numbers of skipped texts, by reason.
+            The segments by set id, and the numbers of skipped texts, by reason.
         """
         documents, skipped = select_long_enough(data)
         room = min(MAX_TOKENS, data.room or MAX_TOKENS)

@@ -1,14 +1,14 @@
-"""Studies over models and datasets: validity of samples, similarity of domains, groups of models.
+"""Studies over models and datasets: sample validity, domain similarity, model groups.
 
-- Validity of samples: Zeng et al. 2025 (arXiv 2505.13950v5, A.3, Fig. 3) plot nDCG@10 by position
-  bucket of the Tiny samples next to the complete data, without a number. Here, each bucket has its
-  difference, and the largest absolute difference is compared with random samples of this size.
-  Intervals are by bootstrap over the queries of the sample.
-- Similarity of domains: PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig. 6) defines S_AB =
-  cos(c_A, c_B), where c_A is the mean embedding of all documents of domain A. The paper does not
-  say whether embeddings have unit length before they are averaged; here they have.
-- Groups of models: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) average probes over two
-  models of each positional encoding.
+- Sample validity: Zeng et al. 2025 (arXiv 2505.13950v5, A.3, Fig. 3) plot nDCG@10 by position
+  bucket for the Tiny samples next to the complete data, without reporting a number. Here, each
+  bucket gets its difference, and the largest absolute difference is compared with that of random
+  samples of the same size. Intervals are by bootstrap over the sample's queries.
+- Domain similarity: PosIR (Zeng et al. 2026, arXiv 2601.08363v1, A.2, Fig. 6) defines S_AB =
+  cos(c_A, c_B), where c_A is the mean embedding of all documents in domain A. The paper does not
+  say whether embeddings are normalized before they are averaged; here they are.
+- Model groups: Tables 2 and 3 of Bias Learning (OpenReview 4GD7a9Bo9A) average probes over two
+  models per positional encoding.
 """
 
 from __future__ import annotations
@@ -60,25 +60,25 @@ from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
 SUFFIX = "-Tiny"
 DRAWS, SEED = 2_000, 20250519
 LEVEL = 0.95
-#: Number of documents to encode and sum at a time.
+#: Number of documents that are encoded and summed at a time.
 BLOCK = 1_000
 #: Schema version of the files of domain sums; newer versions are rejected.
 SCHEMA = 1
 UNKNOWN = "unknown"
 VALIDITY_NOTE = (
-    "nDCG@10 x 100; queries of the sample; 95% intervals by bootstrap over them, for the largest "
-    "difference over all buckets together. By chance: 95% of random samples of this size differ "
-    "less."
+    "nDCG@10 x 100. Queries: those in the sample. 95% intervals: bootstrap over these queries; for "
+    "the largest difference, over all buckets jointly. By chance: 95% of random samples of this "
+    "size differ less."
 )
 DOMAIN_NOTE = (
-    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2); embeddings have "
-    "unit length before the mean."
+    "Cosine of the mean embeddings of all documents (arXiv 2601.08363v1, A.2); embeddings are "
+    "normalized before averaging."
 )
 
 
 @dataclass(frozen=True, kw_only=True)
 class ValidityRow:
-    """nDCG@10 of a sample and of the complete data, for one bucket or the largest difference."""
+    """nDCG@10 on a sample and on the complete data in one bucket, or the largest difference."""
 
     model: str
     revision: str
@@ -99,7 +99,7 @@ class ValidityRow:
 
 
 def find_samples(summaries: Iterable[TaskSummary]) -> list[tuple[TaskSummary, TaskSummary]]:
-    """Find pairs of a sample, `<task>-Tiny`, and its task with results of the same model."""
+    """Pair each sample, `<task>-Tiny`, with its task if a model has results on both."""
     by_task = {(summary.model, summary.revision, summary.task): summary for summary in summaries}
     pairs = []
     for (model, revision, task), full in by_task.items():
@@ -136,7 +136,7 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
     sizes = tiny_counts.sum(axis=1)
     rng = np.random.default_rng(SEED)
     deviations = _sample_deviations(rng, tiny_counts[buckets], sizes[buckets])
-    random = _sample_deviations(rng, full_counts[buckets], sizes[buckets])
+    chance_deviations = _sample_deviations(rng, full_counts[buckets], sizes[buckets])
     margins = np.quantile(deviations, LEVEL, axis=0)
     largest = float(np.abs(differences[buckets]).max())
     margin = float(np.quantile(deviations.max(axis=1), LEVEL))
@@ -145,7 +145,7 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
             position="largest difference",
             queries=tiny.profile.queries,
             difference=Estimate(largest, (max(0.0, largest - margin), largest + margin)),
-            chance=float(np.quantile(random.max(axis=1), LEVEL)),
+            chance=float(np.quantile(chance_deviations.max(axis=1), LEVEL)),
         )
     ]
     for index, margin in zip(buckets, margins, strict=True):
@@ -163,7 +163,7 @@ def compare_tiny(tiny: TaskSummary, full: TaskSummary) -> list[ValidityRow]:
 
 
 def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Integers) -> Floats:
-    """Sample absolute deviations of bucket means in random samples of `sizes` queries, shape
+    """Simulate the absolute deviations of bucket means in random samples of `sizes` queries, shape
     (DRAWS, P).
     """
     shares = counts / counts.sum(axis=1, keepdims=True)
@@ -175,7 +175,7 @@ def _sample_deviations(rng: np.random.Generator, counts: Integers, sizes: Intege
 
 
 def describe_validity(rows: Iterable[ValidityRow]) -> Iterator[str]:
-    """Describe the largest difference of each model and sample, next to its value by chance."""
+    """Describe the largest difference for each model and sample, and that expected by chance."""
     for row in rows:
         if row.chance is not None:
             yield describe_sample_difference(row.model, row.sample, row.difference, row.chance)
@@ -256,7 +256,7 @@ def compare_domains(sums: Domains) -> Floats:
 
 
 def measure_domains(encoder: Encoder, source: ProbeSource, file: Path) -> dict[str, DomainSum]:
-    """Sum the embeddings of each subset of a source, except for sums that the file already has.
+    """Sum the embeddings of each subset of a source, skipping subsets already in the file.
 
     The file is saved after each subset.
 
@@ -298,7 +298,7 @@ def load_sums(file: Path) -> dict[str, DomainSum]:
 
 
 def find_shared_domains(datasets: Iterable[Iterable[str]]) -> list[str]:
-    """Find the domains that all datasets have exactly once.
+    """Find the domains that occur exactly once in every dataset.
 
     The domain of a subset such as `eng-Latn/sports` is `sports`.
 
@@ -344,7 +344,7 @@ def build_domain_table(sums: Domains, data: str) -> Table:
 def draw_domains(sums: Mapping[str, Domains], model: str) -> Figure:
     """Plot a heat map of domain similarities.
 
-    A second dataset takes the triangle above the diagonal.
+    A second dataset fills the triangle above the diagonal.
     """
     names = list(next(iter(sums.values())))
     triangles = ""
@@ -399,7 +399,7 @@ class GroupRow:
     source: str
 
 
-#: Sums of a result, and the functions that compute the value at each position.
+#: A result's sums, and the functions that compute the value at each position.
 Part: TypeAlias = tuple[ProbeSums, Mapping[str, Compute]]
 #: Parts to average, by data and model.
 Parts: TypeAlias = dict[str, dict[str, list[Part]]]
@@ -413,11 +413,11 @@ def group_results(
 ) -> list[GroupRow]:
     """Average probe values over groups of models, by probe and dataset.
 
-    Each model has a row per position, and each group its unweighted mean. The mean over all
-    datasets is added for models with results on all of them. A probe with averages over conditions
-    has a row per average instead of per position; the mean over such probes is added for models
-    with results of all of them. Results with different settings, such as a paper's protocol, are
-    never averaged together.
+    Each model gets a row per position, and each group a row with the unweighted mean. The mean over
+    all datasets is added for models with results on all of them. A probe with averages over
+    conditions gets a row per average instead of per position; the mean over such probes is added
+    for models with results for all of them. Results with different settings, such as a paper's
+    protocol, are never averaged together.
     """
     by_experiment: dict[str | None, dict[str, Parts]] = {}
     for result in results:
@@ -455,7 +455,7 @@ def _has_mean(probe: Probe) -> bool:
 
 
 def _join_probes(by_probe: Mapping[str, Parts], names: Sequence[str]) -> Parts:
-    """Join the parts of several probes, for the data and models with results of all of them."""
+    """Join the parts of several probes, for the data and models with results for all of them."""
     joined_parts: Parts = {}
     for data in by_probe[names[0]]:
         by_model = _join_models([by_probe[name].get(data, {}) for name in names])
@@ -493,7 +493,7 @@ def _average_group(
 
 
 def published_groups(probes: Iterable[str]) -> list[GroupRow]:
-    """List the published means of each positional encoding, which are over two models each."""
+    """List the published mean for each positional encoding, each over two models."""
     rows = []
     for probe in probes:
         for curve in read_published_curves(probe):

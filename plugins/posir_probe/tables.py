@@ -1,4 +1,4 @@
-"""The result of `posir probe`: differences of start and end, values by position, and figures."""
+"""The result of `posir probe`: start-minus-end differences, values by position, and figures."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ProbeMeasurements(Result):
-    """The results of probes of a model."""
+    """A model's probe results."""
 
     results: Sequence[ProbeResult]
     """One result per probe."""
@@ -100,7 +100,7 @@ def choose_lead(results: Iterable[ProbeResult], probes: Mapping[str, Probe]) -> 
 
 
 def describe_result(result: ProbeResult, probe: Probe) -> str:
-    """Describe the headline of a result, and the reason for a missing interval."""
+    """Write a result's headline, with the reason if it has no interval."""
     documents = result.sums.documents
     min_documents = MIN_DOCUMENTS if documents < MIN_DOCUMENTS else None
     note = describe_few(min_documents, documents, probe.unit_name)
@@ -108,7 +108,7 @@ def describe_result(result: ProbeResult, probe: Probe) -> str:
 
 
 def describe_texts(result: ProbeResult) -> str:
-    """Describe the measured documents, their selection, and their truncated share."""
+    """Describe the measured documents, how they were selected, and their truncated share."""
     subsets = result.subsets.values()
     lengths = result.lengths
     sample = describe_probe_sample(
@@ -144,17 +144,17 @@ def list_published(probe: Probe) -> list[float]:
 
 
 def format_published(probe: Probe) -> str:
-    """Format the range and number of published values; empty without any."""
+    """Format the range and number of published values; empty if there are none."""
     values = list_published(probe)
     if not values:
         return ""
-    form = probe.find_format(probe.lead)
-    ends = dict.fromkeys([form(values[0]), form(values[-1])])
+    format_value = probe.find_format(probe.lead)
+    ends = dict.fromkeys([format_value(values[0]), format_value(values[-1])])
     return f"{' to '.join(ends)} ({len(values)})"
 
 
 def find_difference(result: ProbeResult, probe: Probe) -> Estimate | None:
-    """Return the headline if it is a difference of start minus end with an interval, else None."""
+    """Return the headline if it is a start-minus-end difference with an interval, else None."""
     estimate = result.sums.estimate(probe.lead)
     return estimate if probe.preference_sign > 0 and estimate and estimate.interval else None
 
@@ -169,7 +169,7 @@ def choose_group(probe: Probe) -> str:
 
 
 def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe]) -> Table:
-    """Build a table of differences with an interval and ranges of published values, by group."""
+    """Build a table of the differences that have an interval, with published ranges, by group."""
     by_group: dict[str, list[tuple[str, ...]]] = {group: [(group, "", "")] for group in GROUPS}
     for result in results:
         probe = probes[result.probe]
@@ -197,9 +197,9 @@ def build_probe_tables(sums: ProbeSums, probe: Probe) -> list[Table]:
         if estimate is None or estimate not in sums.estimates:
             cells.append((summary.title, format_estimate(estimate, probe.find_format(summary))))
     tables = [_build_table(("Summary", "Value"), cells, ("Value",))] if cells else []
-    form = FORMATS[probe.unit]
+    format_value = FORMATS[probe.unit]
     values = [
-        (*probe.split(name), format_estimate(estimate, form))
+        (*probe.split(name), format_estimate(estimate, format_value))
         for name, estimate in zip(sums.positions, sums.estimates, strict=True)
         if estimate
     ]
@@ -239,13 +239,13 @@ def build_measurements(
     skipped: Iterable[SkippedText] = (),
     reference: CommandReference = NO_REFERENCE,
 ) -> ProbeMeasurements:
-    """Build the result of a run of probes.
+    """Build the result of a probe run.
 
     Args:
         results: One result per probe.
         folder: Folder of results; figures also show other models with results on the same data.
         skipped: Unusable texts and questions.
-        reference: Model and data as the user gave them, for commands.
+        reference: Model and data as the user specified them, for commands.
     """
     probes = all_probes()
     lead = choose_lead(results, probes)
@@ -272,7 +272,7 @@ def build_measurements(
     is_long = len(results) > MAX_SECTIONS
     for result in results:
         section = build_section(result, probes[result.probe], is_long=is_long)
-        # The figure of the first result is already above.
+        # The lead's figure is already at the top.
         if result is not lead and result.sums.documents >= MIN_DOCUMENTS:
             section = replace(section, draw=partial(draw, result))
         parts.append(section)
@@ -304,9 +304,9 @@ def build_measurements(
 
 
 def build_section(result: ProbeResult, probe: Probe, *, is_long: bool) -> DisplaySection:
-    """Build the section of a probe, titled by its difference or else its headline.
+    """Build a probe's section, titled with its difference or, failing that, its headline.
 
-    With `is_long`, a terminal shows it only with `--explain`.
+    With `is_long`, terminals show the section only with `--explain`.
     """
     sums = result.sums
     notes = list(probe.notes[1:])

@@ -1,1 +1,1 @@
-"""The published results of the papers, with their source."""
+"""The papers' published results, with their sources."""

@@ -29,9 +29,9 @@ from posir_tasks.values.scores import ALL
 
 NDCG = "ndcg_at_10"
 SIGNIFICANT = 0.05
-#: Titles of measures of trained models. Cosines are titled by their keys.
+#: Titles of the measures of trained models; cosines are titled by their keys.
 MEASURES = {NDCG: "nDCG@10", data.PSI: "PSI"}
-#: Headings of columns of text; all other columns are numbers.
+#: Headings of text columns; all other columns are numeric.
 TEXT_COLUMNS = (
     "Task",
     "Data",
@@ -121,7 +121,7 @@ def published(
     Args:
         task: A task or benchmark to show; by default all.
         lengths: Also show the length buckets Q1 to Q4 of PosIR.
-        bins: Show nDCG@10 over position, if the authors print it or draw it precisely.
+        bins: Show nDCG@10 over position, if the authors print it or plot it precisely enough.
         mmteb: Show the rank correlation between PosIR and MMTEB retrieval over the ten models of
             the paper (arXiv 2601.08363, Table 2).
         training: Show models after training on evidence at chosen positions: nDCG@10, PSI and
@@ -131,8 +131,8 @@ def published(
             if values differ.
 
     Returns:
-        Scores in [0, 1], without intervals. Every row names its source; a curve that was read from
-        a figure also has the errors of the reading.
+        Scores in [0, 1], without intervals. Every row names its source; a curve digitized from a
+        figure also has its digitization errors.
 
     Raises:
         PosirError: A task has no published results, or no position bins with `bins`; or views are
@@ -151,9 +151,9 @@ def published(
     """
     exclusive: dict[str, object] = {"check": check, "training": training, "mmteb": mmteb}
     options = exclusive | {"bins": bins, "lengths": lengths, "task": task}
-    names = [name for name, value in options.items() if value]
-    if names[:2] == ["bins", "lengths"] or (len(names) > 1 and names[0] in exclusive):
-        raise PosirError(f"{names[0]} cannot be combined with {names[1]}. Give one of them.")
+    views = [name for name, value in options.items() if value]
+    if views[:2] == ["bins", "lengths"] or (len(views) > 1 and views[0] in exclusive):
+        raise PosirError(f"{views[0]} cannot be combined with {views[1]}. Give one of them.")
     if check:
         return _tabulate_check(check)
     if training:
@@ -277,11 +277,11 @@ def _tabulate_bins(tasks: Sequence[str]) -> Result:
         )
     curves = []
     for curve in (curve for name in tasks for curve in data.published_curves(name)):
-        number = str(curve.tasks) if curve.tasks > 1 else MISSING
+        task_count = str(curve.tasks) if curve.tasks > 1 else MISSING
         sparkline = draw_sparkline(curve.ndcg_at_10)
         difference = format_points(curve.start_to_end_unweighted)
         key = (curve.task, curve.model, curve.length)
-        curves.append([*key, number, sparkline, difference, curve.source])
+        curves.append([*key, task_count, sparkline, difference, curve.source])
     buckets = []
     for row in (row for row in rows if row.length == ALL):
         score = format_percent(row.ndcg_at_10)
@@ -307,7 +307,7 @@ def _build_result(
     notes: Sequence[str],
     details: Sequence[str],
 ) -> Result:
-    """Build the result of published models, with a note on settings that differ from mteb's."""
+    """Build the result for published models, with a note on settings that differ from mteb's."""
     differences = list_differences((row.task, row.model) for row in rows)
     models = {row.model for row in rows}
     return Result(
@@ -326,7 +326,7 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 
 def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """Build a table that a terminal splits by first column and source; drop empty columns."""
+    """Build a table that terminals split by first column and source; drop empty columns."""
     columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS))
     title = f"{{{headings[0]}}} · {{Source}}"
     return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).without_empty_columns()

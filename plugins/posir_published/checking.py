@@ -18,7 +18,7 @@ class CheckState(StrEnum):
     """Outcome of comparing a value with the published one."""
 
     EQUAL = "equal"
-    """Equal at the decimals of the user's value."""
+    """Equal when rounded to the decimals of the user's value."""
     DIFFERENT = "different"
     MISSING = "missing"
     """The user's table lacks the value."""
@@ -28,7 +28,7 @@ class CheckState(StrEnum):
 
 @dataclass(frozen=True)
 class CheckedValue:
-    """A value of a user's table and the published value; a missing value is None."""
+    """A value in a user's table and the published value; a missing value is None."""
 
     task: str
     model: str
@@ -73,7 +73,7 @@ def check_published(file: Path) -> list[CheckedValue]:
 
 
 def _compare(text: str | None, published: float | None) -> CheckState:
-    """Compare a cell with the published value at the decimals of the cell."""
+    """Compare a cell with the published value, rounded to the cell's decimals."""
     if text is None:
         return CheckState.MISSING
     if published is None:

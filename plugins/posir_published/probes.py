@@ -1,5 +1,5 @@
-"""Published curves of diagnostic probes, by the probe's name in `posir probe`, and architectures of
-models.
+"""Published curves of diagnostic probes, by the probe's name in `posir probe`, and model
+architectures.
 """
 
 from collections.abc import Mapping
@@ -38,7 +38,7 @@ class PublishedCurve:
 
     probe: str
     model: str
-    """Printed name with its training data or test data; or a group of models, or a dataset."""
+    """Printed name with the training or test data; or a model group, or a dataset."""
     positions: tuple[str, ...]
     values: tuple[float, ...]
     deviations: tuple[float, ...] = ()
@@ -88,12 +88,12 @@ class Architecture:
 
 
 def short_name(model: str) -> str:
-    """Normalize a model's name: without organization and settings, in lower case."""
+    """Shorten a model's name to lower case without organization and settings."""
     return drop_organization(model.split(" (")[0]).casefold()
 
 
 def read_architectures(file: Path | None = None) -> Mapping[str, Architecture]:
-    """Read the architectures of models by `short_name`.
+    """Read model architectures, keyed by `short_name`.
 
     Args:
         file: A CSV file with `COLUMNS`, whose rows override this package's `architectures.csv`.

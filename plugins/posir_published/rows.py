@@ -1,6 +1,6 @@
-"""Published results and the values computed from them; `data/README.md` has the sources.
+"""Published results and the values computed from them; `data/README.md` lists the sources.
 
-There are rows of scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after
+They comprise scores, curves of nDCG@10 over position, correlations with MMTEB, and scores after
 training on evidence at chosen positions.
 """
 
@@ -26,12 +26,12 @@ from posir_tasks.values.schemes import (
 )
 from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
 
-#: Sources in the words of the tables.
+#: Sources as the tables print them.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363v1)"
 POSIR_FIGURES_SOURCE = (
     "published, Zeng et al. 2026 (arXiv 2601.08363v1), read from the authors' figures"
 )
-#: Files of PosQ's paper and its earlier version, with the same numbers on SQuAD-PosQ.
+#: Source of each file with PosQ's results; both versions of the paper agree on SQuAD-PosQ.
 POSQ_SOURCES = {
     "posq.csv": "published, Zeng et al. 2025 (arXiv 2505.13950v5)",
     "myopic_trap.csv": "published, Benchmarking the Myopic Trap, Table 1 (arXiv 2505.13950v1)",
@@ -46,9 +46,9 @@ TRAINING_SOURCES = {
 }
 #: All lengths, and the length buckets of PosIR.
 LENGTHS = (ALL, "Q1", "Q2", "Q3", "Q4")
-#: Columns of scores in a user's table.
+#: Score columns in a user's table.
 SCORE_COLUMNS = ("ndcg_at_10", "psi_as_published")
-#: The macro averages have the names of the benchmarks.
+#: The macro averages are named like the benchmarks.
 MONOLINGUAL, CROSS_LINGUAL = "PosIR", "PosIR(cross-lingual)"
 #: Architectures that the authors ran on the Tiny samples (arXiv 2505.13950v5, Section 4.1).
 SAMPLED_ARCHITECTURES = ("late-interaction", "reranker")
@@ -69,7 +69,7 @@ PRINTED = {
     "Q3": (0.44, 0.2, "decreases with length"),
     "Q4": (0.39, 0.2, "no statistically significant correlation"),
 }
-#: The balanced training set; all others are skewed to a position.
+#: The balanced training set; all others are skewed toward one position.
 BALANCED = "uniform"
 PSI, PSI_REDUCTION = "psi", "psi_reduction"
 
@@ -77,8 +77,8 @@ START_TO_END_UNWEIGHTED = ScoreInfo(
     "start_to_end_unweighted",
     "Start to end (unweighted)",
     "nDCG@10 of evidence in the first third of documents minus that in the last: unweighted means "
-    "of position bins, as the "
-    "papers publish no numbers of queries for them. Positive if the beginning is found better.",
+    "of position bins, as the papers publish no numbers of queries for them. Positive if the "
+    "beginning is found better.",
     unit=Unit.POINTS,
     better=Better.NEAR_ZERO,
     column=False,
@@ -95,7 +95,7 @@ NOTABLE_BIAS = ScoreInfo(
 )
 
 
-#: Distinct queries of a task, or of all tasks of an average (arXiv 2601.08363v1, 2505.13950v5).
+#: Distinct queries per task, or over all tasks in an average (arXiv 2601.08363v1, 2505.13950v5).
 TASK_QUERIES = {
     MONOLINGUAL: 421_708,
     "PosIR-English": 42_015,
@@ -172,9 +172,9 @@ class PublishedBin:
     ndcg_at_10: float
     """Mean in [0, 1]."""
     mean_error: float | None
-    """Error of the mean of a curve read from a figure; see `PositionCurve`."""
+    """Error of the mean of a digitized curve; see `PositionCurve`."""
     psi_error: float | None
-    """Error of the PSI of a curve read from a figure."""
+    """Error of the PSI of a digitized curve."""
     source: str
 
 
@@ -201,8 +201,8 @@ class PosqSystem:
 class PositionCurve:
     """nDCG@10 over position of one model in one length bucket of a task of PosIR, or of an average.
 
-    The values were read from figures. The printed nDCG@10 of the bucket, which calibrated the axis,
-    and its printed PSI, which was not used, give the errors of the reading.
+    The values were digitized from figures. The bucket's printed nDCG@10, which calibrated the axis,
+    and its printed PSI, which was not used, give the digitization errors.
     """
 
     model: str
@@ -217,7 +217,7 @@ class PositionCurve:
     psi_error: float
     """PSI of these values minus the published PSI; averaged over the tasks of an average."""
     tasks: int = 1
-    """Number of averaged tasks: those whose curves could be read precisely."""
+    """Number of averaged tasks: those whose curves could be digitized precisely."""
     source: str = POSIR_FIGURES_SOURCE
 
     @property
@@ -234,7 +234,7 @@ def read_rows(name: str) -> Iterator[dict[str, str]]:
 
 
 def read_models() -> dict[str, dict[str, Any]]:
-    """Read the descriptions of models in mteb's registry, by printed name in lower case."""
+    """Read the model descriptions from mteb's registry, keyed by printed name in lower case."""
     models: dict[str, dict[str, Any]] = json.loads(_read_text("models.json"))
     return models
 
@@ -280,8 +280,8 @@ def read_posq_systems() -> tuple[PosqSystem, ...]:
 def published_rows(task: str) -> list[PublishedRow]:
     """List the published rows of a task, by descending nDCG@10 of the model and by length.
 
-    The names `PosIR` and `PosIR(cross-lingual)` give the macro averages over their tasks. A task
-    without published results has no rows.
+    The names `PosIR` and `PosIR(cross-lingual)` return the macro averages over their tasks. The
+    list is empty for a task without published results.
     """
     rows = [row for row in _all_rows() if row.task == task]
     overall = {row.model: row.ndcg_at_10 for row in rows if row.length == ALL}
@@ -305,8 +305,8 @@ def _all_rows() -> tuple[PublishedRow, ...]:
         row = _build_row(model, task, length, ndcg, float(line["psi"]), POSIR_SOURCE)
         rows.append(row)
         groups.setdefault((_name_benchmark(task), model, length), []).append(row)
-    # PosIR averages over languages like this: the ten monolingual tasks give Table 2 of the paper
-    # (arXiv 2601.08363v1).
+    # PosIR averages over languages in the same way: the ten monolingual tasks reproduce Table 2 of
+    # the paper (arXiv 2601.08363v1).
     averages = []
     for (name, model, length), group in groups.items():
         ndcg = float(np.mean([row.ndcg_at_10 for row in group]))
@@ -375,8 +375,8 @@ def bound_null_psi(score: float, queries: Sequence[int]) -> tuple[float, float]:
 
 
 def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
-    """Return True or False for each task of a pair, given a model's PSI by task; tasks without a
-    result on the other one of the pair are left out.
+    """Return whether the bias is notable on each task of a pair, given a model's PSI by task; omit
+    tasks without a result on their counterpart.
     """
     notable: dict[str, bool] = {}
     for suffix in SUFFIXES:
@@ -388,7 +388,7 @@ def find_notable_bias(observed: Mapping[str, float]) -> dict[str, bool]:
 
 
 def describe_notable(notable: bool | None) -> str | None:
-    """Return `yes`, `no` or None for the cell of a table."""
+    """Return `yes`, `no` or None for a table cell."""
     return {None: None, True: "yes", False: "no"}[notable]
 
 
@@ -397,7 +397,7 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
     """List the published position bins of a task in the order of `published_rows`.
 
     PosQ has bins over all lengths. PosIR has bins by length if the curve in the authors' figures
-    could be read precisely.
+    could be digitized precisely.
     """
     systems = {system.model: system for system in read_posq_systems() if system.task == task}
     bins: list[PublishedBin] = []
@@ -421,7 +421,7 @@ def published_bins(task: str) -> tuple[PublishedBin, ...]:
 def read_curves() -> dict[tuple[str, str, str], PositionCurve]:
     """Read the published curves of PosIR by task, model and length, averages over tasks first.
 
-    506 curves of 10 models x 18 language pairs x 4 length buckets could be read.
+    506 of the 720 curves (10 models x 18 language pairs x 4 length buckets) could be digitized.
     """
     curves: list[PositionCurve] = []
     groups: dict[tuple[str, str, str], list[PositionCurve]] = {}
@@ -454,7 +454,7 @@ def published_curves(task: str) -> list[PositionCurve]:
 
 
 def find_curve(task: str, model: str, length: str) -> PositionCurve | None:
-    """Return a published curve, or None if it could not be read precisely."""
+    """Return a published curve, or None if it could not be digitized precisely."""
     return read_curves().get((task, model, length))
 
 

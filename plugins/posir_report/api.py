@@ -2,216 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterable
 from pathlib import Path
-from typing import Annotated, overload
+from typing import Annotated
 
-from posir_compare.gate import (
-    Gate,
-    Limit,
-    check_limits,
-    list_judged_scores,
-    list_scores,
-    parse_limits,
-    run_gate,
-)
-from posir_report import tables
-from posir_report.columns import (
-    RECALL,
-    add_published_columns,
-    bin_columns,
-    choose_columns,
-    default_columns,
-    known_columns,
-    select_columns,
-)
-from posir_report.content import NOTE, ReportContent, describe_findings
-from posir_report.published import merge_published
-from posir_report.summary import (
-    ReportRow,
-    average_languages,
-    build_bin_rows,
-    build_length_row,
-    full_labels,
-)
-from posir_significance.analysis import analyze, analyze_places
-from posir_significance.decision import DEFAULT_MARGINS, Margins
-from posir_significance.findings import ChangeRow
+from posir_compare.gate import Gate, parse_limits, run_gate
+from posir_report.columns import choose_columns, default_columns, known_columns
+from posir_report.results import Results, build_results
+from posir_significance.decision import Margins
 from posir_tasks import results as find_result_files
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.public import Option, public, to_list
-from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.strip import Picture, draw_position_charts
-from posir_tasks.display.tables import Table
-from posir_tasks.models.protocols import list_differences
-from posir_tasks.results import StoredResult, SubsetResult
-from posir_tasks.values.place_ranks import PLACES
-from posir_tasks.values.scores import ALL, ScoreInfo
-
-
-@dataclass(frozen=True, repr=False, kw_only=True)
-class Results(Result, Sequence[SubsetResult]):
-    """A sequence of results, one for each subset of a task; tables pool the subsets of a task."""
-
-    content: ReportContent
-    """Rows and sections, built when first read."""
-
-    @overload
-    def __getitem__(self, index: int) -> SubsetResult: ...
-    @overload
-    def __getitem__(self, index: slice) -> Results: ...
-    def __getitem__(self, index: int | slice) -> SubsetResult | Results:
-        """Return a result, or a slice with the same display options."""
-        if isinstance(index, slice):
-            return self._select(self.content.subset_results[index])
-        return self.content.subset_results[index]
-
-    def __len__(self) -> int:
-        """Return the number of subsets with a result."""
-        return len(self.content.subset_results)
-
-    def _select(self, subset_results: Iterable[SubsetResult]) -> Results:
-        return _build(replace(self.content, subset_results=tuple(subset_results)))
-
-    @property
-    def judged(self) -> tuple[StoredResult, ...]:
-        """Results on judged queries without positions, which are not items of the sequence."""
-        return self.content.judged
-
-    def records(self) -> list[dict[str, object]]:
-        """Return every row with all scores, or with the chosen ones."""
-        return self.content.records()
-
-    def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
-        """Test limits on the scores of every model and task over all lengths, as `posir report
-        --fail-if` does.
-
-        Args:
-            limits: One or several limits: a metric, `<` or `>`, and a number in the unit in which
-                it is printed, such as `position_effect > 10`.
-            strict: If true, a limit fails unless the interval is wholly within it.
-
-        Returns:
-            The verdict on every limit, and overall.
-
-        Raises:
-            PosirError: A limit is malformed.
-        """
-        rows: list[ChangeRow] = []
-        gaps = {}
-        summaries = self.content.summaries
-        for model, summary in zip(full_labels(summaries), summaries, strict=True):
-            overall = analyze(summary.values).overall
-            if overall.queries or not summary.span_findings:
-                rows += list_scores(overall, model, summary.task)
-            if places := analyze_places(summary.values):
-                rows += list_scores(places, model, f"{summary.task}{PLACES}")
-            if summary.missing:
-                missing = ", ".join(summary.missing)
-                gaps[model, summary.task] = f"it has no results of {missing}"
-        for judged in self.content.judged_summaries:
-            if judged.scores:
-                rows += list_judged_scores(
-                    judged.scores, judged.estimates, judged.model, judged.full_task
-                )
-        return check_limits(rows, limits, strict=strict, gaps=gaps, command="report")
-
-    def bins(self) -> Result:
-        """Show nDCG@10 of every position bin: a row for each model, task and bin."""
-        rows = [row for summary in self.content.summaries for row in build_bin_rows(summary)]
-        return replace(self._tabulate(rows, bin_columns()), values=self.content.document)
-
-    def recall(self) -> Result:
-        """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
-        columns = choose_columns(RECALL)
-        rows = []
-        summaries = self.content.summaries
-        for summary in summaries:
-            rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
-        result = self._tabulate(rows, columns)
-        notes = [*result.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
-        records = [select_columns(row, columns) for row in rows]
-        return replace(result, rows=records, notes=notes)
-
-    def with_published(self) -> Result:
-        """Show a row for each model, task and length, including the published results."""
-        rows = self.content.length_rows
-        merged = merge_published([*rows, *average_languages(rows)])
-        columns = add_published_columns(self.content.columns, merged)
-        result = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
-        differences = list_differences((row.task, row.model) for row in rows)
-        return replace(result, notes=[*result.notes, *differences])
-
-    def _tabulate(
-        self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
-    ) -> Result:
-        """Show rows in a table, by default of position bins, with findings and a legend."""
-        return Result(
-            title=self.title,
-            rows=[row.columns() for row in rows],
-            tables=[table or tables.bin_table(rows, columns)],
-            sentences=tuple(describe_findings(self.content.length_rows)),
-            notes=[NOTE],
-            details=[tables.build_legend(columns)],
-        )
-
-    def plot(self, task: str | None = None) -> Picture:
-        """Draw nDCG@10 over position and the truncated share: a strip per model, best nDCG@10
-        first.
-
-        Args:
-            task: The task to draw; None for all.
-
-        Returns:
-            A picture that a notebook shows without a network. `save("picture.png")` or `.svg`
-            writes it.
-
-        Raises:
-            PosirError: There are no results on this task.
-        """
-        tasks = {summary.task for summary in self.content.summaries}
-        if task is not None and task not in tasks:
-            raise PosirError(
-                f"There are no results on a task '{task}'. There are results on "
-                f"{', '.join(sorted(tasks))}."
-            )
-        selection = self._select(item for item in self if task in (None, item.task))
-        return Picture(draw_position_charts(selection.strips(), source=selection.data))
-
-
-def build_results(
-    results: Iterable[StoredResult],
-    columns: Collection[str] = (),
-    *,
-    full: bool = False,
-    margins: Margins = DEFAULT_MARGINS,
-) -> Results:
-    """Build the results that `posir.read_results` returns; rows are analyzed when first read."""
-    with_positions = []
-    judged = []
-    for result in results:
-        if isinstance(result, SubsetResult):
-            with_positions.append(result)
-        else:
-            judged.append(result)
-    return _build(
-        ReportContent(tuple(with_positions), tuple(columns), full, margins, tuple(judged))
-    )
-
-
-def _build(content: ReportContent) -> Results:
-    return Results(
-        content=content,
-        title=content.title,
-        data=content.describe_data(),
-        full=content.full,
-        rows=Deferred(lambda: content.length_rows),
-        values=content.document,
-        parts=Deferred(content.sections),
-        notes=Deferred(content.notes),
-        details=Deferred(content.details),
-    )
+from posir_tasks.display.presentation import Result
+from posir_tasks.results import StoredResult
 
 
 def read_results(
@@ -221,7 +24,7 @@ def read_results(
     full: bool = False,
     margins: Collection[str] = (),
 ) -> Results:
-    """Read results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score`: those with
+    """Read the results of `mteb run`, `mteb.evaluate`, `posir.evaluate` or `posir.score` that have
     positions or judgments.
 
     Args:
@@ -248,7 +51,7 @@ def read_results(
         >>> results.to_polars().select("model", "length", "queries").row(0)
         ('mteb/baseline-bm25s', 'all', 120)
     """
-    # Fail early.
+    # Reject unknown keys before reading.
     choose_columns(tuple(columns))
     smallest = Margins.parse(margins)
     results = find_result_files.read_all_results(Path(path), StoredResult)

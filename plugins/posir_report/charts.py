@@ -7,11 +7,10 @@ from collections.abc import Sequence
 import altair as alt
 
 from posir_report.summary import TaskSummary, partial_suffix
-from posir_significance.cells import FEW, ProfileCell, build_curve_cells, find_beyond
+from posir_significance.cells import FEW, ProfileCell, find_beyond
 from posir_significance.messages.verdicts import title_curve
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
-from posir_tasks.display.figures import Figure
 from posir_tasks.values.profile import PositionProfile
 
 #: Colors of the minimum and maximum score in the heat map; black text is legible on both.
@@ -65,7 +64,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
 
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
-    """Draw nDCG@10 and number of queries of every cell: lengths as rows, positions as columns."""
+    """Draw nDCG@10 and the query count of every cell: lengths as rows, positions as columns."""
     titles = length_titles(summary.profile)
     axes = summary.profile.axes
     positions = charts.build_positions(axes)
@@ -128,12 +127,3 @@ def length_titles(profile: PositionProfile) -> dict[str, str]:
     """Map the title of each length bucket to a title with its number of distinct queries."""
     titles = zip(profile.axes.length_titles, profile.queries_by_length, strict=True)
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}
-
-
-#: Function of each kind of figure.
-DRAW = {"curves": draw_curves, "heat-map": draw_heat_map}
-
-
-def draw_figure(kind: str, summary: TaskSummary, label: str) -> Figure:
-    """Draw a figure of a model on a task; `kind` is a key of `DRAW`."""
-    return Figure(kind, summary.task, label, DRAW[kind](summary, build_curve_cells(summary.values)))

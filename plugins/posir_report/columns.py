@@ -17,7 +17,7 @@ from posir_tasks.values.scores import ScoreInfo
 #: Scores that a report computes.
 REPORT_COLUMNS = (START_TO_END_UNWEIGHTED, NOTABLE_BIAS)
 #: Keys of the main scores.
-ANSWER = (
+MAIN_KEYS = (
     "queries",
     "ndcg_at_10",
     "position_effect",
@@ -26,7 +26,7 @@ ANSWER = (
     "state",
 )
 #: Keys that `--full` adds.
-FURTHER = (
+FULL_KEYS = (
     *("documents", "tested_questions", "truncation_loss", "controlled_psi"),
     *("start_minus_end", "psi_as_published", "psi_by_chance"),
 )
@@ -37,23 +37,23 @@ PUBLISHED = ("ndcg_at_10_as_published", "start_to_end_unweighted")
 
 
 def known_columns() -> list[ScoreInfo]:
-    """List every column of reports: main scores, further declared scores, `REPORT_COLUMNS`."""
+    """List every column of reports: main scores, other declared scores, `REPORT_COLUMNS`."""
     declared = {score.key: score for score in declared_scores()}
-    first = [key for key in (*ANSWER, *FURTHER) if key in declared]
+    first = [key for key in (*MAIN_KEYS, *FULL_KEYS) if key in declared]
     keys = dict.fromkeys([*first, *declared])
     return [*(declared[key] for key in keys), *REPORT_COLUMNS]
 
 
 def default_columns(*, full: bool = False) -> list[ScoreInfo]:
-    """List the default columns, including columns of further packages."""
-    keys = (*ANSWER, *(FURTHER if full else ()))
+    """List the default columns, including those of other packages."""
+    keys = (*MAIN_KEYS, *(FULL_KEYS if full else ()))
     added = added_columns()
     return [column for column in known_columns() if column.key in keys or column in added]
 
 
 def added_columns() -> list[ScoreInfo]:
-    """List the columns that further packages declare."""
-    builtin = {*ANSWER, *FURTHER, *(column.key for column in REPORT_COLUMNS)}
+    """List the columns that other packages declare."""
+    builtin = {*MAIN_KEYS, *FULL_KEYS, *(column.key for column in REPORT_COLUMNS)}
     return [column for column in known_columns() if column.column and column.key not in builtin]
 
 

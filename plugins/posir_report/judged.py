@@ -1,5 +1,5 @@
-"""Rows of judged queries without positions: means of mteb's metrics, and the unread share of the
-corpus.
+"""Rows for judged queries without positions: the means of mteb's metrics, and the corpus's unread
+share.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ Run: TypeAlias = tuple[str, str, str]
 
 @dataclass(frozen=True)
 class JudgedSummary(RunSummary):
-    """A model on all judged queries of a task, or mteb's scores without posir."""
+    """A model's results on all judged queries of a task, or mteb's own scores without posir."""
 
     results: tuple[StoredResult, ...]
     """The results of the subsets."""
@@ -74,8 +74,8 @@ class JudgedSummary(RunSummary):
         """Estimate the unread share of the corpora's tokens.
 
         Returns:
-            The share with its interval over samples of documents, or None; and a cell of a table,
-            with the method or the reason.
+            The share with its interval over document samples, or None; and a table cell with the
+            share and the method, or with the reason.
         """
         corpora = [result.corpus for result in self.results if result.corpus]
         corpus = pool(corpora) if len(corpora) == len(self.results) else None
@@ -92,7 +92,7 @@ class JudgedSummary(RunSummary):
         return estimate, text
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of CSV and JSON, with the report's names if it has the column."""
+        """Return the columns for CSV and JSON; columns of the report keep their names."""
         scores = self.scores
         return {
             "model": self.model,
@@ -113,8 +113,9 @@ class JudgedSummary(RunSummary):
 def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     """Summarize results by model, revision and task, sorted as by `summarize`, then by subset.
 
-    Subsets with scores of queries are pooled if all models of the task have the same subsets.
-    Otherwise each subset has a summary, since means over different subsets are not comparable.
+    Subsets with per-query scores are pooled if all models of the task have the same subsets.
+    Otherwise each subset gets its own summary, since means over different subsets are not
+    comparable.
 
     Raises:
         PosirError: A subset has several results.
@@ -123,7 +124,7 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
     plain: dict[Run, list[StoredResult]] = {}
     for result in sorted(results, key=identify_run):
         run = identify_run(result)
-        # Both have every run, in the same order.
+        # Both dictionaries contain every run, in the same order.
         judged.setdefault(run, [])
         plain.setdefault(run, [])
         (judged if isinstance(result, JudgedResult) else plain)[run].append(result)
@@ -135,12 +136,12 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
             subsets.setdefault(task, set()).add(list_subsets(model, task, run_results))
     summaries = []
     for run, run_results in judged.items():
-        single = plain[run]
+        separate_results = plain[run]
         if run_results and len(subsets[run[2]]) == 1:
             summaries.append(_summarize(run, run_results))
         else:
-            single = run_results + single
-        summaries += [_summarize(run, [result], result.subset) for result in single]
+            separate_results = run_results + separate_results
+        summaries += [_summarize(run, [result], result.subset) for result in separate_results]
     return name_tasks_by_data(summaries)
 
 
@@ -157,7 +158,7 @@ def _summarize(run: Run, results: Sequence[StoredResult], subset: str = "") -> J
 
 
 def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
-    """Explain rows of single subsets, and list the subsets that all models of a task share."""
+    """Explain the rows of single subsets, and list the subsets that all models share on a task."""
     subsets: dict[str, dict[tuple[str, str], set[str]]] = defaultdict(lambda: defaultdict(set))
     judged_tasks = set()
     for summary in summaries:
@@ -179,7 +180,7 @@ def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
 
 
 def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
-    """Build a table with a line for each model, task and single subset."""
+    """Build a table with a row for each model, task and single subset."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus not read", *METRICS.values())
     rows = []
     for label, summary in zip(full_labels(summaries), summaries, strict=True):

@@ -1,4 +1,4 @@
-"""Figures of the page, tables of LaTeX, and the answer that `mteb run` prints."""
+"""A page's figures, the LaTeX tables, and the answer that `mteb run` prints."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import format_cell
+from posir_significance.cells import build_curve_cells
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.display.latex import mark_best, stack_estimates
 from posir_tasks.display.numbers import format_percent, format_points
@@ -39,27 +40,40 @@ LATEX_SCORES = (
     ("Effect within the window", "position_effect_in_window", format_points),
     ("Truncated (%)", "unread_share", format_percent),
 )
-#: Titles of a model's figures by kind.
-FIGURES = {"curves": "Figures of {model}", "heat-map": "{model} by length and position"}
 
 
 def build_figure_sections(summary: TaskSummary, name: str) -> Iterator[DisplaySection]:
-    """Yield a folded section for each figure of a model on a task."""
+    """Yield a folded section for each of a model's figures on a task."""
     if summary.profile.queries:
-        for kind, title in FIGURES.items():
-            draw = partial(_draw, kind, summary, name)
-            yield DisplaySection(title.format(model=name), draw=draw, folded=True, only=Medium.PAGE)
+        for title, draw in (
+            (f"Figures of {name}", _draw_curves),
+            (f"{name} by length and position", _draw_heat_map),
+        ):
+            deferred = partial(draw, summary, name)
+            yield DisplaySection(title, draw=deferred, folded=True, only=Medium.PAGE)
 
 
-def _draw(kind: str, summary: TaskSummary, label: str) -> Sequence[Figure]:
+def _draw_curves(summary: TaskSummary, label: str) -> Sequence[Figure]:
     # Altair takes a second to import.
-    from posir_report.charts import draw_figure
+    from posir_report.charts import draw_curves
+    from posir_tasks.display.figures import Figure
 
-    return [draw_figure(kind, summary, label)]
+    chart = draw_curves(summary, build_curve_cells(summary.values))
+    return [Figure("curves", summary.task, label, chart)]
+
+
+def _draw_heat_map(summary: TaskSummary, label: str) -> Sequence[Figure]:
+    from posir_report.charts import draw_heat_map
+    from posir_tasks.display.figures import Figure
+
+    chart = draw_heat_map(summary, build_curve_cells(summary.values))
+    return [Figure("heat-map", summary.task, label, chart)]
 
 
 def describe_saved(file: Path) -> Iterator[str]:
-    """Yield the answer of a saved result: model, picture, task and nDCG@10, then the finding."""
+    """Yield the answer for each model in a result file: model, chart, task and nDCG@10, then the
+    finding.
+    """
     results = [result for result in read_results(file.parent) if result.task == file.stem]
     for row in list_overall(build_length_row(summary, 0) for summary in summarize(results)):
         if row.findings:

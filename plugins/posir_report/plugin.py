@@ -18,7 +18,7 @@ posir_commands = declare(
     Command(
         "report",
         "posir_report.api:report",
-        "Show how biased models are, and what they do not read.",
+        "Show how biased models are, and what they truncate.",
         BIAS,
     )
 )

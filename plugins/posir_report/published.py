@@ -11,7 +11,7 @@ from posir_tasks.values.scores import ALL, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Add the published rows of the same tasks and lengths; sort by task and descending nDCG@10.
+    """Add the published rows for the same tasks and lengths; sort by task and descending nDCG@10.
 
     Published rows have no intervals. Their PSI by chance is an upper bound, if there is one.
 
@@ -41,7 +41,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
 
 
 def row_from_published(published: data.PublishedRow) -> ReportRow:
-    """Convert a published row to a row of a report.
+    """Convert a published row to a report row.
 
     In a length bucket, the published nDCG@10 is the unweighted mean of the bins.
     """

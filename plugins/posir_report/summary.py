@@ -115,7 +115,7 @@ class RunSummary:
 
     @property
     def full_task(self) -> str:
-        """The task, with the subset in a subclass."""
+        """The task; a subclass adds the subset."""
         return self.task
 
 
@@ -129,7 +129,7 @@ class TaskSummary(RunSummary):
     margins: Margins = DEFAULT_MARGINS
     """The smallest differences that matter."""
     reference: CommandReference = NO_REFERENCE
-    """The names of the model and the task in commands."""
+    """The model and the task as commands name them."""
 
     @property
     def findings(self) -> GroupFindings:
@@ -174,9 +174,9 @@ class ReportRow:
     findings: GroupFindings | None = None
     """None for a position bin and for published results."""
     load_group: Callable[[], GroupAnalysis] | None = field(default=None, repr=False, compare=False)
-    """Returns the analysis behind the findings."""
+    """A function that loads the analysis behind the findings."""
     reference: CommandReference = NO_REFERENCE
-    """Names of model and task in commands."""
+    """The model and the task as commands name them."""
     subsets: int = 0
     missing_subsets: int = 0
     published_curve: tuple[float, ...] = ()
@@ -184,14 +184,14 @@ class ReportRow:
 
     @property
     def sketch(self) -> str:
-        """The picture of the findings, or of the published position bins, as a line of text."""
+        """The findings, or the published position bins, charted as a line of text."""
         if self.strip:
             return sketch_chart(self.strip)
         return draw_sparkline(self.published_curve) or MISSING
 
     @cached_property
     def strip(self) -> PositionChart | None:
-        """The picture of the findings, or None without findings."""
+        """The position chart of the findings, or None without findings."""
         if self.findings is None or self.load_group is None:
             return None
         return build_strip(self.findings, self.load_group(), self.model)
@@ -229,7 +229,7 @@ class ReportRow:
         return {name: values[name] for name in VERDICT_COLUMNS}
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns of CSV and charts; an estimate has three."""
+        """Return the columns for CSV and charts; an estimate has three."""
         columns = self.identity() | self.score_columns()
         if self.position is None:
             columns |= self.verdict_columns()
@@ -336,13 +336,13 @@ def list_subsets(model: str, task: str, results: Sequence[StoredResult]) -> tupl
 
 
 def name_tasks_by_data(summaries: Sequence[Summary]) -> list[Summary]:
-    """Add the data to the name of a task if its results are on different data.
+    """Add the data to a task's name if its results are on different data.
 
     Tables, charts and rankings go by task, so they never mix data. If only one version of the data
     is on the Hub, it keeps the task's name.
     """
     groups: dict[str, list[list[int]]] = {}
-    # Each group starts with the summary that has the most subsets.
+    # Each group starts with the summary with the most subsets.
     for index in sorted(range(len(summaries)), key=lambda index: -len(summaries[index].data)):
         summary = summaries[index]
         task_groups = groups.setdefault(summary.full_task, [])
@@ -378,7 +378,7 @@ def _have_same_data(first: RunSummary, second: RunSummary) -> bool:
 
 
 def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
-    """Build a row of a model on a task with further fields."""
+    """Build a row for a model on a task, with additional fields."""
     return replace(
         ReportRow(
             model=summary.model,
@@ -393,14 +393,14 @@ def build_row(summary: TaskSummary, **fields: Any) -> ReportRow:
 
 
 def build_rows(summary: TaskSummary) -> list[ReportRow]:
-    """Build the row of all lengths, then a row per length bucket."""
+    """Build the row over all lengths, then a row per length bucket."""
     lengths = len(summary.profile.lengths)
     indices = range(1 + lengths if lengths > 1 else 1)
     return [build_length_row(summary, index) for index in indices]
 
 
 def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
-    """Build the row of all lengths (index 0) or of a length bucket (from 1)."""
+    """Build the row over all lengths (index 0) or for a length bucket (from 1)."""
     profile = summary.profile
     length = profile.lengths[index - 1] if index else ALL
     title = profile.axes.length_titles[index - 1] if index else ""
@@ -420,7 +420,9 @@ def build_length_row(summary: TaskSummary, index: int) -> ReportRow:
 
 
 def build_span_row(summary: TaskSummary) -> ReportRow | None:
-    """Build a row, with a task of its own, for queries with several evidence spans, if any."""
+    """Build the row, named as a separate task, for queries with several evidence spans, or return
+    None if there are none.
+    """
     findings = summary.span_findings
     places = analyze_places(summary.values)
     if findings is None or places is None:
@@ -442,7 +444,7 @@ def build_span_row(summary: TaskSummary) -> ReportRow | None:
 
 
 def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Add the score `notable_bias`, which follows from a model's PSI on both datasets of PosQ."""
+    """Add the score `notable_bias`, which follows from a model's PSI on both PosQ datasets."""
     rows = list(rows)
     psi: defaultdict[tuple[str, str], dict[str, float]] = defaultdict(dict)
     for row in rows:
@@ -456,7 +458,7 @@ def mark_notable_bias(rows: Iterable[ReportRow]) -> list[ReportRow]:
     return marked_rows
 
 
-#: Averaged tasks of PosIR by the published name of the average.
+#: PosIR's tasks in each average, by the average's published name.
 AVERAGED_TASKS = {
     MONOLINGUAL: frozenset(f"PosIR-{language.name}" for language in LANGUAGES),
     CROSS_LINGUAL: frozenset(
@@ -506,6 +508,6 @@ def order_value(row: ReportRow) -> float:
 
 
 def list_overall(rows: Iterable[ReportRow]) -> list[ReportRow]:
-    """Return the rows of all lengths, sorted by task and descending nDCG@10."""
+    """Return the rows over all lengths, sorted by task and descending nDCG@10."""
     overall = (row for row in rows if row.length == ALL)
     return sorted(overall, key=lambda row: (row.task, -order_value(row)))

@@ -36,9 +36,9 @@ from posir_tasks.values.profile import RECALL_COLUMNS, build_recall_gains
 from posir_tasks.values.read_part import ReadKind
 from posir_tasks.values.scores import ALL, ScoreInfo, Unit
 
-#: Column of the picture in a line of text, on an axis from 0 to 100.
+#: The column with the chart as a line of text, on an axis from 0 to 100.
 SKETCH = ScoreInfo("sketch", "Over position", EXPLAINED_SKETCH, unit=Unit.TEXT)
-#: Headings that differ from the title of the score.
+#: Headings that differ from the score's title.
 HEADINGS = {"state": "Bias within\nthe window"}
 #: Heading of the column of document lengths.
 LENGTH = "Length in tokens"
@@ -47,7 +47,7 @@ LARGE_DESIGN_EFFECT = 1.2
 
 
 def format_cell(row: ReportRow, column: ScoreInfo, *, brief: bool = False) -> str:
-    """Format the score of a row; `brief` omits the interval of nDCG@10."""
+    """Format a row's score; `brief` omits the interval of nDCG@10."""
     value = row.scores.get(column.key)
     if column is SKETCH:
         return row.sketch
@@ -77,7 +77,7 @@ def build_score_table(
         columns: The scores.
         names: The columns before the scores, by heading.
         title: Title of the table.
-        brief: If true, omit the interval of nDCG@10, and show the picture only if there is room.
+        brief: If true, omit the interval of nDCG@10, and show the chart only if there is room.
     """
     cells = []
     for row, line in zip(rows, zip(*names.values(), strict=True), strict=True):
@@ -107,7 +107,7 @@ def build_answer_table(
 ) -> Table:
     """Build a table of the main scores of models, tasks or lengths, then the chosen columns.
 
-    Lengths have a column of queries if the numbers differ.
+    A table by length has a column of query counts if they differ.
     """
     keys = ["ndcg_at_10", "position_effect", "unread_share", SKETCH.key, "state"]
     if not has_sketch:
@@ -123,7 +123,7 @@ def build_answer_table(
 def length_table(
     rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False
 ) -> Table:
-    """Build a table with a line for all lengths and for each length bucket."""
+    """Build a table with a row over all lengths and a row per length bucket."""
     rows = list(rows)
     names = {
         "Model": full_labels(rows),
@@ -135,7 +135,7 @@ def length_table(
 
 
 def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
-    """Build a table with a line for each position bin."""
+    """Build a table with a row for each position bin."""
     rows = list(rows)
     names = {
         "Model": full_labels(rows),
@@ -154,7 +154,7 @@ def name_task(row: ReportRow) -> str:
 
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:
-    """Explain each column in a line."""
+    """Explain each column on a line of its own."""
     lines = []
     for column in columns:
         text = column.description
@@ -166,7 +166,10 @@ def build_legend(columns: Iterable[ScoreInfo]) -> str:
 
 
 def describe_spans(summary: TaskSummary) -> dict[str, Any] | None:
-    """Summarize the queries with several evidence spans, each span with weight 1/n, if any."""
+    """Summarize the queries with several evidence spans, or return None if there are none.
+
+    Each of a query's n spans has weight 1/n.
+    """
     places = summary.values.places
     if places is None:
         return None
@@ -214,7 +217,7 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
 
 
 def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
-    """Yield the confidence levels of length rows if they are not 95%."""
+    """Yield a note on the confidence levels of length rows if they are not 95%."""
     levels = {row.findings.verdict.level for row in rows if row.findings} - {LEVEL}
     if levels:
         yield describe_levels(sorted(levels))

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
-from posir_report.api import Results, build_results
+from posir_report.results import Results, build_results
 from posir_run.jobs import (
     Dispatcher,
     Engine,

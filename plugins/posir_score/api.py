@@ -43,7 +43,7 @@ from posir_tasks.values.read_part import ReadPart, parse_window
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-    from posir_report.api import Results
+    from posir_report.results import Results
     from posir_score.chunk_scoring import ScoredChunkers
     from posir_score.evaluation import RunScores, RunSearch
     from posir_score.scored_data import ScoredData
@@ -100,7 +100,7 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
     @cache
     def report() -> Results:
-        from posir_report.api import build_results
+        from posir_report.results import build_results
 
         return build_results([*scored.results, *scored.judged])
 

@@ -118,9 +118,8 @@ class PositionEvaluator(BaseEvaluator):
             rotated: Number of rotated documents per length bucket at every call; None to rotate the
                 default sample, only at calls outside of a training.
             baseline: Values of a reference model on the same data. The scores then include
-                `position_criterion`: 1 minus the absolute position effect, so that less biased
-                models score higher. A model whose nDCG@10 is significantly below the baseline's
-                gets the (negative) difference minus 1.
+                `position_criterion`: 1 minus the absolute position effect. If the interval of
+                nDCG@10 minus the baseline's nDCG@10 is below 0, the (negative) difference minus 1.
 
         Raises:
             PosirError: The data or the metric does not exist, or `rotated` is below 1.

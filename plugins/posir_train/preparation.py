@@ -236,7 +236,7 @@ def filter_by_margin(
     The margin follows 'Built-in or learned?' (arXiv 2605.26578, section 3.1): the minimum over
     rerankers of the score of the third with the evidence minus the higher score of the other
     thirds. Scores are in [0, 1]; the paper's threshold is 0.3. The filter prefers evidence at the
-    beginning, so positions are balanced afterwards.
+    beginning, so positions are balanced afterward.
     """
     thirds = {example: find_parts(example.document.text, len(Position)) for example in examples}
     usable = [example for example in examples if len(thirds[example]) == len(Position)]

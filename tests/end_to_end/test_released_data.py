@@ -59,7 +59,7 @@ def test_released_data_runs_and_missing_data_is_one_sentence(tmp_path: Path):
     )
     assert ran.returncode == 1
     assert "Traceback" not in ran.stderr
-    assert f"folder {data / 'FineWeb-PosQ'}: no file of FineWeb-PosQ" in " ".join(
+    assert f"folder {data / 'FineWeb-PosQ'}: no files of FineWeb-PosQ" in " ".join(
         ran.stderr.split()
     )
     results = {

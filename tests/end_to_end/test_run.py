@@ -11,6 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 
+from posir_significance.findings import State
 from tests.support.commands import OUTPUT, run
 from tests.support.datasets import POSIR_FOLDER, posir_tables, write_domain
 from tests.support.hub import serve
@@ -84,7 +85,7 @@ def test_mini_runs_and_reports(tmp_path: Path):
     )
     table = run("posir", "report", str(tmp_path))
     assert "PosIR-Mini" in table.stdout
-    assert pooled["position_scores"]["all"]["state"] == "no_bias"
+    assert pooled["position_scores"]["all"]["state"] == State.NO_BIAS
 
 
 def test_results_of_partial_data_are_marked_and_extended_later(data: Path, tmp_path: Path):

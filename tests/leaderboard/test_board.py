@@ -51,6 +51,7 @@ from posir_significance.changes import decide_change
 from posir_significance.decision import DEFAULT_MARGINS
 from posir_significance.findings import ChangeState, Metric, Reason, State
 from posir_significance.intervals import build_student_difference
+from posir_significance.messages.verdicts import name_state
 from posir_tasks.base.errors import PosirError
 from posir_tasks.display.strip import draw_glyph
 from posir_tasks.results import read_results
@@ -324,13 +325,12 @@ def test_an_average_counts_the_states_of_its_tasks():
     rows = [replace(template, findings=fake_findings(0.0, state=state)) for state in states]
     average = averages.average_rows(rows, "PosIR")
     assert average.states == (State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE)
-    assert (
-        average.state_label == "favors the start in 3, favors the end in 1, inconclusive in 1 of 5"
-    )
+    start, end, inconclusive = (name_state(state, 0.05) for state in average.states)
+    assert average.state_label == f"{start} in 3, {end} in 1, {inconclusive} in 1 of 5"
     columns = recording.row_columns([average])
     assert (columns["state"], columns["states"]) == (
         [None],
-        [["favors_start", "favors_end", "inconclusive"]],
+        [[State.FAVORS_START, State.FAVORS_END, State.INCONCLUSIVE]],
     )
     untested = [replace(row, findings=fake_findings(0.0, state=State.NOT_TESTED)) for row in rows]
     assert averages.average_rows(untested, "PosIR").states == (State.NOT_TESTED,)
@@ -533,7 +533,7 @@ def test_a_result_without_rotated_versions_has_a_command(results):
         assert (row.states, row.findings.reason) == ((State.NOT_TESTED,), Reason.NOT_STORED)
     columns = recording.row_columns(record.rows)
     assert {*columns["code"]} == {"posir run -t PosIR-English -m org/second"}
-    assert {*columns["state"]} == {"not_tested"}
+    assert {*columns["state"]} == {State.NOT_TESTED}
     assert {*columns["reason"]} == {"not_stored"}
     assert JSON.validate_json(JSON.dump_json(record)).rows == record.rows
 
@@ -848,7 +848,7 @@ def test_a_later_site_replaces_an_earlier_one(tmp_path):
     assert site.keys() - later.keys()
     write_site(later, tmp_path)
     assert site_files(tmp_path) == later
-    assert write_site(later, tmp_path).number == 0
+    assert write_site(later, tmp_path).changed_files == 0
 
 
 def test_a_folder_without_a_site_is_left_alone(

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 import pytest
 
 from posir_leaderboard.board import records as recording
@@ -21,9 +22,13 @@ from posir_leaderboard.board.folder import create_server, write_site
 from posir_leaderboard.board.groups import builtin_groups
 from posir_leaderboard.board.records import BoardRecord
 from posir_leaderboard.board.site import render_site
+from posir_leaderboard.entries import read_entries
 from posir_report.columns import known_columns
+from posir_significance.findings import State
+from posir_significance.messages.verdicts import name_state
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.scores import ScoreInfo, Unit
+from tests.leaderboard.test_board import rank_values
 from tests.support.board import (
     GROUPS,
     contents,
@@ -35,6 +40,7 @@ from tests.support.board import (
 )
 from tests.support.board import published as published_results
 from tests.support.browser import CHROMIUM
+from tests.support.results import write_result
 
 playwright = pytest.importorskip("playwright.sync_api")
 expect = playwright.expect
@@ -48,6 +54,8 @@ PAGE = 20
 MODELS = 120
 #: What the page says if all are shown.
 EVERY = f"{MODELS} models"
+#: Labels of states.
+NAMES = {state: name_state(state, 0.05) for state in State}
 #: The average, in long documents.
 AVERAGED = "data=PosIR&length=Q4"
 #: Notes what the page's security policy forbade, and any script that a name brought with it.
@@ -253,14 +261,14 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     )
     columns = data[f"views/{view['file']}"]["columns"]
     counts = Counter(state for states in columns["states"] for state in states or ())
-    assert {*counts} == {"favors_start", "inconclusive", "no_bias", "not_tested"}
-    page = visit().go(f"{address}#data=PosIR-English&bias=favors_start")
-    assert page.status() == f"{counts['favors_start']} of {EVERY}"
-    chips = page.locator("td.verdict .state.favors-start")
-    assert set(chips.all_inner_texts()) == {"favors the start"}
-    assert chips.count() == min(counts["favors_start"], PAGE)
+    assert {*counts} == {*State} - {State.FAVORS_END}
+    page = visit().go(f"{address}#data=PosIR-English&bias={State.FAVORS_START}")
+    assert page.status() == f"{counts[State.FAVORS_START]} of {EVERY}"
+    chips = page.locator(f"td.verdict .state.{State.FAVORS_START.replace('_', '-')}")
+    assert set(chips.all_inner_texts()) == {NAMES[State.FAVORS_START]}
+    assert chips.count() == min(counts[State.FAVORS_START], PAGE)
     assert chips.first.get_attribute("title") in columns["answer"]
-    at = columns["states"].index(["favors_start"])
+    at = columns["states"].index([State.FAVORS_START])
     assert columns["position_effect_in_window_low"][at] > 0
     assert page.locator("td.verdict .ends").first.inner_text().startswith("+")
     assert page.locator("td.curve .unread").first.inner_text() == "25% truncated"
@@ -268,13 +276,13 @@ def test_a_row_has_its_state_as_a_chip_a_filter_and_an_answer(visit, address, da
     expect(page.locator("#table .detail .parts dt")).to_have_text(
         ["Truncated", "Bias within the window", "Next"]
     )
-    page.select_option("#bias", "no_bias")
-    assert set(page.locator("td.verdict .state").all_inner_texts()) == {"no bias above 5 points"}
-    page.select_option("#bias", "not_tested")
-    assert set(page.locator("td.verdict .state").all_inner_texts()) == {"not tested"}
+    page.select_option("#bias", State.NO_BIAS)
+    assert set(page.locator("td.verdict .state").all_inner_texts()) == {NAMES[State.NO_BIAS]}
+    page.select_option("#bias", State.NOT_TESTED)
+    assert set(page.locator("td.verdict .state").all_inner_texts()) == {NAMES[State.NOT_TESTED]}
     expect(page.locator("#untested")).to_contain_text("neither windows nor texts")
     page.select_option("#bias", "")
-    expect(page.locator("#lead")).to_contain_text(f"{counts['no_bias']} no bias above 5 points")
+    expect(page.locator("#lead")).to_contain_text(f"{counts[State.NO_BIAS]} {NAMES[State.NO_BIAS]}")
 
 
 def test_filtering_by_hand_and_resetting(visit, address):
@@ -380,12 +388,12 @@ def test_the_first_screen_answers_the_question(visit, address, data):
         "≤ 1,024",
         "≤ 1,536",
     ]
-    names = ("favors the start", "inconclusive", "no bias above 5 points")
+    names = [NAMES[state] for state in (State.FAVORS_START, State.INCONCLUSIVE, State.NO_BIAS)]
     alike = {f"{name} in 2 of 2" for name in names}
     mixed = {f"{first} in 1, {second} in 1 of 2" for first, second in permutations(names, 2)}
     states = set(page.locator("td.verdict .state").all_inner_texts())
     # A published result is not tested.
-    assert states <= alike | mixed | {"not tested"}
+    assert states <= alike | mixed | {NAMES[State.NOT_TESTED]}
     best = max(score for score in view["scores"]["Q4"] if score is not None)
     text = page.inner_text("#finding")
     assert text.endswith(f" to {100 * best:.1f}")
@@ -571,6 +579,24 @@ def test_up_to_four_models_are_laid_over_each_other(visit, address, data):
     page.fill("#panel-models .adder input", fake_model(5).name)
     charts(page, 1 + 1 + 4)
     assert len(page.state()["models"].split(",")) == 4
+
+
+def test_models_on_the_same_queries_are_compared_by_their_short_names(visit, tmp_path):
+    rng = np.random.default_rng(0)
+    gains = (rng.random((2, 400)) < [[0.5], [0.6]]).astype(int)
+    for name, ranks in zip("ab", rank_values(gains, np.arange(400)), strict=True):
+        write_result(tmp_path / "results", {"sports": ranks}, model=f"org/{name}")
+    entries, problems = read_entries(tmp_path / "results")
+    assert problems == []
+    records = [recording.score_entry(entry) for entry in entries]
+    first, other = (record.model for record in records)
+    with served(board_of(tmp_path / "site", records)) as address:
+        page = visit().go(f"{address}#tab=models&models={first.id},{other.id}")
+        section = page.locator("#panel-models section", has_text="Differences to org/a")
+        expect(section.locator("tbody tr").first).to_contain_text("+")
+        assert "cannot be compared" not in section.inner_text()
+        page.go(f"{address}#search=org")
+        expect(page.locator("#finding bdi").first).to_have_text("b")
 
 
 def test_the_scatter_has_a_point_a_model_and_opens_it(visit, address):
@@ -900,7 +926,7 @@ def test_the_published_first_screen_has_every_known_position(visit, published):
     assert page.inner_text("#lead").startswith(lead)
     assert "bias" not in page.inner_text("#lead")
     assert page.is_visible("#untested")
-    assert set(page.locator("td.verdict .state").all_inner_texts()) == {"not tested"}
+    assert set(page.locator("td.verdict .state").all_inner_texts()) == {NAMES[State.NOT_TESTED]}
     assert page.column("behind")[:2] == ["best", "-1.5"]
     assert page.locator("#table tbody tr").nth(8).bounding_box()["y"] < 900, (
         "eight rows are on the first screen"

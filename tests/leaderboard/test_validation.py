@@ -25,6 +25,7 @@ from posir_leaderboard.validation import (
     subset_facts,
     validate_entry,
 )
+from posir_significance.findings import State
 from posir_tasks.data.data import digest_data
 from posir_tasks.data.mini import read_mini
 from posir_tasks.data.posir import read_domain
@@ -297,7 +298,7 @@ def test_bounds_of_an_unbelievable_recall_at_20_are_still_bounds(recall):
 def test_a_result_with_rotated_versions_has_no_problem(tested_file):
     scores = json.loads(tested_file.read_text())["scores"]["test"][0]
     assert "untested" not in scores["rotations"]["sets"][0]
-    assert scores["position_scores"]["all"]["state"] != "not_tested"
+    assert scores["position_scores"]["all"]["state"] != State.NOT_TESTED
     assert validate_entry(read_entry(tested_file)) == []
 
 
@@ -490,7 +491,7 @@ def test_the_facts_of_data_with_several_places_have_its_digest():
             ("document_ranks", "sets", 0),
             {"queries": "0" * 16},
             "document_ranks",
-            "other queries or documents",
+            "queries and documents",
         ),
         (
             ("read_ranks", "sets", 0),

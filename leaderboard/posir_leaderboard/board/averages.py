@@ -24,7 +24,7 @@ from posir_tasks.values.scores import ALL, Unit
 
 #: Units of scores that can be averaged over tasks.
 AVERAGED_UNITS = (Unit.PERCENT, Unit.POINTS, Unit.INDEX, Unit.NUMBER)
-#: Fields of a detail that describe its curves.
+#: Fields of a record's detail that describe its curves.
 CURVE_FIELDS = ("lengths", "positions", "position_title", "relative")
 
 
@@ -50,11 +50,11 @@ def average_records(group: Group, records: Sequence[BoardRecord]) -> BoardRecord
     for length in lengths:
         row = average_rows([rows[length] for rows in complete], group.name, group.power)
         if average.model.published and length == ALL:
-            # The papers give the exact total, but only an average for most languages.
+            # The papers report the exact total, but only an average for most languages.
             queries, _ = find_query_count(group.name)
             row = row.with_scores(queries=queries or row.queries)
         if average.model.published and group.power == 1:
-            # The papers have curves of other languages for each model.
+            # Each model has published curves for different languages.
             row = row.with_scores(**{START_TO_END_UNWEIGHTED.key: None})
         rows.append(row)
     detail = {} if average.model.published else average_detail(members, lengths)
@@ -94,9 +94,9 @@ def average_rows(rows: Sequence[BoardRow], name: str, power: int = 1) -> BoardRo
     """Return the unweighted mean of the board's scores over tasks, as the papers average languages.
 
     Args:
-        rows: One model at one length on each task. A score that a task lacks has no average.
+        rows: One model at one length on each task. Scores missing for a task are not averaged.
         name: Name of the average.
-        power: How the distances to the ends of intervals add: 2 for tasks on different data, in
+        power: How the half-widths of intervals combine: 2 for tasks on different data, in
             quadrature; 1 for full correlation, such as translations of the same queries.
     """
     first = rows[0]

@@ -47,7 +47,7 @@ from posir_tasks.results import META_FILE
 
 #: Fewer results are scored in this process, since workers take seconds to start.
 MIN_PARALLEL = 8
-#: Maximum difference in nDCG@10 between runs of one model with other hardware or libraries.
+#: Maximum difference in nDCG@10 between runs of one model on different hardware or libraries.
 TOLERANCE = 0.002
 #: Part of the cache key. Raise it when records are computed differently.
 FORMAT_VERSION = 17
@@ -72,9 +72,9 @@ class BuildSummary:
     unchecked: tuple[str, ...]
     """Models that could not be looked up, with the reason."""
     separate: tuple[str, ...]
-    """Names of the tables of results on other data of a task."""
+    """Names of the separate tables for results on other data."""
     unpinned: tuple[str, ...]
-    """Tasks of submitted results without a pin of their data."""
+    """Tasks with submitted results whose data are not pinned."""
     kept: tuple[str, ...]
     """Files of the earlier site that someone edited; they are not deleted."""
 
@@ -144,7 +144,7 @@ def build_site(
         models=len({record.model.id for record in all_records}),
         results=len(records),
         scored=newly_scored,
-        changed_files=change.number,
+        changed_files=change.changed_files,
         problems=tuple(problems),
         unranked=tuple(sorted(unranked)),
         unchecked=tuple(
@@ -161,8 +161,8 @@ def build_site(
 def _describe_submitted(
     records: Sequence[BoardRecord], reproduced: Sequence[BoardRecord], identities: Identities
 ) -> list[BoardRecord]:
-    """Describe the models of submitted results as the registry or the Hub does, and mark results
-    whose nDCG@10 the maintainers' own run confirms, up to `TOLERANCE`.
+    """Take model descriptions from the registry or the Hub, and mark results whose nDCG@10 is
+    confirmed by the maintainers' own run within `TOLERANCE`.
     """
     runs = {(record.model.id, record.task, record.data): record for record in reproduced}
     described_records = []
@@ -227,7 +227,7 @@ def exclude_results(
     """Remove results of models that do not exist and duplicate results; yield a problem for each.
 
     Among several files for a model and task, the one with the spelling of mteb's registry or the
-    Hub stays. If none or several have it, all are removed.
+    Hub is kept. If none or several have this spelling, all are removed.
     """
     for file, record in list(records.items()):
         identity = identities.get(record.model.key)
@@ -275,7 +275,7 @@ def _score_files(
 def _find_cached(folder: Path, file: Path, *, submitted: bool) -> Path | None:
     """Return the path of the cached record, or None if the file must not be read.
 
-    The key is a digest of the result's files, their names and the versions of the programs.
+    The key is a digest of the result's files, their names and the package versions.
     """
     inputs = (file, file.with_name(META_FILE))
     for path in inputs:

@@ -15,13 +15,13 @@ from posir_leaderboard.board.records import BM25, KINDS, UNKNOWN
 from posir_tasks.display import charts
 
 ROWS = alt.NamedData("rows")
-#: Parameters that the page sets: colors, ends of scales, and entries of legends.
+#: Parameters that the page sets: colors, ends of scales, and legend entries.
 PARAMETERS = {
     "halo": "white", "faint": "gray", "ink": "black", "low": 0, "high": 1,
     "bottom": 0, "top": 1, "kinds": [], "sources": [],
 }  # fmt: skip
 ROW = alt.value(alt.ExprRef("datum"))
-#: On pages with fewer pixels, legends have columns.
+#: Legends have columns on pages narrower than this, in pixels.
 NARROW = 600
 #: Compared models differ in color and shape; the page has the legend.
 PLACES = [0, 1, 2, 3]
@@ -68,7 +68,7 @@ def build_legend(entries: str, *, columns: int, **symbols: Any) -> alt.Legend:
     Args:
         entries: Name of the parameter with the entries.
         columns: Number of columns on a narrow page.
-        symbols: Further properties of the legend.
+        symbols: Additional properties of the legend.
     """
     values = alt.ExprRef(entries)
     opacity = alt.ExprRef(f"length({entries}) > 1 ? 1 : 0")

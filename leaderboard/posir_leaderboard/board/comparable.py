@@ -94,7 +94,7 @@ def compute_pin(task_name: str) -> Pin:
 def separate_data(
     records: Sequence[BoardRecord], pins: Pins, *, submitted: bool
 ) -> list[BoardRecord]:
-    """Rename the task of results on other data, so that each version of the data has a table.
+    """Rename the task of results on other data, so that each version of the data gets a table.
 
     Pinned data keep the task's name, and so do the only data of a task without a pin. Otherwise
     each version is named by its revision, and by its content if revisions are equal. Published
@@ -127,7 +127,7 @@ def separate_data(
 
 @dataclass(frozen=True)
 class TaskData:
-    """The data of the results on a task."""
+    """The versions of the data behind a task's results."""
 
     pin: Pin | None
     revisions: Mapping[str, Sequence[str]]
@@ -161,7 +161,7 @@ class TaskData:
         return cls(None, revisions, candidates[0] if len(candidates) == 1 else None)
 
     def separate(self, record: BoardRecord, *, submitted: bool) -> BoardRecord:
-        """Set the task and the exclusion of a result by its data."""
+        """Set the task and the exclusion of a result according to its data."""
         digest: str | None = record.data
         if digest not in self.revisions:
             revision = record.data_revision
@@ -191,7 +191,7 @@ class TaskData:
 
 
 def shorten_revision(revision: str) -> str:
-    """Shorten a commit to 12 digits and a digest of local files to 8."""
+    """Shorten a commit to 12 digits, and a digest of local files to 8."""
     if revision.startswith(f"{LOCAL}-"):
         return revision[: len(LOCAL) + 9]
     return revision[:12]

@@ -33,9 +33,9 @@ INDEX = "data/board.js"
 
 @dataclass(frozen=True)
 class SiteChange:
-    """The changes that writing a site made to a folder."""
+    """The effect of writing a site to a folder."""
 
-    number: int
+    changed_files: int
     """Number of files that were written or removed."""
     kept: tuple[str, ...]
     """Current paths of files of an earlier site that someone edited."""
@@ -57,7 +57,7 @@ def write_site(site: Site, folder: Path) -> SiteChange:
     edited = [folder / path for path in changed if _is_edited(folder, path, earlier)]
     kept = [file.rename(find_free_name(file, "replaced")) for file in edited]
     manifest = Manifest(files={path: [hash_content(body)] for path, body in site.items()})
-    # The manifest comes first, so that the next run recognizes the files of a killed one.
+    # The manifest comes first, so that the next run recognizes the files if this run is killed.
     if changed or earlier != manifest:
         (earlier | manifest).write(folder)
     # The page comes last: until then the earlier page mostly works.
@@ -137,9 +137,9 @@ HOST = "127.0.0.1"
 
 
 class SiteHandler(SimpleHTTPRequestHandler):
-    """Serves the files of one folder, but no hidden files, links or listings."""
+    """Request handler that serves one folder without hidden files, links or listings."""
 
-    # The machine's own table may have another type for scripts.
+    # The machine's own table may map scripts to another type.
     extensions_map = {**mimetypes.types_map, ".js": "text/javascript"}  # noqa: RUF012
     protocol_version = "HTTP/1.1"
 

@@ -50,12 +50,12 @@ class Group:
 
 
 def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
-    """Return PosIR's benchmarks, extended by tasks in further languages, and PosIR-Mini."""
-    further_languages = [language for name in sorted(tasks) if (language := read_language(name))]
+    """Return PosIR's benchmarks, extended by tasks in other languages, and PosIR-Mini."""
+    added_languages = [language for name in sorted(tasks) if (language := read_language(name))]
     languages: dict[str, str] = {}
     pairs: dict[str, str] = {}
     samples: dict[str, str] = {}
-    for language in dict.fromkeys((*LANGUAGES, *further_languages)):
+    for language in dict.fromkeys((*LANGUAGES, *added_languages)):
         choices = [
             (languages, declare_posir(language, language), language.name),
             (samples, declare_nano(language), language.name),
@@ -80,7 +80,7 @@ def builtin_groups(tasks: Collection[str] = ()) -> list[Group]:
 
 
 def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group]:
-    """Append a group of the tasks that no group has."""
+    """Append a group for the tasks that belong to no other group."""
     groups = list(groups)
     other_tasks = set(tasks).difference(*(group.labels for group in groups))
     if not other_tasks:
@@ -91,7 +91,7 @@ def add_other_tasks(groups: Iterable[Group], tasks: Iterable[str]) -> list[Group
 
 
 def add_data_tables(groups: Iterable[Group], records: Iterable[BoardRecord]) -> list[Group]:
-    """Add the tables of results on other data, which `separate_data` names, after their task."""
+    """Insert the tables for results on other data, named by `separate_data`, after their task."""
     tables = sorted({(record.base_task, record.task, record.data_name) for record in records})
     extended = []
     for group in groups:

@@ -1,4 +1,4 @@
-"""The list of the files that posir wrote into a folder and may later replace or remove."""
+"""The list of files that posir wrote into a folder and may later replace or remove."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ class Manifest(BaseModel):
     """SHA-256 of the possible contents of each path; two while a site is being replaced."""
 
     def __or__(self, other: Manifest) -> Manifest:
-        """Return the manifest of a folder with files of either manifest."""
-        both = {path: list(digests) for path, digests in self.files.items()}
+        """Return a manifest with the possible contents of both manifests."""
+        contents = {path: list(digests) for path, digests in self.files.items()}
         for path, digests in other.files.items():
-            both.setdefault(path, []).extend(digests)
-        return Manifest(files=both)
+            contents.setdefault(path, []).extend(digests)
+        return Manifest(files=contents)
 
     def has_content(self, path: str, content: bytes) -> bool:
         """Return True if posir wrote this content at a path."""

@@ -59,7 +59,7 @@ ASSUMPTIONS = (
     "scores in [0, 1] can have. Queries on the same document are not independent, so the "
     "intervals may still be too narrow for new documents. " + UNTESTED
 )
-#: mteb's names of the papers' architectures.
+#: mteb's names for the papers' architectures, where they differ.
 ARCHITECTURES = {"reranker": "cross-encoder"}
 #: Number of queries, and of queries per position bin, by length.
 QueryCounts = Mapping[str, tuple[int, Sequence[int]]]
@@ -91,7 +91,7 @@ def published_records() -> list[BoardRecord]:
 
 
 def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRow:
-    """Build a row with the widest possible intervals, if numbers of queries are published.
+    """Build a row, with the widest possible intervals if query counts are published.
 
     The papers do not publish the variance of nDCG@10. With a mean m in [0, 1] it is at most
     m (1 - m), which makes Wilson's interval of a proportion an upper bound. With n independent
@@ -120,7 +120,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
 def _build_detail(
     rows: Sequence[PublishedRow], bins: Sequence[Sequence[PublishedBin]]
 ) -> dict[str, Any]:
-    """Build the details of a published result from its rows and the position bins of each row."""
+    """Build the detail of a published result from its rows and each row's position bins."""
     axes = RelativePositions().axes
     task = rows[0].task.removesuffix(TINY)
     first = next(filter(None, bins), [])
@@ -143,7 +143,7 @@ def _build_detail(
 
 
 def _build_panel(bins: Sequence[PublishedBin]) -> Columns | None:
-    """Return position bins as columns, with intervals for published numbers of queries."""
+    """Return position bins as columns, with intervals where query counts are published."""
     rows: list[tuple[float | None, ...]] = []
     for bin_ in bins:
         interval: tuple[float | None, float | None] = (None, None)
@@ -182,7 +182,7 @@ def read_statistics(files: Iterable[Path]) -> dict[str, QueryCounts]:
             ) from error
         if statistics.dataset not in published_tasks():
             raise PosirError(
-                f"{file} has the statistics of {statistics.dataset}, which has no published "
+                f"{file} contains the statistics of {statistics.dataset}, which has no published "
                 f"results. Tasks with published results: {', '.join(published_tasks())}."
             )
         total = statistics.rows[-1]
@@ -224,8 +224,8 @@ def add_query_counts(
             key = "ndcg_at_10" if row.length == ALL else "ndcg_at_10_as_published"
             score = row.estimate(key)
             if score and filled:
-                number = queries if row.length == ALL else len(filled) * min(filled)
-                interval = compute_wilson_interval(score.value, number)
+                sample_size = queries if row.length == ALL else len(filled) * min(filled)
+                interval = compute_wilson_interval(score.value, sample_size)
                 row = row.with_scores(queries=queries, **{key: Estimate(score.value, interval)})
             rows.append(row)
         records.append(replace(record, rows=tuple(rows)))

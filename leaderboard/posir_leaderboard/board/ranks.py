@@ -27,7 +27,7 @@ METRICS = round(ALPHA / (1 - CHANGE_LEVEL))
 
 @dataclass(frozen=True)
 class MeanByCluster:
-    """nDCG@10 of a model, with the deviation from it by cluster (article or document)."""
+    """A model's nDCG@10, with its deviation in each cluster (article or document)."""
 
     queries: str
     """Digest of the queries and their documents in this order."""
@@ -40,7 +40,7 @@ class MeanByCluster:
 
 
 def means_by_cluster(ranks: DocumentRanks) -> list[MeanByCluster | None]:
-    """Return mean nDCG@10 over all lengths, then in each length bucket; None with fewer than two
+    """Compute mean nDCG@10 over all lengths, then in each length bucket; None with fewer than two
     clusters.
     """
     observations = Observations.from_ranks(ranks)
@@ -199,7 +199,7 @@ def rank_ranges(
     without an interval has no range.
 
     Args:
-        scores: None for an unranked model, which no rank counts.
+        scores: None for an unranked model, which is not counted in ranks.
         differences: Differences of the same models, if any have the same queries.
     """
     intervals = [score.interval if score else None for score in scores]

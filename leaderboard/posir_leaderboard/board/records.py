@@ -1,4 +1,4 @@
-"""Records: one model with its scores on one task."""
+"""Board records: one model's scores on one task."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from posir_leaderboard.entries import (
     read_entry,
 )
 from posir_published.rows import START_TO_END_UNWEIGHTED
-from posir_report.columns import ANSWER, FURTHER, known_columns
+from posir_report.columns import FULL_KEYS, MAIN_KEYS, known_columns
 from posir_report.summary import (
     UNDECLARED,
     VERDICT_COLUMNS,
@@ -77,7 +77,7 @@ MAX_DATE = 253_402_300_799
 TABLE_COLUMNS = ("score", "score_low", "score_high", "states", "state_label", "parts", "code")
 #: Scores with a field of their own on the page. All others are `scores.KEY`, so that a plugin's key
 #: cannot clash with a field.
-NAMED_SCORES = (*ANSWER, *FURTHER, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
+NAMED_SCORES = (*MAIN_KEYS, *FULL_KEYS, "ndcg_at_10_as_published", START_TO_END_UNWEIGHTED.key)
 #: Whether the maintainers' own run confirms a submitted nDCG@10.
 REPRODUCED = "reproduced"
 AS_SUBMITTED = "as submitted"
@@ -122,18 +122,18 @@ class Metadata(BaseModel):
 
 
 class Unranked(StrEnum):
-    """Why a result is not ranked."""
+    """Reasons for not ranking a result."""
 
     NOT_PINNED = "not_pinned"
     """The data of a submitted result have no pin."""
     OTHER_CONTENT = "other_content"
-    """The data have the pinned revision, but other content."""
+    """The data have the pinned revision, but different content."""
     PAPERS_DATA = "papers_data"
     """A published result in a table of results on local data."""
     PROTOCOL = "protocol"
     """The model was run with the protocol of a paper."""
     OTHER_MEAN = "other_mean"
-    """A published mean over positions, among means over queries."""
+    """A published mean over positions, in a table of means over queries."""
 
 
 @dataclass(frozen=True)
@@ -305,7 +305,7 @@ class BoardRecord:
     model: BoardModel
     task: str
     rows: tuple[BoardRow, ...]
-    """All lengths, then each length bucket; empty if the model lacks a task of the average."""
+    """All lengths, then each length bucket; empty if an averaged task has no result."""
     detail: Mapping[str, Any]
     """The rest of the model's page as JSON, rounded as mteb rounds scores."""
     document_ranks: Mapping[str, Any] | None = None
@@ -319,10 +319,11 @@ class BoardRecord:
     exclusion: Exclusion | None = None
     """The reason why the record is not ranked; None if ranked. Set when a board is built."""
     base_task: str = ""
-    """The task's own name, if results on other data have another table. Set when a board is built.
+    """The original task, for a result that is in a separate table because its data differ. Set when
+    a board is built.
     """
     data_name: str = ""
-    """The name of the data in that table."""
+    """The name of the data in the separate table."""
     members: tuple[BoardRecord, ...] = ()
     """The records of the tasks of an average."""
 
@@ -393,7 +394,7 @@ def score_entry(entry: Entry) -> BoardRecord:
 
 
 def score_file(file: Path, submitted: bool) -> BoardRecord | EntryProblem | None:
-    """Return the record of a result file or its problem; None for a task without positions."""
+    """Return the record of a result file, or its problem; None for a task without positions."""
     try:
         entry = read_entry(file)
         if entry is None:
@@ -473,8 +474,8 @@ def _describe_merged_bins(observations: Observations, axes: Axes) -> Columns | N
 
 
 def row_columns(rows: Sequence[BoardRow | None]) -> Columns:
-    """Return the declared scores, the verdict and the `TABLE_COLUMNS` of rows; missing rows are
-    None.
+    """Return the declared scores, the verdict and the `TABLE_COLUMNS` of rows, or None for a
+    missing row.
     """
     cells = [row.cells if row else {} for row in rows]
     scores = [name for column in board_columns() for name in column_names(column, page_key(column))]
@@ -534,7 +535,7 @@ def board_columns() -> tuple[ScoreInfo, ...]:
 
 
 def column_names(column: ScoreInfo, key: str) -> tuple[str, ...]:
-    """Return the names of a score's columns, as `posir_tasks.values.scores.flatten` makes them."""
+    """Return the names of a score's columns, as in `posir_tasks.values.scores.flatten`."""
     if not column.interval:
         return (key,)
     return key, f"{key}_low", f"{key}_high"

@@ -61,9 +61,9 @@ SCRIPTS = (
     "main",
 )
 PREVIEW = "preview.png"
-#: Rows of `index.html`, which are shown without scripts; as many as a page of its table.
+#: Number of rows in `index.html`, which are shown without scripts: one page of its table.
 STATIC_ROWS = 20
-#: Models in the preview.
+#: Number of models in the preview.
 PREVIEW_MODELS = 3
 #: Fields of a score's declaration on the page.
 COLUMN_FIELDS = ("key", "title", "description", "unit", "better", "citation", "interval", "column")
@@ -85,7 +85,7 @@ def render_site(
 
     Args:
         records: At least one; at most one for each model and task.
-        groups: Groups of tasks; tasks in no group get a group of their own.
+        groups: Groups of tasks; the remaining tasks get a group of their own.
         libraries: Source of each JavaScript library by name.
         repository: The dataset repository that takes submissions.
         url: Future address of the site, for link previews.
@@ -282,7 +282,7 @@ def bundle_table_library() -> str:
 
 
 def cached_chart_library(folder: Path) -> str:
-    """Return the script that defines `vegaEmbed`; it is cached, since bundling takes seconds."""
+    """Return the script that defines `vegaEmbed`, cached since bundling takes seconds."""
     file = folder / f"vega-{version('vl-convert-python')}-{alt.SCHEMA_VERSION}.js"
     if not file.is_file():
         write_text(file, bundle_chart_library())

@@ -55,7 +55,7 @@ from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
 from posir_tasks.values.scores import ALL
 
-#: Models of a view whose pairwise differences are on the site.
+#: Maximum number of models per view whose pairwise differences are on the site.
 MAX_PAIRED = 40
 #: With more ranked models, the heading does not describe the findings on each.
 MAX_DESCRIBED = 3
@@ -109,7 +109,7 @@ class View:
 
     @property
     def has_evaluations(self) -> bool:
-        """True if a result that is not from a paper has scores."""
+        """True if a result with scores was evaluated with posir, not published in a paper."""
         return any(record.rows and not record.model.published for record in self.rows)
 
     @property
@@ -372,8 +372,8 @@ def describe_result(record: BoardRecord) -> list[str]:
         shorten_size(model.parameters or 0),
         tokens and f"{tokens} tokens",
         "own license" if (model.license or "").startswith("http") else model.license,
-        f"{vectors:.3g} vectors a document" if vectors != 1 else "",
-        f"{format_count(several_places)} queries with several places apart"
+        f"{vectors:.3g} vectors per document" if vectors != 1 else "",
+        f"{format_count(several_places)} queries with several evidence spans scored separately"
         if several_places
         else "",
         record.detail.get("date"),
@@ -390,8 +390,8 @@ def shorten_size(parameters: int) -> str:
     return ""
 
 
-def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> PositionChart | None:
-    """Return nDCG@10 by position bin as a picture with words, or None if it is unknown."""
+def read_strip(record: BoardRecord, length: str, caption: Sequence[str]) -> PositionChart | None:
+    """Build a captioned chart of nDCG@10 by position bin, or return None if it is unknown."""
     panel = record.find_detail("curves", length) or record.find_detail("panels", length)
     if not panel:
         return None
@@ -399,11 +399,11 @@ def read_strip(record: BoardRecord, length: str, words: Sequence[str]) -> Positi
     for mean, low, high in zip(*map(panel.get, BIN_COLUMNS[1:]), strict=True):
         interval = None if low is None else (low, high)
         estimates.append(None if mean is None else Estimate(mean, interval))
-    return PositionChart(record.model.short_name, tuple(words), tuple(estimates))
+    return PositionChart(record.model.short_name, tuple(caption), tuple(estimates))
 
 
 def build_views(group: Group, records: Sequence[BoardRecord]) -> Iterator[View]:
-    """Yield the average of a group, then its tasks; views without models are left out."""
+    """Yield the average of a group, then its tasks; omit views without models."""
     average = build_average_view(group, records)
     if average.rows:
         yield average
@@ -420,12 +420,12 @@ def find_opening(views: Sequence[View]) -> View:
 
 
 def build_task_view(task: str, records: Iterable[BoardRecord], label: str = "") -> View:
-    """Return the view of a task."""
+    """Build the view of a task."""
     return View(task, tuple(record for record in records if record.task == task), label)
 
 
 def build_average_view(group: Group, records: Sequence[BoardRecord]) -> View:
-    """Return the average of a benchmark, with all models that have a result on one of its tasks."""
+    """Build the average of a benchmark, with every model that has a result on any of its tasks."""
     by_model: dict[str, list[BoardRecord]] = {}
     for record in records:
         if record.task in group.averaged_tasks:

@@ -168,7 +168,7 @@ def test_the_table_has_states_and_intervals_of_changes():
     )
     assert (flat["state"], flat["reason"]) == (State.NOT_TESTED, Reason.NOT_STORED)
     assert len(shown.warnings) == 1
-    parts = [part.headings for part in build_table(trials).divided(80)]
+    parts = [part.headings for part in build_table(trials).split(80)]
     assert [part for part in parts if "Change" in part[1:2]] == [], (
         "no change is parted from its score"
     )

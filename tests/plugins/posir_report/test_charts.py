@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from posir_report.api import read_results as report_results
-from posir_report.charts import DRAW, MERGED, draw_curves, draw_figure, draw_heat_map
+from posir_report.charts import MERGED, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
@@ -228,7 +228,7 @@ def test_sparse_bins_are_merged_and_empty_lengths_left_out(raw, summary, figures
     assert all(
         cell.ndcg_at_10.low <= cell.ndcg_at_10.value <= cell.ndcg_at_10.high for cell in second
     )
-    assert all(cell.build_null_band[0] < cell.build_null_band[1] for cell in second)
+    assert all(cell.null_band[0] < cell.null_band[1] for cell in second)
     assert (second[0].position, second[-1].end) == ("[0.00, 0.05] to (0.15, 0.20]", 1.0)
     chart = figure_of(figures, "curves", model="org/model")
     assert MERGED.strip() in texts_of(chart)
@@ -269,7 +269,7 @@ def figures_of(summaries):
 
 
 def test_without_any_plugin_the_curves_remain(summary):
-    figures = [draw_figure(kind, without_scores(summary), "label") for kind in DRAW]
+    figures = figures_of([without_scores(summary)])
     assert [figure.kind for figure in figures] == ["curves", "heat-map"]
 
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import linregress, spearmanr
 
+from posir_significance.findings import State
 from posir_significance.scores import SCORES, fit_trend
 from posir_tasks.values.profile import NDCG_AT_10, RANKS, average_gains
 from tests.support.results import score_groups
@@ -96,7 +97,7 @@ def test_all_misses_all_first_and_a_single_bin():
     assert missed["ndcg_at_10_interval"][1] > 0
     assert all(entry[name] is None for entry in (missed, single, alone) for name in TESTED)
     assert first["psi_as_published"] == 0
-    assert first["state"] == "not_tested"
+    assert first["state"] == State.NOT_TESTED
     assert first["ndcg_at_10_interval"][0] < 1
     assert single["psi_as_published"] == alone["psi_as_published"] == 0
 

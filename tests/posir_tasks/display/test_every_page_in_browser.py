@@ -15,7 +15,7 @@ from posir_mitigate.api import present_trials
 from posir_probe.probing import builtin_probes
 from posir_probe.tables import build_measurements
 from posir_report.summary import summarize
-from posir_train.evaluation import Measurement
+from posir_train.measurement import Measurement
 from posir_train.report import present_training
 from tests.leaderboard.test_board import profile
 from tests.plugins.posir_inspect.test_inspection import run as inspect_texts

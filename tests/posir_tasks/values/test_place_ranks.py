@@ -257,7 +257,4 @@ def test_scores_have_grades_of_documents_and_ranks_of_places(tmp_path):
         1,
     )
     assert "position_profile" in entries[0]
-    assert (
-        describe_spans(posir.read_results(tmp_path / "results0").content.summaries[0])["places"]
-        == 6
-    )
+    assert describe_spans(posir.read_results(tmp_path / "results0").summaries[0])["places"] == 6

@@ -66,7 +66,7 @@
    * Draw a chart in an element, or update the rows of its chart.
    *
    * @param {Element} place
-   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart `entries` are the values of further signals.
+   * @param {{name: string, rows: object[], low?: number, high?: number, entries?: object}} chart `entries` are the values of additional signals.
    * @param {?function(string)} onclick Called with the id of the model of a clicked mark.
    */
   board.draw = async (place, { name, rows, low = 0, high = 1, entries = {} }, onclick = null) => {
@@ -100,7 +100,7 @@
     if (onclick) view.addEventListener("click", (_, item) => item?.datum?.id && onclick(item.datum.id));
   };
 
-  /** Offer a chart as a picture with the background of the page. */
+  /** Download a chart as a picture with the page's background. */
   async function savePicture(place, caption, type) {
     const view = drawn.get(place)?.view;
     if (!view) return;
@@ -184,7 +184,7 @@
     const places = Array.from({ length: 2 * MAX_NAMED }, (_, step) => Math.ceil(step / 2) * (step % 2 ? -1 : 1) * LINE).flatMap((dy) => [[1, dy], [-1, dy]]);
     for (const point of named) {
       const [x, y] = locate(point);
-      const name = shorten(board.short(point.label), width < 500 ? 22 : Infinity);
+      const name = shorten(board.shortName(point.label), width < 500 ? 22 : Infinity);
       const boxes = places.map(([side, dy]) => {
         const [near, far] = [x + side * 9, x + side * (9 + name.length * LETTER)];
         return { side, dy, near, box: [Math.min(near, far), Math.max(near, far), y + dy - LINE / 2, y + dy + LINE / 2] };
@@ -196,16 +196,16 @@
     }
   }
 
-  const shorten = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
+  const shorten = (text, maxLength) => (text.length > maxLength ? `${text.slice(0, maxLength - 1)}…` : text);
 
   /** Return start minus end of the observed data, or null. */
   board.differenceOf = (row) => row.start_minus_end ?? row.start_to_end_unweighted ?? null;
 
-  /** Describe the largest start minus end in either direction whose interval excludes 0 or is unknown. */
+  /** Describe the largest start-minus-end difference in each direction whose interval excludes 0 or is unknown. */
   board.describeEnds = (rows) => {
     const clear = rows.filter((row) => isKnown(row.difference) && (!isKnown(row.start_minus_end_low) || row.start_minus_end_low > 0 || row.start_minus_end_high < 0));
     const largest = (sign) => clear.reduce((top, row) => (sign * row.difference > sign * (top?.difference ?? 0) ? row : top), null);
-    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.short(row.name)) }) : []);
+    const say = (template, row) => (row ? board.fill(template, { points: board.percent(Math.abs(row.difference)), model: board.name(board.shortName(row.name)) }) : []);
     return [...say("start_higher", largest(1)), ...say("start_lower", largest(-1))];
   };
 
@@ -219,7 +219,7 @@
     start_minus_end: "Vertical: evidence in the first third of documents minus evidence in the last. The questions differ, so this is not a bias.",
   };
 
-  /** Explain the points, with their number and that of all models. */
+  /** Explain the points; `all` is the number of models, with or without a point. */
   function explanation(points, all, name) {
     const some = (has) => points.some(has);
     const sizes = new Set(points.map((point) => point.area));

@@ -117,7 +117,7 @@
     byId(`tab-${tab}`).focus();
   }
 
-  /** Update the controls to a state. */
+  /** Update the controls from a state. */
   board.syncControls = (index, state, group, chosen) => {
     syncChoice("benchmark", group?.name);
     syncData(group, chosen);

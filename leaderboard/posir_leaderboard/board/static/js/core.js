@@ -59,7 +59,7 @@ const board = {};
   }
 
   /** Drop the organization from a model's name, including those in `hybrid(org/a,org/b)`. */
-  board.short = (name) => name.replace(/(?:^|(?<=\w\()|(?<=,))[^\s\/(),]+\//g, "");
+  board.shortName = (name) => name.replace(/(?:^|(?<=\w\()|(?<=,))[^\s\/(),]+\//g, "");
 
   /** Return an element that isolates the writing direction of an untrusted name. */
   board.name = (text, attributes = {}) => board.el("bdi", { ...attributes, title: text }, text);

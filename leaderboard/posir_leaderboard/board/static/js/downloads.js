@@ -50,16 +50,16 @@
     });
   };
 
-  /** Move the scores of further packages into a field `scores`, as in posir's JSON. */
+  /** Move the scores from other packages into a field `scores`, as in posir's JSON. */
   board.nested = (row) => {
     const cells = Object.entries(row);
-    const isFurther = ([name]) => name.startsWith("scores.");
-    const scores = cells.filter(isFurther).map(([name, value]) => [name.slice("scores.".length), value]);
-    const fields = cells.filter((cell) => !isFurther(cell));
+    const isAdded = ([name]) => name.startsWith("scores.");
+    const scores = cells.filter(isAdded).map(([name, value]) => [name.slice("scores.".length), value]);
+    const fields = cells.filter((cell) => !isAdded(cell));
     return Object.fromEntries(scores.length ? [...fields, ["scores", Object.fromEntries(scores)]] : fields);
   };
 
-  // Spreadsheets run a text with this start as a formula; the rule is that of posir_tasks/display/tables.py.
+  // Spreadsheets run a text that starts like this as a formula; posir_tasks/display/tables.py has the same rule.
   const formula = /^(?![-+]\d*\.?\d+(?:[eE][-+]?\d+)?$)[=+@\t\r\n\-\uff1d\uff0b\uff20\uff0d]/;
   const escapeFormula = (text) => (formula.test(text) ? `'${text}` : text);
 

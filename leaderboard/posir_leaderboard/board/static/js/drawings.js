@@ -62,9 +62,9 @@
     const shown = panels[0].rows.length[panelOf(panels[0])];
     const published = plotted.every((model) => model.published);
     const largest = published ? board.describeEnds(plotted.map((model) => board.rowOf(model, choice, shown))) : [];
-    const found = largest.map((part) => part.textContent ?? part).join("").trim();
+    const finding = largest.map((part) => part.textContent ?? part).join("").trim();
     const parts = plotted.map((model, i) => partRead(model, panels[i], shown)).filter(Boolean);
-    const caption = [shown === "all" ? title : shown, parts.length ? "by position in whole documents, truncated or not" : found].filter(Boolean).join(": ");
+    const caption = [shown === "all" ? title : shown, parts.length ? "by position in whole documents, truncated or not" : finding].filter(Boolean).join(": ");
     const figure = board.figure(caption, { place, below: numbers(title, rows) });
     figure.element.classList.add("large");
     figures.push({ place: figure.place, name: panels[0].relative ? "curve" : "steps", rows, high: Math.min(1, Math.ceil(5 * ends(rows, "ndcg_at_10", "ndcg_at_10_high").high - 1e-9) / 5) });
@@ -94,9 +94,9 @@
     const i = detail.rows.length.indexOf(length);
     const share = detail.rows.unread_share?.[i];
     if (!detail.strips?.[i] || !(share >= 0.0005)) return null;
-    const said = ` truncates ${Math.round(100 * share)}% of the evidence`;
+    const statement = ` truncates ${Math.round(100 * share)}% of the evidence`;
     const axis = el("p", { class: "tokens" }, ...["start", "nDCG@10, 0 to 100, at each position in the window", "hatched: truncated"].map((text) => el("span", {}, text)));
-    return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), said), board.strip({ strip: detail.strips[i] }), axis);
+    return el("div", { class: "part-read" }, el("h3", {}, board.swatch(model), board.name(model.label), statement), board.strip({ strip: detail.strips[i] }), axis);
   }
 
   /** Label each line at its end; labels that would overlap are stacked. */
@@ -107,7 +107,7 @@
     let above = Infinity;
     for (const row of last) {
       above = Math.min(row.ndcg_at_10, above - 0.04);
-      Object.assign(row, { name: board.short(row.name_of_model), name_at: above });
+      Object.assign(row, { name: board.shortName(row.name_of_model), name_at: above });
     }
   }
 
@@ -202,11 +202,11 @@
     );
   };
 
-  /** Return the hatching of a row without a result. */
+  /** Return the hatching for a row without a result. */
   const hatching = (model) =>
     Array.from({ length: STROKES }, (_, i) => ({ model: model.label, missing: true, middle: (i + 0.5) / STROKES }));
 
-  /** Return the panel of all lengths, or of the longest documents if there is none. */
+  /** Return the panel over all lengths or, failing that, the panel of the longest documents. */
   const panelFor = (detail) => (detail.panels[0] ? 0 : detail.panels.length - 1);
 
   function relative(model, task) {

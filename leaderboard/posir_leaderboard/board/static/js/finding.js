@@ -3,7 +3,7 @@
 
 {
   const { el, byId, isKnown } = board;
-  const short = (row) => board.name(board.short(row.label));
+  const short = (row) => board.name(board.shortName(row.label));
   const plural = (number, word) => `${board.count(number)} ${word}${number === 1 ? "" : "s"}`;
 
   /** Split rows, by descending score, into those not worse than the best and all others. */
@@ -13,7 +13,7 @@
     return { best: best ?? null, ties: others.filter((row) => board.tied(best, row)), behind: others.filter((row) => !board.tied(best, row)) };
   };
 
-  /** Name the first row, and a second row or the number of further rows. */
+  /** Name the first row, and the second row or the number of other rows. */
   board.namesOf = ([first, ...others]) => [short(first), ...(others.length ? [" and ", others.length > 1 ? `${others.length} others` : short(others[0])] : [])];
 
   /** Return the heading on the filtered rows and the lead below it, as texts and elements. */
@@ -42,11 +42,11 @@
   /** Show the heading, the lead below it, and the measure. */
   board.showFinding = (rows, state, shown, { where, headline, lead }) => {
     const named = (parts) => parts.map((part, i) => (i % 2 ? board.name(part) : part));
-    const [found, ahead] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
+    const [heading, below] = board.isFiltered(state) ? finding(rows, state, where) : [named(headline), named(lead)];
     const published = rows.length && rows.every((row) => row.published);
-    byId("finding").replaceChildren(...found);
-    byId("lead").replaceChildren(...ahead);
-    byId("search").placeholder = board.short(rows.at(-1)?.label ?? "");
+    byId("finding").replaceChildren(...heading);
+    byId("lead").replaceChildren(...below);
+    byId("search").placeholder = board.shortName(rows.at(-1)?.label ?? "");
     byId("bias").parentElement.hidden = !state.bias && !rows.some(board.isTested);
     const data = shown.length === "all" || !rows.length ? "" : shown.choice.average ? `${shown.group.name}, ${shown.choice.label.toLowerCase()}` : shown.choice.data;
     const what = shown.length === "all" ? "" : ` in documents of ${board.describeTokens(shown.length) || shown.length}`;
@@ -65,11 +65,11 @@
     const place = byId("elsewhere");
     place.hidden = !elsewhere || elsewhere === group || rows.some((row) => row.published);
     if (place.hidden) return;
-    const most = Math.max(...elsewhere.views.map((view) => view.models));
-    place.replaceChildren(`${plural(most, "published model")}, on other data: see `, el("a", { href: board.hash({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
+    const count = Math.max(...elsewhere.views.map((view) => view.models));
+    place.replaceChildren(`${plural(count, "published model")}, on other data: see `, el("a", { href: board.hash({ ...board.defaults(), benchmark: elsewhere.name }) }, elsewhere.name), ".");
   };
 
-  /** Hide the entries of the legend that no row has. */
+  /** Hide the legend entries that apply to no row. */
   board.showKey = (rows) => {
     const has = (name) => rows.some((row) => isKnown(row[name]) && row[name] !== false);
     for (const entry of document.querySelectorAll("[data-has]")) entry.hidden = !has(entry.dataset.has);

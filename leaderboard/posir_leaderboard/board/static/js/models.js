@@ -8,8 +8,8 @@
 
   /** Return the existing models with these ids, each with its index among them and among all models. */
   function modelsOf(index, ids) {
-    const found = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
-    return found.map((id, place) => {
+    const existingIds = ids.filter((id) => index.models.id.includes(id)).slice(0, board.MAX_COMPARED);
+    return existingIds.map((id, place) => {
       const i = index.models.id.indexOf(id);
       const model = Object.fromEntries(Object.entries(index.models).map(([name, values]) => [name, values[i]]));
       return { ...model, index: i, place, label: model.published ? `${model.label} (published)` : model.label };
@@ -24,8 +24,8 @@
     const order = (a, b) => Boolean(b.strip) - Boolean(a.strip) || Boolean(a.published) - Boolean(b.published) || b.score - a.score;
     ranked.sort(order);
     const shift = (row) => row.effect ?? row.difference;
-    const apart = ranked.filter((row) => row.strip && shift(row)).sort((a, b) => Math.abs(shift(b)) - Math.abs(shift(a)));
-    return [...new Set([ranked[0], ...apart.slice(0, 1), ...apart.filter((row) => shift(row) * shift(apart[0]) < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
+    const byShift = ranked.filter((row) => row.strip && shift(row)).sort((a, b) => Math.abs(shift(b)) - Math.abs(shift(a)));
+    return [...new Set([ranked[0], ...byShift.slice(0, 1), ...byShift.filter((row) => shift(row) * shift(byShift[0]) < 0).slice(0, 1), ...ranked].filter(Boolean))].slice(0, OPENED_WITH).map((row) => row.id);
   }
 
   function chip(model, models) {

@@ -1,5 +1,5 @@
 "use strict";
-// Buttons for the pages of the table. The buttons of DataTables measure themselves, which costs another layout of the page.
+// Buttons for the pages of the table. DataTables' own buttons measure themselves, which triggers another layout of the page.
 
 {
   const { el } = board;

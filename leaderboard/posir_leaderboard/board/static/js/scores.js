@@ -69,11 +69,11 @@
     return board.section(models.length > 1 ? "About the models" : models[0].label, el("div", { class: "figures" }, ...models.map(facts)));
   };
 
-  /** Return the part of a model's file on a view. */
+  /** Return the part of a model's file for a view. */
   const detailOf = (model, view) => (view.average ? model.averages : model.tasks).get(view.name);
   board.detailOf = detailOf;
 
-  /** Return a model's rows of a view by length. */
+  /** Return a model's rows in a view, by length. */
   function rowsByLength(model, view) {
     const columns = detailOf(model, view)?.rows;
     if (!columns) return new Map();
@@ -97,15 +97,15 @@
     ["Start minus end", (row) => (row.published ? board.points(row.difference) : board.DASH), (row) => board.intervalText(row, "start_minus_end")],
   ];
 
-  /** Return a model's row of a view at a length. */
+  /** Return a model's row in a view at a length. */
   board.rowOf = (model, view, length) => ({ ...rowsByLength(model, view).get(length), name: model.name });
 
   /** Return scores by length. */
   board.byLength = (models, choice) => {
-    const found = models.map((model) => rowsByLength(model, choice));
-    const lengths = [...new Set(found.flatMap((byLength) => [...byLength.keys()]))];
+    const rowsByModel = models.map((model) => rowsByLength(model, choice));
+    const lengths = [...new Set(rowsByModel.flatMap((byLength) => [...byLength.keys()]))];
     if (!lengths.length) return null;
-    const rows = (_, i) => lengths.map((length) => [lengthName(length), found[i].get(length)]);
+    const rows = (_, i) => lengths.map((length) => [lengthName(length), rowsByModel[i].get(length)]);
     return board.section(
       `${titleOf(choice)}: by document length`,
       tablesOf(models, "scores by length", "Length", COLUMNS, rows),
@@ -120,8 +120,8 @@
     const dimension = group.dimension.toLowerCase();
     const rows = (model) =>
       tasks.map((task) => {
-        const found = rowsByLength(model, task);
-        return [task.label, found.get(length) ?? found.get("all")];
+        const byLength = rowsByLength(model, task);
+        return [task.label, byLength.get(length) ?? byLength.get("all")];
       });
     return board.section(
       `${group.name}: by ${dimension}${length === "all" ? "" : `, ${length}`}`,
@@ -133,7 +133,7 @@
   board.differences = (models, paired, choice) => {
     if (models.length < 2 || models.every((model) => model.published)) return null;
     const heading = `Differences to ${models[0].label}`;
-    const first = paired?.models.indexOf(models[0].at) ?? -1;
+    const first = paired?.models.indexOf(models[0].index) ?? -1;
     const others = models.slice(1).filter((model) => first >= 0 && paired.models.includes(model.index));
     if (!others.length) {
       const why = "These models cannot be compared pairwise: a paired test needs ranks of both models on the same queries, which published results lack.";

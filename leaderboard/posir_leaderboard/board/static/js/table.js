@@ -23,7 +23,7 @@
   /** Labels of cells on a narrow page, where each row is a card without a head. */
   const CARDS = { score: "nDCG@10", effect: "Position effect", verdict: "Bias within the window", difference: "Start minus end", psi: "PSI as published" };
 
-  /** Keys of scores whose columns have other names. */
+  /** Score keys of the columns whose names differ from the key. */
   const KEYS = { score: "ndcg_at_10", effect: "position_effect", psi: "psi_as_published" };
 
   /** Return a column with functions from a row to its cell and its sort value. */
@@ -53,7 +53,7 @@
   /** Scores in a column of the table or in the details of a row. */
   const PLACED = ["queries", "ndcg_at_10", "position_effect", "unread_share", "psi_as_published"];
 
-  /** Return a column for each further score, such as those of other packages; empty columns are hidden. */
+  /** Return a column for each other score, such as those from other packages; empty columns are hidden. */
   const otherColumns = () =>
     board
       .declared()
@@ -281,7 +281,7 @@
   /** Return the change from one row to another in words, or null if they have different queries. */
   board.changeOf = (from, row) => board.changes[row.changes?.[from.index]] ?? null;
 
-  /** Return true if a row is not worse than a row with a higher score, by their change, by their intervals, or as printed. */
+  /** Return true if a row is not worse than a row with a higher score, judged by their change, their intervals, or the printed scores. */
   board.tied = (better, row) => {
     const change = row.changes?.[better.index] ?? "-";
     if (change !== "-") return change !== "w";
@@ -314,7 +314,7 @@
         columns.forEach((column, i) => table.column(i).visible(isFilled(column), false));
       }
       byId("table").classList.toggle("no-effect", !rows.some((row) => board.isKnown(row.effect) || board.isKnown(row.difference)));
-      // Only with further columns: a table that scrolls by itself has no sticky head.
+      // Only with additional columns: a table that scrolls by itself has no sticky head.
       byId("table").classList.toggle("others", otherColumns().some(isFilled));
       board.showKey(rows);
     }
@@ -352,7 +352,7 @@
 
   function createTable(rows, state) {
     const element = el("table", { class: "results" }, el("caption", { class: "unseen" }, "Models with nDCG@10, by position and length"));
-    // Outside of the page: within, every width that DataTables measures would trigger a layout.
+    // Detached: in the page, every width that DataTables measures would trigger a layout.
     const detached = el("div", {}, element);
     columns = buildColumns();
     table = new DataTable(element, {

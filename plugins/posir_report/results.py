@@ -1,0 +1,379 @@
+"""The results that `posir.read_results` returns: their rows, sections, notes and tables."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, overload
+
+from posir_compare.gate import Gate, Limit, check_limits, list_judged_scores, list_scores
+from posir_report import tables
+from posir_report.columns import (
+    RECALL,
+    add_published_columns,
+    bin_columns,
+    choose_columns,
+    select_columns,
+)
+from posir_report.content import (
+    BRIEF,
+    JUDGED_NOTE,
+    NOTE,
+    build_answer_sections,
+    build_strips,
+    describe_findings,
+    pooled_scores,
+    title_findings,
+)
+from posir_report.judged import JudgedSummary, describe_subsets, judged_table, summarize_judged
+from posir_report.page import build_latex_tables
+from posir_report.published import merge_published
+from posir_report.summary import (
+    ReportRow,
+    TaskSummary,
+    average_languages,
+    build_bin_rows,
+    build_length_row,
+    build_rows,
+    build_span_row,
+    full_labels,
+    identify_run,
+    list_overall,
+    mark_notable_bias,
+    short_labels,
+    summarize,
+)
+from posir_significance.analysis import analyze, analyze_places
+from posir_significance.decision import DEFAULT_MARGINS, Margins
+from posir_significance.findings import ChangeRow
+from posir_significance.messages.reports import describe_training_overlap
+from posir_tasks.base.errors import PosirError
+from posir_tasks.base.progress import progress
+from posir_tasks.base.wording import pluralize
+from posir_tasks.data.repository import combine_revisions
+from posir_tasks.data.sources import list_sources, measure_overlap
+from posir_tasks.display.presentation import Deferred, Result, to_paragraphs
+from posir_tasks.display.strip import Picture, draw_position_charts, explain_sketches
+from posir_tasks.display.tables import DisplaySection, Medium, Table
+from posir_tasks.models.protocols import list_differences
+from posir_tasks.results import StoredResult, SubsetResult, read_training_data
+from posir_tasks.values.place_ranks import PLACES
+from posir_tasks.values.scores import ALL, ScoreInfo
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Results(Result, Sequence[SubsetResult]):
+    """A sequence of results, one for each subset of a task; tables pool the subsets of a task.
+
+    Rows and sections are built when first read.
+    """
+
+    subset_results: tuple[SubsetResult, ...]
+    """The items of the sequence."""
+    judged: tuple[StoredResult, ...] = ()
+    """Results on judged queries without positions, which are not items of the sequence."""
+    keys: tuple[str, ...] = ()
+    """Keys of the scores to show; empty for the default ones."""
+    margins: Margins = DEFAULT_MARGINS
+
+    def __post_init__(self) -> None:
+        """Derive what is displayed from the results."""
+        displayed = {
+            "title": self._describe_size(),
+            "data": self._describe_data(),
+            "rows": Deferred(lambda: self.length_rows),
+            "parts": Deferred(self._build_sections),
+            "notes": Deferred(self._write_notes),
+            "details": Deferred(self._write_details),
+        }
+        for name, value in displayed.items():
+            object.__setattr__(self, name, value)
+
+    @overload
+    def __getitem__(self, index: int) -> SubsetResult: ...
+    @overload
+    def __getitem__(self, index: slice) -> Results: ...
+    def __getitem__(self, index: int | slice) -> SubsetResult | Results:
+        """Return a result, or a slice with the same display options."""
+        if isinstance(index, slice):
+            return replace(self, subset_results=self.subset_results[index])
+        return self.subset_results[index]
+
+    def __len__(self) -> int:
+        """Return the number of subsets with a result."""
+        return len(self.subset_results)
+
+    @cached_property
+    def summaries(self) -> list[TaskSummary]:
+        """Each model on each task, with pooled subsets."""
+        return summarize(self.subset_results, self.margins)
+
+    @cached_property
+    def judged_summaries(self) -> list[JudgedSummary]:
+        """Each model on the judged queries of each task."""
+        return summarize_judged(self.judged)
+
+    @cached_property
+    def length_rows(self) -> list[ReportRow]:
+        """A row for each model, task and length, `all` first."""
+        rows: list[ReportRow] = []
+        for summary in progress(self.summaries, "Analyzing results"):
+            rows += build_rows(summary)
+        return mark_notable_bias(rows)
+
+    @cached_property
+    def total_rows(self) -> list[ReportRow]:
+        """A row for each model and task over all lengths."""
+        summaries = progress(self.summaries, "Analyzing results")
+        return mark_notable_bias(build_length_row(summary, 0) for summary in summaries)
+
+    @cached_property
+    def place_rows(self) -> list[ReportRow]:
+        """A row for each model and task with queries that have several evidence spans."""
+        rows = [build_span_row(summary) for summary in self.summaries]
+        return [row for row in rows if row]
+
+    @cached_property
+    def overall(self) -> list[ReportRow]:
+        """The rows over all lengths, sorted by task and descending nDCG@10."""
+        return list_overall([*self.total_rows, *self.place_rows])
+
+    @property
+    def columns(self) -> list[ScoreInfo]:
+        """The scores to show."""
+        return choose_columns(self.keys, full=self.full)
+
+    def records(self) -> list[dict[str, object]]:
+        """List every row with all scores, or with the chosen ones."""
+        rows = progress([*self.length_rows, *self.place_rows], "Scoring results")
+        records = [
+            select_columns(row, self.columns) if self.keys else row.columns() for row in rows
+        ]
+        return records + [summary.columns() for summary in self.judged_summaries]
+
+    def document(self) -> list[dict[str, Any]]:
+        """List the pooled scores and the position profile of each model on each task."""
+        rows = iter(self.length_rows)
+        pooled = [
+            pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
+            | {"training_overlap": self._find_overlap(summary)}
+            for summary in progress(self.summaries, "Scoring results")
+        ]
+        return pooled + [summary.columns() for summary in self.judged_summaries]
+
+    def _find_overlap(self, summary: TaskSummary) -> dict[str, Any]:
+        """Return the sources of a task's documents, and their share in the model's training data,
+        None if unknown.
+        """
+        sources = list_sources(summary.task, summary.subsets)
+        names = read_training_data(self._files[summary.model, summary.revision])
+        share = None
+        if sources and names is not None:
+            share = measure_overlap(sources, names)
+        return {"sources": [*sources], "share": share}
+
+    @cached_property
+    def _files(self) -> dict[tuple[str, str], Path]:
+        """A result file of each model and revision."""
+        return {identify_run(result)[:2]: result.file for result in self.subset_results}
+
+    def _build_sections(self) -> Iterator[DisplaySection]:
+        """Yield the answers, every length with `full`, then judged queries."""
+        if self.summaries:
+            yield DisplaySection(title_findings(self.overall))
+            rows = [*self.total_rows, *self.place_rows]
+            yield from build_answer_sections(
+                rows, self.summaries, self.columns if self.keys else ()
+            )
+            yield from to_paragraphs(tables.place_notes(self.summaries))
+            yield DisplaySection(
+                strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
+            )
+            yield DisplaySection(tables=Deferred(self._build_latex_tables), only=Medium.LATEX)
+        if self.full and self.summaries:
+            rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
+            rows += average_languages(self.length_rows)
+            table = tables.length_table(rows, self.columns, curves=True)
+            yield DisplaySection(tables=(table,))
+        if self.judged:
+            yield DisplaySection(tables=(judged_table(self.judged_summaries),))
+
+    def _build_latex_tables(self) -> Iterator[Table]:
+        if not self.keys:
+            yield from build_latex_tables(self.summaries, self.length_rows)
+            return
+        table = tables.length_table(self.length_rows, self.columns)
+        notes = (NOTE, tables.build_legend(self.columns))
+        yield replace(table, title=self.title, notes=notes)
+
+    def _describe_size(self) -> str:
+        """Write the number of models and tasks in words."""
+        results = (*self.subset_results, *self.judged)
+        models = {(result.model, result.experiment) for result in results}
+        tasks = {result.task for result in results}
+        return f"{pluralize(len(models), 'model')} on {pluralize(len(tasks), 'task')}"
+
+    def _describe_data(self) -> str:
+        """List the tasks with their data revisions."""
+        revisions: dict[tuple[str, str, str], list[str]] = {}
+        for result in self.subset_results:
+            revisions.setdefault(identify_run(result), []).append(result.data.revision)
+        tasks = [
+            f"{task}, data revision {combine_revisions(run_revisions)}"
+            for (_, _, task), run_revisions in revisions.items()
+        ]
+        return ", ".join(dict.fromkeys(tasks))
+
+    def _write_notes(self) -> Iterator[str]:
+        """Yield explanations of the numbers."""
+        if self.subset_results:
+            strips = [row.strip for row in self.overall if row.strip]
+            brief = f"{explain_sketches(strips)}\n{BRIEF}" if strips else BRIEF
+            yield NOTE if self.keys or self.full else brief
+        if any(summary.scores for summary in self.judged_summaries):
+            yield JUDGED_NOTE
+        yield from describe_subsets(self.judged_summaries)
+        yield from self._describe_training()
+
+    def _describe_training(self) -> Iterator[str]:
+        """Yield a note on training data for each task with known sources."""
+        tasks: dict[str, list[tuple[str, dict[str, Any]]]] = defaultdict(list)
+        for summary, label in zip(self.summaries, short_labels(self.summaries), strict=True):
+            tasks[summary.task].append((label, self._find_overlap(summary)))
+        for task, overlaps in tasks.items():
+            yield from describe_training_overlap(task, overlaps)
+
+    def _write_details(self) -> Iterator[str]:
+        """Yield notes on truncation and documents, and a legend of the columns."""
+        if self.subset_results:
+            labels = full_labels(self.summaries)
+            yield from tables.truncation_notes(labels, self.summaries)
+            yield from tables.document_notes(labels, self.summaries)
+            yield NOTE
+            yield tables.build_legend([*self.columns, tables.SKETCH])
+
+    def check(self, limits: str | Sequence[str | Limit], *, strict: bool = False) -> Gate:
+        """Check limits on the scores of every model and task over all lengths, as `posir report
+        --fail-if` does.
+
+        Args:
+            limits: One or several limits: a metric, `<` or `>`, and a number in the unit in which
+                it is printed, such as `position_effect > 10`.
+            strict: If true, a limit fails unless the interval is wholly within it.
+
+        Returns:
+            The verdict on every limit, and overall.
+
+        Raises:
+            PosirError: A limit is malformed.
+        """
+        rows: list[ChangeRow] = []
+        gaps = {}
+        summaries = self.summaries
+        for model, summary in zip(full_labels(summaries), summaries, strict=True):
+            overall = analyze(summary.values).overall
+            if overall.queries or not summary.span_findings:
+                rows += list_scores(overall, model, summary.task)
+            if places := analyze_places(summary.values):
+                rows += list_scores(places, model, f"{summary.task}{PLACES}")
+            if summary.missing:
+                missing = ", ".join(summary.missing)
+                gaps[model, summary.task] = f"it has no results of {missing}"
+        for judged in self.judged_summaries:
+            if judged.scores:
+                rows += list_judged_scores(
+                    judged.scores, judged.estimates, judged.model, judged.full_task
+                )
+        return check_limits(rows, limits, strict=strict, gaps=gaps, command="report")
+
+    def bins(self) -> Result:
+        """Show nDCG@10 of every position bin: a row for each model, task and bin."""
+        rows = [row for summary in self.summaries for row in build_bin_rows(summary)]
+        return replace(self._tabulate(rows, bin_columns()), values=self.document)
+
+    def recall(self) -> Result:
+        """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
+        columns = choose_columns(RECALL)
+        rows = []
+        summaries = self.summaries
+        for summary in summaries:
+            rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
+        result = self._tabulate(rows, columns)
+        notes = [*result.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
+        records = [select_columns(row, columns) for row in rows]
+        return replace(result, rows=records, notes=notes)
+
+    def with_published(self) -> Result:
+        """Show a row for each model, task and length, including the published results."""
+        rows = self.length_rows
+        merged = merge_published([*rows, *average_languages(rows)])
+        columns = add_published_columns(self.columns, merged)
+        result = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
+        differences = list_differences((row.task, row.model) for row in rows)
+        return replace(result, notes=[*result.notes, *differences])
+
+    def _tabulate(
+        self, rows: Sequence[ReportRow], columns: Sequence[ScoreInfo], table: Table | None = None
+    ) -> Result:
+        """Show rows in a table, by default with a row per position bin, with findings and a
+        legend.
+        """
+        return Result(
+            title=self.title,
+            rows=[row.columns() for row in rows],
+            tables=[table or tables.bin_table(rows, columns)],
+            sentences=tuple(describe_findings(self.length_rows)),
+            notes=[NOTE],
+            details=[tables.build_legend(columns)],
+        )
+
+    def plot(self, task: str | None = None) -> Picture:
+        """Draw nDCG@10 over position and the truncated share: a strip per model, best nDCG@10
+        first.
+
+        Args:
+            task: The task to draw; None for all.
+
+        Returns:
+            A picture that a notebook shows without a network. `save("picture.png")` or `.svg`
+            writes it.
+
+        Raises:
+            PosirError: There are no results on this task.
+        """
+        tasks = {summary.task for summary in self.summaries}
+        if task is not None and task not in tasks:
+            raise PosirError(
+                f"There are no results on a task '{task}'. There are results on "
+                f"{', '.join(sorted(tasks))}."
+            )
+        selection = tuple(result for result in self if task in (None, result.task))
+        results = replace(self, subset_results=selection)
+        return Picture(draw_position_charts(results.strips(), source=results.data))
+
+
+def build_results(
+    results: Iterable[StoredResult],
+    columns: Collection[str] = (),
+    *,
+    full: bool = False,
+    margins: Margins = DEFAULT_MARGINS,
+) -> Results:
+    """Build the results that `posir.read_results` returns; rows are analyzed when first read."""
+    with_positions = []
+    judged = []
+    for result in results:
+        if isinstance(result, SubsetResult):
+            with_positions.append(result)
+        else:
+            judged.append(result)
+    return Results(
+        subset_results=tuple(with_positions),
+        judged=tuple(judged),
+        keys=tuple(columns),
+        margins=margins,
+        full=full,
+    )
