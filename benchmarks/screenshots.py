@@ -91,7 +91,7 @@ def draw_figures(results: Path) -> None:
     curve = find_curve(task, model, length)
     assert curve
     words = (
-        f"Reads all of a text. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, "
+        f"Reads whole texts. Start minus end {100 * curve.start_to_end_unweighted:+.1f}, "
         "without an interval",
     )
     published = PositionChart(model, words, tuple(Estimate(mean) for mean in curve.ndcg_at_10))

@@ -74,7 +74,7 @@ MARGIN = DEFAULT_MARGINS.position_effect
 MAX_NAMES = 10
 RECALL_SCALE = replace(
     NDCG,
-    name="Recall",
+    name="recall",
     whole="the sentences",
     caption="documents to their end: the share of sentences there that are found",
 )
@@ -524,7 +524,9 @@ def _tabulate(inspection: IndexInspection) -> Table:
     for row in inspection.rows:
         key = (Wording(row.wording).words, row.part, format_count(row.questions))
         cells[key].append(format_estimate(row.recall, format_percent))
-    units = dict.fromkeys(f"{row.unit.capitalize()} in {inspection.k}" for row in inspection.rows)
+    units = dict.fromkeys(
+        f"{row.unit.capitalize()} in top {inspection.k}" for row in inspection.rows
+    )
     headings = ("Wording", "Sentences in the", "Asked", *units)
     rows = tuple((*key, *recalls) for key, recalls in cells.items())
     return Table(build_columns(headings, headings[2:]), rows, keys=2)

@@ -427,7 +427,7 @@ class ChunkComparison:
             whole=format_percent(self.rows[0].ndcg_at_10.value),
             value=format_percent(row.ndcg_at_10.value),
             texts=texts,
-            cost=f"about {vectors:,.0f} vectors a text" if vectors else cost,
+            cost=f"about {vectors:,.0f} vectors per text" if vectors else cost,
         )
         if self.best is not row and self.best.state is ChangeState.BETTER:
             advice += BEST_CHUNKS.format(
@@ -458,7 +458,7 @@ class ChunkComparison:
 
     def tabulate(self) -> Table:
         """Build a table with a row for whole texts and for each division."""
-        vectors = f"Vectors\n{'a text' if self.row.unit == 'text' else 'an excerpt'}"
+        vectors = f"Vectors\n{'per text' if self.row.unit == 'text' else 'per excerpt'}"
         headings = ["Chunks", vectors, "nDCG@10", "State", "Change from whole"]
         if self.has_splitters:
             headings.insert(2, "Tokens")

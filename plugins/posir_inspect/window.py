@@ -19,7 +19,7 @@ from posir_significance.messages.texts import (
 )
 from posir_tasks.base.batches import split_batches
 from posir_tasks.base.progress import track
-from posir_tasks.base.wording import drop_organization, sanitize
+from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 from posir_tasks.display.presentation import Result
 from posir_tasks.display.strip import NDCG, PositionChart
 from posir_tasks.display.tables import DisplaySection, Medium
@@ -162,12 +162,13 @@ class WindowReading(Result):
         if not is_counted or not added:
             return sentence
         text = _describe_bounds(Bounds(self.tokens.low - added, self.tokens.high - added))
-        parts = [f"{text} are of the text"]
+        parts = [f"{text} are text"]
         if self.special_tokens:
-            parts.append(f"{self.special_tokens:,} added by the model")
+            special = pluralize(self.special_tokens, "is a special token", "are special tokens")
+            parts.append(special)
         if self.prompt_tokens:
-            prompt = "the question" if self.is_reranker else "its prompt"
-            parts.append(f"{self.prompt_tokens:,} of {prompt}")
+            prompt = "the question" if self.is_reranker else "the prompt"
+            parts.append(f"{pluralize(self.prompt_tokens, 'is', 'are')} from {prompt}")
         return f"{sentence} Of these tokens, {', '.join(parts[:-1])} and {parts[-1]}."
 
 

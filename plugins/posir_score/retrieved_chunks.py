@@ -417,7 +417,7 @@ class EvidenceScores:
         for row in self.depths:
             scores = map(format_evidence_estimate, (row.evidence_recall, row.iou, row.precision))
             depths.append((str(row.k), *scores))
-        yield build_table(0, ("First chunks", "Evidence recall", "IoU", "Precision"), depths)
+        yield build_table(0, ("Top chunks", "Evidence recall", "IoU", "Precision"), depths)
         positions = [
             (row.title, format_count(row.spans), format_evidence_estimate(row.recall))
             for row in self.by_position

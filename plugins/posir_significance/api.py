@@ -174,7 +174,7 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
     table = Table(
         build_columns(cells[0], cells[0].keys() - {"State"}),
         tuple(tuple(line.values()) for line in cells),
-        title=f"Design · {design.questions_per_document:g} questions a document{lengths}",
+        title=f"Design · {design.questions_per_document:g} questions per document{lengths}",
         notes=(
             "Each document is rotated twice. Variance of the effect times questions: "
             f"{design.effect_variance * 1e4:,.0f} "

@@ -1,7 +1,7 @@
 """All private names of mteb that posir uses.
 
 Names are resolved lazily, so a missing name affects only its users; `posir doctor` lists missing
-names. Each row has a contract test in `tests/posir_tasks/mteb/test_private_names.py`. Failures of
+names. Each row has a contract test in `tests/posir_tasks/base/test_private_names.py`. Failures of
 patches are recorded, and mteb keeps working.
 """
 

@@ -267,8 +267,8 @@ def sketch_charts(strips: Sequence[PositionChart], width: int = 1000) -> list[st
 
 def explain_sketches(strips: Sequence[PositionChart]) -> str:
     """Explain the lines of `sketch_charts`."""
-    unread = f"; {UNREAD} truncated" if any(strip.truncated for strip in strips) else ""
-    return f"Bars: from start to end of a document, height {strips[0].scale.name}{unread}."
+    unread = f"; {UNREAD}: truncated" if any(strip.truncated for strip in strips) else ""
+    return f"Bars: from start to end of a document; bar height: {strips[0].scale.name}{unread}."
 
 
 def draw_glyph(strip: PositionChart, width: int = 120, height: int = 36) -> str:

@@ -114,7 +114,7 @@ class ReadPart:
             return f"at least {pluralize(self.least_tokens, 'token')} of a text"
         match self.part:
             case None:
-                return "all of a text" if self.kind is ReadKind.ALL else "an unknown part of a text"
+                return "whole texts" if self.kind is ReadKind.ALL else "an unknown part of a text"
             case Part.ENDS:
                 return (
                     f"the first {self.tokens_at_start:,} and the last {self.tokens_at_end:,} tokens"

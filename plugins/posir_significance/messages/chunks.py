@@ -8,25 +8,25 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.display import numbers
 from posir_tasks.values.estimates import Estimate
 
-#: Location of evidence outside of the first chunks, by the key of the loss.
+#: Location of evidence that is not in the top chunks, by the key of the loss.
 LOSSES = {
     "not_retrieved": "in a document that is not retrieved",
     "other_chunk": "in another chunk of a retrieved document",
     "not_returned": "in a retrieved document, but in no returned chunk",
     "not_located": "in a chunk that is not located",
-    "cut": "cut off by the border of a retrieved chunk",
-    "not_read": "beyond the embedder's window",
+    "cut": "cut at the boundary of a retrieved chunk",
+    "not_read": "beyond the embedder's context window",
 }
-EVIDENCE_RECALL = "The first {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
+EVIDENCE_RECALL = "The top {chunks} {recall}% of the evidence; documents score nDCG@10 {ndcg}."
 LOST_EVIDENCE = "The other {share}%: {parts}{unknown}."
 UNREAD_UNKNOWN = "; how much is beyond the embedder's window is unknown"
 CHUNK_LENGTHS = "{chunks}, of {median} in the median, at most {longest:,}{estimated}{longer}."
 
 
 def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str:
-    """Describe the share of the evidence in the first k chunks, next to the documents' nDCG@10."""
+    """Describe the share of the evidence in the top k chunks, next to the documents' nDCG@10."""
     return EVIDENCE_RECALL.format(
-        chunks="chunk has" if k == 1 else f"{k} chunks have",
+        chunks="chunk contains" if k == 1 else f"{k} chunks contain",
         recall=numbers.format_estimate(recall, numbers.format_percent),
         ndcg=numbers.format_percent(ndcg_at_10),
     )
@@ -35,7 +35,7 @@ def describe_evidence_recall(k: int, recall: Estimate, ndcg_at_10: float) -> str
 def describe_lost_evidence(lost: Mapping[str, float], recall: float, *, is_known: bool) -> str:
     """Describe the location of the remaining evidence, given its share by loss.
 
-    `is_known` is true for a known window of the embedder.
+    `is_known` is true if the embedder's window is known.
     """
     losses = [
         f"{numbers.format_percent(share)} {LOSSES[loss]}"

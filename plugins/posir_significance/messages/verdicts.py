@@ -284,7 +284,7 @@ def iterate_answer(findings: GroupFindings, task: str = "") -> Iterator[tuple[st
     effect = findings[Quantity.POSITION_EFFECT]
     yield "Position effect", f"{format_finding(effect)}." if effect.estimate else "Not tested."
     is_known = findings.read.kind is not ReadKind.UNKNOWN
-    reading = "Reads all of a text." if is_known else "The window is unknown."
+    reading = "Reads whole texts." if is_known else "The window is unknown."
     yield "Truncated", describe_truncation(findings) or reading
     verdict = f"{describe_verdict(findings)} {describe_middle(findings)}"
     yield "Bias within the window", verdict.rstrip()

@@ -36,9 +36,7 @@ from tests.support.rerank_server import serve_reranker
 def test_minilm_reads_what_it_claims_special_tokens_included():
     reading = posir.window(get_model_path(), require=512)
     assert (reading.tokens, reading.special_tokens, reading.enough) == (Bounds(256, 256), 2, False)
-    assert reading.sentence.endswith(
-        "Of these tokens, 254 are of the text and 2 added by the model."
-    )
+    assert reading.sentence.endswith("Of these tokens, 254 are text and 2 are special tokens.")
     assert "not enough: 512 tokens" in str(reading).replace("\n", " ")
     shown = reading.document()
     names = ("tokens", "special_tokens", "prompt_tokens", "content_tokens", "characters_of_english")
@@ -162,7 +160,7 @@ def test_a_reranker_is_measured_by_its_scores(tmp_path):
     # [CLS] which enzyme [SEP] text [SEP]
     assert (reading.tokens, reading.special_tokens, reading.prompt_tokens) == (Bounds(64, 64), 3, 2)
     assert (
-        "Of these tokens, 59 are of the text, 3 added by the model and 2 of the question."
+        "Of these tokens, 59 are text, 3 are special tokens and 2 are from the question."
         in reading.sentence
     )
     assert "236 characters, or 40 words, of English" in " ".join(str(reading).split())

@@ -714,7 +714,7 @@ def test_chunks_are_scored_and_say_what_is_read_of_them(score: Any, tmp_path: Pa
         ["d0: No text of the document. (24 characters)"],
         3,
     )
-    assert "The first 3 chunks have 100.0% of the evidence; documents score nDCG@10" in str(scored)
+    assert "The top 3 chunks contain 100.0% of the evidence; documents score nDCG@10" in str(scored)
     # 12 to 30 are in two chunks, the second of which has no evidence beyond its fourth token.
     (run,) = score(search, window=4, name="short").runs
     assert read_entry(run)["read"] == {

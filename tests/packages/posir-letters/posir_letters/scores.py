@@ -7,7 +7,7 @@ from posir_tasks.values.scores import Better, QueryGroup, Score, Unit
 
 
 def mrr_at_10(group: QueryGroup, index: int) -> float | None:
-    """MRR@10 of a position bin; None where nothing is asked about it."""
+    """MRR@10 of a position bin; None without questions about it."""
     score = float(group.profile.by_position(MRR_AT_10)[index])
     return None if math.isnan(score) else score
 
