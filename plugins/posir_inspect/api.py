@@ -45,12 +45,12 @@ def _parse_budget(text: str) -> int:
         tokens = round(float(match[1]) * {"": 1, "k": 1_000, "M": 1_000_000}[match[2]])
     if tokens < 1:
         raise UsageError(
-            f"--budget {text}: not a number of tokens. Write a number such as 200000, 200k or 2M."
+            f"--budget {text}: not a number of tokens. Give a number such as 200000, 200k or 2M."
         )
     return tokens
 
 
-#: Groups of options in the help of `inspect`; other options come first.
+#: Option groups in the help of `posir inspect`, by title. All other options come first.
 GROUPS = {
     "Model": "revision window backend protocol batch_size query_prompt document_prompt query_field "
     "passage_field tokenizer",
@@ -116,12 +116,12 @@ def inspect(
             data with questions; a task; a dataset on the Hub. In Python also a list of texts, or a
             column of a DataFrame (polars or pandas).
         retriever: A function `search(query, k)` that returns ids or chunks, to test instead of a
-            model; or a retriever, vector store, index, pipeline or collection of a framework.
-            Answers are cached.
+            model; or a framework's retriever, vector store, index, pipeline or collection. Answers
+            are cached.
         revision: Revision of the model.
         window: Override the model's context window, in tokens. Results are stored separately, as an
-            experiment. With a retriever: the number of tokens that its embedding of a document
-            covers, or `none` for all.
+            experiment. With a retriever: the number of tokens that its document embeddings cover,
+            or `none` for all.
         backend: Backend of a sentence-transformers model, `onnx` or `openvino`, optionally with a
             file, such as `onnx:model_qint8_avx512.onnx`. Results are stored separately, as an
             experiment.
@@ -137,36 +137,35 @@ def inspect(
         budget: Maximum number of tokens to encode, such as 500k or 2M, of randomly sampled texts.
         all_texts: Inspect all texts, regardless of the budget.
         batch_size: Number of texts per encoding batch.
-        chunker: A function that divides a text, such as `splitter.split_text` of LangChain; several
+        chunker: A function that divides a text, such as LangChain's `splitter.split_text`; several
             are compared.
         question_writer: An embedding model that paraphrases the questions. Use a different one:
             `model` would favor itself.
         llm: A language model that paraphrases the questions: `MODEL`, or `MODEL@ADDRESS`.
-        snippet: Also print code that makes the advised chunks in this library.
-        embedder: The system's embedding model, instead of `window`: its window is known or
-            measured, and it embeds the queries of a collection.
+        snippet: Also print code that produces the recommended chunks in this library.
+        embedder: The system's embedding model, instead of `window`: its window is looked up or
+            measured, and it embeds the queries for a collection.
         k: Number of documents or chunks per query.
         max_requests: Maximum number of questions, not counting retries.
-        max_time: Seconds after which no more questions are sent; the same call continues from
-            there.
+        max_time: Time limit in seconds for sending questions; the same call then continues.
         concurrency: Number of parallel searches.
-        timeout: Seconds that a search may take.
+        timeout: Time limit of a search in seconds.
         chunk_separator: Separator of document id and chunk number in ids; empty if documents are
             not chunked.
-        document_field: Field of a hit with its document's id; by default a usual one, such as
-            `doc_id`.
+        document_field: Field of a hit that contains the document id; by default a common field,
+            such as `doc_id`.
         write_questions: Folder for the questions with their spans, in the PosIR layout.
         output: Folder for results, as in `mteb run`.
         full: Also show PSI, its value by chance, and observed differences.
         show: Called with the incomplete inspection after each stage.
 
     Returns:
-        Verdicts and scores; nDCG@10 and PSI in [0, 1], with 95% intervals. A row for each wording
-        and length of whole texts and for each chunk size in tokens, or each chunker.
+        Verdicts and scores; nDCG@10 and PSI are in [0, 1], with 95% intervals. There is one row for
+        each wording and length of whole texts, and for each chunk size in tokens or each chunker.
 
     Raises:
-        PosirError: The model or the texts do not exist, the model refuses some of them for their
-            length, or a chunker does not divide one.
+        PosirError: The model or the texts do not exist, the model refuses some texts because of
+            their length, or a chunker cannot divide a text.
 
     Examples:
         >>> import posir
@@ -267,7 +266,7 @@ def _read_texts(
     limit: int,
     splitters: Sequence[TextSplitter],
 ) -> TextCollection:
-    """Read the texts and try the splitters on the first, before the model is loaded."""
+    """Read the texts, and try the splitters on the first text before the model is loaded."""
     with track("Reading texts"):
         # This import takes a second.
         from posir_tasks.models.registry import refuse_unloadable
@@ -298,7 +297,7 @@ def _open_question_writer(
 
     with track("Loading the model that writes questions"):
         encoder = load_encoder(question_writer, batch_size=batch_size)
-    # Questions about chunks repeat sentences of questions about whole texts.
+    # Questions about chunks reuse sentences from questions about whole texts.
     cached_encoder = replace(encoder, memory=EmbeddingMemory())
     return EmbedderWriter(
         str(encoder.model.mteb_model_meta.name), cached_encoder, build_vocabulary(texts)
@@ -328,8 +327,8 @@ def window(
         posir window all-MiniLM-L6-v2
         posir window bge-m3@http://localhost:8000/v1
 
-    The result does not depend on the model's metadata, and shows silent truncation by a server. An
-    endpoint gets at most 40 requests.
+    The result does not depend on the model's metadata, and reveals silent truncation by a server.
+    An endpoint receives at most 40 requests.
 
     Args:
         model: A name known to mteb or the Hub, a folder, or an endpoint (`MODEL@ADDRESS`).
@@ -353,7 +352,7 @@ def window(
 
     Raises:
         PosirError: The model or the tokenizer does not exist, a number is not a positive integer,
-            or the model cannot encode short texts. A server that does not answer is asked twice.
+            or the model cannot encode short texts. A server that does not answer gets one retry.
 
     Examples:
         >>> import posir
@@ -370,7 +369,7 @@ def window(
         from posir_tasks.data.formats.passages import Passage
         from posir_tasks.datasets.opening import open_data
 
-        # Texts of any length and language, since a system indexes all of them.
+        # Texts of any length and language are read, since a system indexes all of them.
         dataset = open_data(texts)
         passages = (item for item in dataset.read_texts() if isinstance(item, Passage))
         contents = [passage.text for passage in passages if passage.text.strip()]
@@ -378,7 +377,7 @@ def window(
             raise PosirError(
                 f"{dataset.location}: no usable text. Give texts that {splitter.name} can divide."
             )
-        # An error of the chunker should come before the model is loaded.
+        # A faulty chunker fails before the model is loaded.
         splitter.divide(contents[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
@@ -396,13 +395,11 @@ def window(
 def _describe(
     model: str, revision: str | None, tokenizer: str | Path | None, longest: int
 ) -> MeasuredModel:
-    """Describe a model; an endpoint does not need to import mteb and PyTorch, which take
-    seconds.
-    """
+    """Describe a model. For an endpoint, mteb and PyTorch are not imported, which saves seconds."""
     counter = ModelTokenizer.load(str(tokenizer)) if tokenizer else None
     endpoint = find_endpoint(model)
     if endpoint and not RERANKER.fullmatch(endpoint.model):
-        # With few retries, a server that is down is reported soon.
+        # With few retries, a server that is down is reported quickly.
         return MeasuredModel.connect(endpoint, counter, longest, retries=1)
     from posir_tasks.models.registry import find_model, load_model, refuse_unloadable
 

@@ -61,18 +61,18 @@ from posir_tasks.values.scores import ALL, ResultValues
 
 #: Number of texts to encode for the time estimate.
 TIMED_TEXTS = 16
-#: Number of texts that decides most questions: the first step of a search, which each further step
-#: doubles, and the minimum for comparing chunks.
+#: Number of texts that is usually enough for a verdict: the first step of a search, doubled by each
+#: later step, and the minimum for comparing chunks.
 MIN_TEXTS = 50
 #: Maximum number of tokens to encode within a budget, relative to the tokens of the texts.
 MAX_PASSES = 6.0
-#: Share of the budget for the search in whole texts; the rest is for chunks.
+#: Share of the budget for searching whole texts; the rest is for chunks.
 WHOLE_SHARE = 0.5
 #: Minimum number of texts in a search.
 MIN_SEARCHED = 2
-#: Lengths of excerpts in tokens, tried in this order if chunks of whole texts exceed the budget.
+#: Excerpt lengths in tokens, tried in this order if chunks of whole texts exceed the budget.
 EXCERPTS = (2048, 1024, 512)
-#: A sentence of prose without marks of code, of Markdown or of a table, of at most 140 characters.
+#: A prose sentence of at most 140 characters, without code, Markdown or table syntax.
 PROSE = re.compile(r"(?![a-z])\w[^|{}<>=#_*`\[\]\\\":;.]{40,138}[.!?\u3002\uff01\uff1f]")
 
 
@@ -89,7 +89,7 @@ class InspectionInput:
     """Splitters to compare. If empty, chunk sizes are compared."""
     writer: QuestionWriter | None = None
     reference: CommandReference = NO_REFERENCE
-    """The model, the texts and the settings for commands."""
+    """The model, texts and settings as used in commands."""
     snippet: SnippetKind | None = None
     """The library to write code for."""
 
@@ -115,12 +115,12 @@ def inspect_model(
 
     Args:
         request: The model and the texts.
-        output_folder: Folder for the result of whole texts, as of `mteb run`.
+        output_folder: Folder for the result on whole texts, as in `mteb run`.
         show: Called with the incomplete inspection after each stage.
         full: Also show observed differences and the published PSI.
 
     Raises:
-        PosirError: The budget is too small, or the model refuses some of the texts for their
+        PosirError: The budget is too small, or the model refuses some texts because of their
             length.
     """
     collection = request.collection
@@ -138,7 +138,7 @@ def inspect_model(
     if request.budget is not None and request.budget < run.min_tokens:
         raise PosirError(
             f"A budget of {request.budget:,} tokens is too small: at least {run.min_tokens:,} are "
-            f"needed for {MIN_SEARCHED} of these texts, whole and in chunks. Raise it with "
+            f"needed for {MIN_SEARCHED} of these texts, whole and in chunks. Give a larger "
             "--budget, or encode everything with --all-texts."
         )
     work = run.estimate_work()
@@ -181,7 +181,8 @@ def inspect_model(
 def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: bool) -> Inspection:
     """Measure the window, and the share of the texts beyond it."""
     collection = request.collection
-    # Without a tokenizer the window is measured in words of these texts, whose lengths differ.
+    # Without a tokenizer, the window is measured in words of these texts, since words differ in
+    # length.
     texts = () if request.tokenizer else request.texts
     window = measure_window(describe_model(request.encoder, request.tokenizer), texts)
     unread = measure_unread(request.texts, window.reading, request.tokenizer)
@@ -214,14 +215,14 @@ def _measure_reading(request: InspectionInput, tokens: Sequence[int], *, full: b
 
 
 class InspectionRun:
-    """The searches of an inspection, which encode each distinct text only once."""
+    """The searches of an inspection. Each distinct text is encoded only once."""
 
     def __init__(
         self, request: InspectionInput, questions: QuestionSet, reading: ReadingLength
     ) -> None:
         self.request = request
         self.questions = questions
-        # Texts are counted without special tokens, and so is the window here.
+        # Text lengths exclude special tokens, so the window here does as well.
         self.read = reading.read_part()
         self.model = request.encoder.model
         self.window = self.read.tokens
@@ -262,7 +263,7 @@ class InspectionRun:
         sizes = splitting.choose_sizes(self.model, self.request.encoder.context, self.window)
         sizes = [size for size in sizes if size < longest]
         divisions = [splitting.TokenDivision(size) for size in sizes]
-        # For chunks in context, the server encodes all chunks of a document together.
+        # The server encodes all chunks of a document together to give them context.
         fits = self.window is None or longest <= self.window
         if fits and isinstance(self.model, EndpointEncoder) and self.model.kind.in_context:
             divisions += [splitting.TokenDivision(size, in_context=True) for size in sizes]
@@ -270,8 +271,8 @@ class InspectionRun:
 
     @property
     def min_tokens(self) -> int:
-        """Minimum number of tokens to encode: two whole texts, and the chunks of two short
-        excerpts.
+        """Minimum number of tokens to encode: for two whole texts, and for two short excerpts with
+        their chunks.
         """
         return min(
             int(self.costs.whole_search[:MIN_SEARCHED].sum()) + self.min_chunk_tokens,
@@ -280,7 +281,7 @@ class InspectionRun:
 
     @property
     def max_texts(self) -> int:
-        """Maximum number of whole texts to search; the rest of the budget pays for chunks."""
+        """Maximum number of whole texts to search; the rest of the budget is for chunks."""
         if self.request.budget is None:
             return len(self.questions.documents)
         budget = min(WHOLE_SHARE * self.budget, self.budget - self.min_chunk_tokens)
@@ -288,22 +289,22 @@ class InspectionRun:
 
     def estimate_work(self) -> WorkEstimate:
         """Estimate the run time by encoding the first texts, which is needed anyway."""
-        number = min(TIMED_TEXTS, self.max_texts)
-        texts = list(self.questions.documents.values())[:number]
+        text_count = min(TIMED_TEXTS, self.max_texts)
+        texts = list(self.questions.documents.values())[:text_count]
         task = self._build_task(self.questions.first(1), Wording.RAREST_WORDS)
         context = EncodingContext(task.metadata, SPLIT, "default", self.options)
         encoder = ModelEncoder(self.model, context, self.memory)
         start = time.perf_counter()
         encoder(texts, PromptType.document)
         seconds = max(time.perf_counter() - start, 1e-6)
-        speed = int(self.costs.whole[:number].sum()) / seconds
+        speed = int(self.costs.whole[:text_count].sum()) / seconds
         total = self.costs.total
         tokens = min(self.budget, total)
         return WorkEstimate(tokens, tokens / speed, total, total / speed)
 
     def search_whole(self, inspection: Inspection, output_folder: Path | None) -> Inspection:
-        """Search whole texts, doubling their number until the interval is narrow or the budget is
-        used, and add the scores.
+        """Search whole texts and add the scores. Their number doubles until the interval is narrow
+        or the budget is used up.
         """
         max_texts = self.max_texts
         texts = max_texts if self.request.budget is None else min(MIN_TEXTS, max_texts)
@@ -334,7 +335,7 @@ class InspectionRun:
                 answers=writer.describe_answers(),
             )
         if output_folder is not None:
-            # Saved as by `mteb run`, for `posir report`.
+            # Saved as `mteb run` does, for `posir report`.
             mteb.evaluate(
                 self.whole,
                 [search.tasks[wording] for wording, search in searches.items()],
@@ -343,7 +344,7 @@ class InspectionRun:
                 encode_kwargs=self.options,
                 show_progress_bar=False,
             )
-        # The last scores give the verdict.
+        # The last scores determine the verdict.
         order = (Wording.VERBATIM, Wording.OTHER_WORDS, Wording.RAREST_WORDS)
         read = inspection.window.read_part
         scores = tuple(
@@ -354,9 +355,9 @@ class InspectionRun:
         return replace(inspection, fading=scores, fading_texts=texts, other_words=other_words)
 
     def search_chunks(self, inspection: Inspection) -> Inspection:
-        """Compare chunks with whole texts and add the comparison.
+        """Compare chunks with whole texts, and add the comparison.
 
-        Excerpts take the place of texts that are too long for the budget.
+        Excerpts replace texts that are too long for the budget.
         """
         texts = inspection.fading_texts
         other_words = inspection.other_words
@@ -365,9 +366,9 @@ class InspectionRun:
         excerpt_tokens = None
         if self.request.budget is not None:
             budget = self.budget - int(self.costs.whole_search[:texts].sum())
-            number = splitting.count_fitting(self.costs.chunks[:texts], budget)
-            questions = questions.first(number)
-            if number < min(texts, MIN_TEXTS):
+            fitting_texts = splitting.count_fitting(self.costs.chunks[:texts], budget)
+            questions = questions.first(fitting_texts)
+            if fitting_texts < min(texts, MIN_TEXTS):
                 questions, excerpt_tokens = self._cut(texts, budget)
                 divisions = self._choose_divisions(min(excerpt_tokens, max(questions.lengths)))
         wordings = [Wording.RAREST_WORDS]
@@ -398,25 +399,25 @@ class InspectionRun:
         )
 
     def _cut(self, texts: int, budget: float) -> tuple[QuestionSet, int]:
-        """Make questions about the longest excerpts that fit the budget, and return their maximum
-        length.
+        """Generate questions about the longest excerpts that fit the budget. Also return the
+        maximum length of these excerpts.
         """
-        max_number = min(texts, MIN_TEXTS)
+        max_excerpts = min(texts, MIN_TEXTS)
         for length in EXCERPTS:
-            questions, costs = self._find_excerpts(length, max_number)
-            number = splitting.count_fitting(costs, budget)
-            if number == max_number:
+            questions, costs = self._find_excerpts(length, max_excerpts)
+            fitting_excerpts = splitting.count_fitting(costs, budget)
+            if fitting_excerpts == max_excerpts:
                 break
-        if number < MIN_SEARCHED:
-            # Questions about fewer excerpts may be shorter. `inspect_model` has checked that the
-            # budget is enough for them.
+        if fitting_excerpts < MIN_SEARCHED:
+            # Questions about fewer excerpts may be shorter. `inspect_model` has already checked
+            # that the budget covers them.
             questions, _ = self._find_excerpts(length, MIN_SEARCHED)
             return questions, length
-        return questions.first(number), length
+        return questions.first(fitting_excerpts), length
 
     def _find_excerpts(self, length: int, texts: int) -> tuple[QuestionSet, Integers]:
-        """Make questions about excerpts of the first texts, and count the tokens of each excerpt to
-        encode.
+        """Generate questions about excerpts of the first texts. Also return the number of tokens to
+        encode for each excerpt.
         """
         collection = cut_excerpts(self.request.collection, self.request.counter, length, texts)
         tokens = self.request.counter.count_all([text.text for text in collection.texts])
@@ -436,7 +437,7 @@ class InspectionRun:
         tasks = {wording: self._build_task(questions, wording) for wording in wordings}
         scores = {wording: evaluate(task, model, self.options) for wording, task in tasks.items()}
         values = {wording: ResultValues.from_json(result) for wording, result in scores.items()}
-        # The model itself also counts the vectors of rotated versions.
+        # The model's own count includes the vectors of rotated versions.
         vectors = scores[wordings[0]][RUN_KEY][INDEX_KEY]["vectors"]
         return splitting.ChunkSearch(division, vectors, values, tasks)
 
@@ -450,9 +451,9 @@ def _vectorize_whole(encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVec
 
 
 def _quote_unread(texts: Sequence[tuple[CollectedText, int, float]]) -> tuple[str, str]:
-    """Return a sentence of prose from the middle of an unread part, and the name of its text.
+    """Return a prose sentence from the middle of an unread part, and the name of its text.
 
-    Both are empty if there is none.
+    Both are empty if no such sentence exists.
     """
     for text, _, share in texts:
         middle = len(text.text) * (1 - share / 2)
@@ -481,7 +482,7 @@ def _is_narrow(search: splitting.ChunkSearch) -> bool:
 def evaluate(
     task: PseudoQuestionTask, model: MaximumSearch, options: EncodeKwargs
 ) -> Mapping[str, Any]:
-    """Return the scores of a search as in a result file."""
+    """Return the scores of a search, as stored in a result file."""
     task.load_data()
     (scores,) = task.evaluate(model, SPLIT, encode_kwargs=options).values()
     return scores

@@ -1,10 +1,10 @@
-"""Inspection of a running index: recall of the sentences of its documents, by position.
+"""Inspection of a running index: recall of sentences from its documents, by position.
 
-The module `questions` makes the questions from the texts. One more query per document, its first
-words verbatim, tests whether the beginning is indexed. Recall at k is the share of questions whose
-document is among the first k hits, or whose whole sentence is in chunks among them. It counts only
-documents that their first words retrieve, so that a missing document is not mistaken for a lost
-ending. Intervals are for new documents, each of which is a cluster.
+The module `questions` generates the questions from the texts. One extra query per document, its
+opening words verbatim, tests whether the beginning is indexed. Recall at k is the share of
+questions whose document is in the top k hits or, for chunks, whose whole sentence is in the top k
+hits. It counts only documents that their opening words retrieve, so that a missing document is not
+mistaken for a lost ending. Intervals are for new documents; each document is a cluster.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from posir_data.texts import sample_candidates, sample_texts
 from posir_inspect.questions import SEED, PseudoQuestion, QuestionSet, Wording, ask_questions
 from posir_inspect.sections import ADVICE_HEADING
 from posir_score.alignment import AlignmentRules, describe_fixed_k
-from posir_score.api import describe_retriever
+from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.document_names import DocumentNames
-from posir_score.excerpts import THIRDS, divide_span
+from posir_score.evidence_spans import THIRDS, divide_span
 from posir_score.orders import sort_hits
 from posir_score.retrieved_chunks import ChunkKey
 from posir_score.retriever_objects import add_embedder, open_retriever
@@ -66,7 +66,7 @@ from posir_tasks.values.read_part import ReadKind, ReadPart
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Subset of the queries with the first words of a document, and their number of characters.
+#: Subset of the queries that are the opening words of a document, and their length in characters.
 HEAD, HEAD_CHARACTERS = "head", 250
 #: Margin of a difference in recall.
 MARGIN = DEFAULT_MARGINS.position_effect
@@ -81,12 +81,12 @@ RECALL_SCALE = replace(
 READ, NOT_READ = "part within the window", "truncated part"
 DOCUMENT, CHUNK = "document", "chunk"
 EXPLANATION = (
-    "Nobody wrote the questions: each is a sentence of one document, by its rarest words or in "
-    "other words, and finding it is finding that document (inverse cloze task, Lee et al. 2019, "
-    "arXiv 1906.00300), or chunks with the whole sentence. People ask in other words, so recall is "
-    "higher than that of their questions; compare positions.",
-    "Thirds are compared within documents. They hold different sentences, so this is a "
-    "description and no test of position bias. Intervals are at 95%, for new documents.",
+    "The questions were generated, not written by people. Each is a sentence of one document, "
+    "reduced to its rarest words or in other words, and the task is to find that document (inverse "
+    "cloze task, Lee et al. 2019, arXiv 1906.00300), or chunks with the whole sentence. People ask "
+    "in other words, so recall is higher than on real questions: compare positions.",
+    "Thirds are compared within documents. They contain different sentences, so this is a "
+    "description, not a test of position bias. Intervals are at 95%, for new documents.",
 )
 
 
@@ -94,7 +94,7 @@ EXPLANATION = (
 class IndexQuestion:
     """A question about a document.
 
-    The subset of its query is the wording, or `head` for the first words of the document.
+    The subset of its query is the wording, or `head` for the document's opening words.
     """
 
     query: PendingQuery
@@ -104,7 +104,7 @@ class IndexQuestion:
 
     @property
     def key(self) -> tuple[str, str]:
-        """Subset and id of the query, which identify its answer."""
+        """Subset and id of the query. They identify the answer."""
         return self.query.subset, self.query.id
 
 
@@ -121,12 +121,12 @@ class IndexedTexts:
     read: ReadPart
     """The part of a document that the embedder reads."""
     skipped: str
-    """A sentence on the texts without questions; may be empty."""
+    """A sentence about the texts without questions; may be empty."""
 
     def locate_in_read(self) -> dict[str, int]:
         """Return the twelfth of the window that contains each sentence, by question id.
 
-        The mapping is empty if the embedder reads all of a text, or its window is unknown.
+        The mapping is empty if the embedder reads whole texts, or if its window is unknown.
         """
         if self.read.kind is not ReadKind.PART:
             return {}
@@ -135,7 +135,7 @@ class IndexedTexts:
         return dict(zip(evidence.query_ids, twelfths, strict=False))
 
     def write_questions(self, folder: Path, planned: Sequence[IndexQuestion]) -> tuple[str, ...]:
-        """Write the planned questions with their spans and return the folders, one per wording."""
+        """Write the planned questions with their spans; return the folders, one per wording."""
         folders = []
         for wording in self.wordings:
             ids = {item.query.id for item in planned if item.query.subset == wording}
@@ -154,7 +154,7 @@ class IndexOptions:
     reads: ReadPart | MTEBModels
     """The part of a document that the embedder reads, or the embedder."""
     embedder: str | None
-    """Name, folder or endpoint of the embedder for the queries of a collection."""
+    """Name, folder or endpoint of the model that embeds the queries for a collection."""
     separator: str
     """Separator of document id and chunk number in ids; empty if documents are not chunked."""
     folder: Path | None
@@ -166,9 +166,9 @@ def read_index(
     options: IndexOptions,
     open_writer: Callable[[Sequence[str]], QuestionWriter | None],
 ) -> IndexedTexts:
-    """Read the texts of an index and make questions about them.
+    """Read the texts of an index, and generate questions about them.
 
-    With a writer, at most `options.max_requests` questions are also written in other words.
+    With a writer, at most `options.max_requests` questions are also paraphrased.
     """
     ids: set[str] = set()
 
@@ -193,8 +193,8 @@ def read_index(
     questions = ask_questions(collection, tokenizer.count_all(texts))
     if not ids.issuperset(questions.documents):
         raise PosirError(
-            f"{dataset.location}: several documents have one id, as in several subsets. Give the "
-            "texts of one index."
+            f"{dataset.location}: several documents have the same id, for example in different "
+            "subsets. Give the texts of one index."
         )
     wordings: tuple[Wording, ...] = (Wording.RAREST_WORDS,)
     writer = open_writer(texts)
@@ -212,32 +212,32 @@ def read_index(
 
 
 def plan_questions(questions: QuestionSet, wordings: Sequence[Wording]) -> list[IndexQuestion]:
-    """Order the questions: first words and one sentence per third of each document, then the
+    """Order the questions: opening words and one sentence per third of each document, then the
     other sentences.
 
-    Documents come in random order, so that any first part of the list is a sample of them.
+    Documents come in random order, so that each prefix of the list is a random sample of documents.
     """
     by_document = defaultdict[str, list[PseudoQuestion]](list)
     for question in questions.questions:
         by_document[question.document].append(question)
     first: list[IndexQuestion] = []
-    further: list[IndexQuestion] = []
+    later: list[IndexQuestion] = []
     for name, text in questions.documents.items():
         head = text[:HEAD_CHARACTERS].rpartition(" ")[0] or text[:HEAD_CHARACTERS]
         first.append(IndexQuestion(PendingQuery(HEAD, name, head), name, Span(0, len(head)), 0))
         planned: set[tuple[Wording, int]] = set()
-        in_order = by_document[name]
+        document_questions = by_document[name]
         rng = random.Random(f"{SEED} {name}")
-        for question in rng.sample(in_order, len(in_order)):
+        for question in rng.sample(document_questions, len(document_questions)):
             third = find_third(question.sentence, len(text))
             for wording in wordings:
                 if wording not in question.wordings:
                     continue
                 query = PendingQuery(wording.value, question.id, question.wordings[wording])
-                questions_in_turn = further if (wording, third) in planned else first
-                questions_in_turn.append(IndexQuestion(query, name, question.sentence, third))
+                group = later if (wording, third) in planned else first
+                group.append(IndexQuestion(query, name, question.sentence, third))
                 planned.add((wording, third))
-    return [*first, *further]
+    return [*first, *later]
 
 
 @dataclass(frozen=True, eq=False)
@@ -246,8 +246,8 @@ class JudgedAnswers:
 
     questions: Sequence[IndexQuestion]
     success: Mapping[str, Booleans]
-    """Success of each question, shape (n,): `document` if the document is among the first k hits,
-    `chunk` if the whole sentence is in their texts. `chunk` is missing if no hit has a text or
+    """Success of each question, shape (n,): `document` if the document is in the top k hits,
+    `chunk` if the whole sentence is in their texts. There is no `chunk` if no hit has a text or
     offsets.
     """
     has_chunks: bool
@@ -257,11 +257,11 @@ class JudgedAnswers:
 
     @property
     def is_head(self) -> Booleans:
-        """True for the questions that are the first words of a document, shape (n,)."""
+        """True for the questions that are the opening words of a document, shape (n,)."""
         return np.array([question.query.subset == HEAD for question in self.questions], np.bool_)
 
     def list_documents(self, mask: Booleans) -> set[str]:
-        """List the documents that the questions in the mask retrieved."""
+        """List the documents retrieved by the questions in the mask."""
         rows = np.flatnonzero(mask & self.success[DOCUMENT]).tolist()
         return {self.questions[row].document for row in rows}
 
@@ -284,7 +284,7 @@ def judge_answers(
     for question in questions:
         answer = journal.answers[question.key].hits
         numbers.add(len(answer))
-        # Hits may have distances, of which the lowest is the best.
+        # Hits may have distances, where the lowest is best.
         hits = rules.resolve_hits(sort_hits(answer, None)[: settings.k], texts.ids)
         text = texts.questions.documents[question.document]
         locator = TextLocator(text)
@@ -297,7 +297,7 @@ def judge_answers(
             if hit.document != question.document or not chunk.is_locatable:
                 continue
             has_places = True
-            # The indexed text may be longer, for example by a blank at its end.
+            # The indexed text may be longer, for example by a trailing space.
             end = chunk.end and min(chunk.end, len(text))
             span = chunk._replace(end=end).locate(locator, START)
             if span is None:
@@ -320,7 +320,7 @@ def judge_answers(
 
 
 def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]:
-    """Describe the number of cases and the first: its question and the reason."""
+    """Describe the number of cases, and the question and reason of the first case."""
     if not cases:
         return []
     name, reason = cases[0]
@@ -330,13 +330,13 @@ def _describe_cases(problem: str, cases: Sequence[tuple[str, str]]) -> list[str]
 
 @dataclass(frozen=True)
 class RecallRow:
-    """Recall at k of the sentences in one part of the documents, for questions in one wording."""
+    """Recall at k of sentences from one part of the documents, for questions in one wording."""
 
     wording: str
     unit: str
     """`document` or `chunk`."""
     part: str
-    """A third of the documents, or the part inside or outside the embedder's window."""
+    """A third of the documents, or the part inside or beyond the embedder's window."""
     questions: int
     documents: int
     recall: Estimate | None
@@ -348,8 +348,8 @@ def summarize_recall(
 ) -> tuple[tuple[RecallRow, ...], tuple[ChangeRow, ...]]:
     """Compute recall by position, and its differences within documents.
 
-    Only documents that their first words retrieve are counted. `twelfths` is from
-    `IndexedTexts.locate_in_read`. In a difference, the later part is the baseline.
+    Only documents that their opening words retrieve are counted. `twelfths` comes from
+    `IndexedTexts.locate_in_read`. The baseline of a difference is the later part.
     """
     rows: list[RecallRow] = []
     changes: list[ChangeRow] = []
@@ -376,8 +376,8 @@ def summarize_recall(
             gains = success[chosen].astype(np.float64)
             for part, mask in parts.items():
                 recall = estimate_mean(gains[mask], documents[mask])
-                number = len(np.unique(documents[mask]))
-                rows.append(RecallRow(wording, unit, part, int(mask.sum()), number, recall))
+                document_count = len(np.unique(documents[mask]))
+                rows.append(RecallRow(wording, unit, part, int(mask.sum()), document_count, recall))
             for first, last in pairs:
                 # Recall is compared within documents.
                 columns = np.stack([parts[first], parts[last]], axis=1).astype(np.float64)
@@ -397,30 +397,30 @@ def summarize_recall(
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class IndexInspection(Result):
-    """The recall of a running index, by position. Its rows are `RecallRow`."""
+    """The recall of a running index by position, with one `RecallRow` per row."""
 
     retriever: str
     source: str
     k: int
     answered: int
     planned: int
-    """Number of questions to ask, at most `max_requests`."""
+    """Number of planned questions, at most `max_requests`."""
     possible: int
-    """Number of all questions about the texts."""
+    """Total number of questions about the texts."""
     documents: int
-    """Number of documents that were queried by their first words."""
+    """Number of documents queried by their opening words."""
     returned: Estimate | None
-    """Share of these documents that at least one of their questions retrieved."""
+    """Share of these documents retrieved by at least one of their questions."""
     not_in_index: tuple[str, ...]
-    """Documents that none of their questions retrieved."""
+    """Documents not retrieved by any of their questions."""
     read: ReadPart
     changes: tuple[ChangeRow, ...]
     problems: tuple[str, ...]
     """Warnings about questions and hits: a count and the first example each."""
     skipped: str
-    """A sentence on the texts without questions; may be empty."""
+    """A sentence about the texts without questions; may be empty."""
     reading: str = ""
-    """A sentence on the calls to the retriever and the interpretation of its hits."""
+    """A sentence about the retriever calls and the hit format."""
     unfinished: str = ""
     """The file with the answers so far; empty if all questions have an answer."""
     written: tuple[str, ...] = ()
@@ -438,19 +438,19 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         f"with at most {pluralize(inspection.k, 'hit')} each."
     )
     if inspection.possible > inspection.planned:
-        summary += f" In all there are {inspection.possible:,} questions (limit: --max-requests)."
+        summary += f" {inspection.possible:,} questions are possible (limit: --max-requests)."
     sentences = [summary, inspection.reading]
     if inspection.unfinished:
         sentences.append(f"Run the same command again to continue from {inspection.unfinished}.")
     yield DisplaySection(sentences=tuple(filter(None, sentences)))
-    number = inspection.documents - len(inspection.not_in_index)
+    returned = inspection.documents - len(inspection.not_in_index)
     share = format_percentage(inspection.returned)
-    sentences = [f"{number:,} of {documents} came back, {share}."]
+    sentences = [f"{returned:,} of {documents} came back, {share}."]
     if inspection.not_in_index:
         names = ", ".join(map(sanitize, inspection.not_in_index[:MAX_NAMES]))
-        further = len(inspection.not_in_index) - MAX_NAMES
-        more = f" and {further:,} more" if further > 0 else ""
-        sentences.append(f"Not in the index, as no question finds them: {names}{more}.")
+        others = len(inspection.not_in_index) - MAX_NAMES
+        more = f" and {others:,} more" if others > 0 else ""
+        sentences.append(f"Not in the index, since no question finds them: {names}{more}.")
     yield DisplaySection("Which documents are in the index", (*sentences, inspection.skipped))
     changes: dict[str, list[str]] = {THIRDS[0]: [], READ: []}
     for change in inspection.changes:
@@ -466,24 +466,22 @@ def _build_sections(inspection: IndexInspection) -> Iterator[DisplaySection]:
         yield DisplaySection(sentences=finding, strips=strips, only=Medium.TEXT)
         yield DisplaySection(strips=strips, only=Medium.PAGE)
     tables = (_tabulate(inspection),) if recall else ()
-    not_measured = "Not measured: no document that was found has a question about a sentence."
-    # The first change is shown above, as the finding.
+    not_measured = "Not measured: there is no question about a sentence of a retrieved document."
+    # The first change is already shown above as the finding.
     recall = [*(recall or [not_measured]), *changes[THIRDS[0]][1:]]
     yield DisplaySection("Are document endings found?", tuple(recall), tables)
     if changes[READ]:
-        window = f"The embedder reads {inspection.read.phrase} of whatever is indexed."
+        window = f"The embedder reads {inspection.read.phrase} of each indexed text."
         yield DisplaySection("What the embedder truncates", (window, *changes[READ]))
     if inspection.problems:
         yield DisplaySection("What did not fit", inspection.problems)
-    # On a page, the advice is next to the picture.
+    # On a page, the advice is next to the chart.
     advice = advise_index(next(iter(inspection.changes), None))
     yield DisplaySection(ADVICE_HEADING, (advice,), only=Medium.TEXT if strips else None)
 
 
 def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
-    """Build the picture of recall by third for the first wording and unit; none without
-    questions.
-    """
+    """Build the chart of recall by third for the first wording and unit; none without questions."""
     if not inspection.changes:
         return ()
     change = inspection.changes[0]
@@ -513,7 +511,7 @@ def _build_strips(inspection: IndexInspection) -> tuple[PositionChart, ...]:
 
 
 def _title_page(name: str, rows: Sequence[RecallRow]) -> str:
-    """Return a title with the recall of the first and the last third, or the name without both."""
+    """Return a title with recall in the first and last third, or the name if either is missing."""
     recall = {row.part: row.recall for row in reversed(rows) if row.recall}
     if not {THIRDS[0], THIRDS[-1]} <= recall.keys():
         return name
@@ -543,15 +541,15 @@ def inspect_index(
 ) -> IndexInspection:
     """Inspect an index with questions about its texts.
 
-    Answers are kept in a journal, so that a later call continues an interrupted one. The journal is
-    removed once all questions have an answer.
+    Answers are saved in a journal, so that a later call can continue after an interruption. The
+    journal is removed once all questions have an answer.
 
     Raises:
         PosirError: No question has an answer, or no hit of the first answers is a document of the
             texts.
     """
     search = open_retriever(search, has_embedder=options.embedder is not None)
-    name = describe_retriever(search)
+    name = name_retriever(search)
     search = add_embedder(search, options.embedder, options.reads)
     rules = AlignmentRules(needs_all=False, separator=options.separator, names=DocumentNames())
     texts = read_index(dataset, options, open_writer)

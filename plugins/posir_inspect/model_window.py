@@ -1,4 +1,4 @@
-"""The claimed window of a model of mteb, and the share of a user's texts beyond it."""
+"""The claimed window of an mteb model, and the share of a user's texts beyond the window."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ from posir_tasks.values.means import TAILS
 if TYPE_CHECKING:
     from mteb.models.models_protocols import MTEBModels
 
-#: Number of bootstrap samples of texts, and random seed.
+#: Number of bootstrap samples of the texts, and the random seed.
 DRAWS, SEED = 2000, 14
-#: Question and text for rerankers. The question is unrelated, since scores near 1 hardly differ.
+#: Question, text and language for rerankers. The question is unrelated to the text, since scores
+#: near 1 hardly differ.
 QUESTION, TEXT, LANGUAGE = "which enzyme", "the", "eng-Latn"
 
 
@@ -43,9 +44,7 @@ class UnreadShare:
     """The share of texts beyond the window."""
 
     share: Estimate
-    """Share of all tokens, words or characters, in [0, 1], with an interval by bootstrap over
-    texts.
-    """
+    """Share of all tokens, words or characters, in [0, 1], with a bootstrap interval over texts."""
     texts_cut: int
     """Number of texts that exceed the window."""
     by_text: tuple[float, ...] = ()
@@ -53,7 +52,7 @@ class UnreadShare:
 
 
 def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe an embedding model with the claim of its metadata."""
+    """Describe an embedding model, including the window that its metadata claims."""
     model = encoder.model
     prompt = find_prompt(model, encoder.context.task_metadata, PromptType.document)
     claimed, claimant = find_claim(model)
@@ -74,7 +73,7 @@ def describe_model(encoder: ModelEncoder, tokenizer: ModelTokenizer | None) -> M
 
 
 def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> MeasuredModel:
-    """Describe a reranker; its embedding of a text is the score with a fixed question."""
+    """Describe a reranker. Its score for a fixed question serves as the embedding of a text."""
     score = build_scorer(model, [QUESTION], LANGUAGE)
     claimed, claimant = find_claim(model)
     meta = model.mteb_model_meta
@@ -82,7 +81,7 @@ def describe_reranker(model: MTEBModels, tokenizer: ModelTokenizer | None) -> Me
     special_tokens = None
     if tokenizer:
         special_tokens = tokenizer.tokenizer.num_special_tokens_to_add(pair=True)
-        # The template of a language model adds tokens as well.
+        # A language model's template also adds tokens.
         ids = read_ids(model, build_texts([QUESTION]), build_texts([TEXT]))
         if ids:
             special_tokens = len(ids) - tokenizer.count(QUESTION) - tokenizer.count(TEXT)
@@ -123,14 +122,14 @@ def measure_unread(
 
 
 def measure(model: EncoderProtocol, retries: int | None = None) -> AbstractContextManager[None]:
-    """Open a context without warnings of a server's truncation; see `EndpointEncoder.measure`."""
+    """Suppress warnings about a server's truncation; see `EndpointEncoder.measure`."""
     return model.measure(retries) if isinstance(model, EndpointEncoder) else nullcontext()
 
 
 def find_claim(model: MTEBModels) -> tuple[int | None, str]:
-    """Find the window that a model claims, and the name of the model that claims it.
+    """Find the window that a model claims, and the name of the claiming model.
 
-    For an endpoint, this is the registered model of the same name.
+    An endpoint uses the claim of the registered model with the same name.
     """
     meta = model.mteb_model_meta
     if getattr(meta.loader, "__name__", "") != EndpointEncoder.__name__:

@@ -6,7 +6,7 @@ posir_commands = declare(
     Command(
         "window",
         "posir_inspect.api:window",
-        "Measure how many tokens a model reads; without texts.",
+        "Measure how many tokens a model reads; needs no texts.",
         READING,
     ),
     Command(

@@ -2,12 +2,13 @@
 
 This is the inverse cloze task of Lee et al. 2019 (arXiv 1906.00300, section 4), with two
 differences. Lee et al. remove the sentence from its text in 90% of the cases; here it stays, since
-it is the evidence whose position is controlled. And a sentence has several wordings: verbatim,
-which flatters every model that recognizes the words of a text; its rarest words; and, with a model
-that writes them, other words (`other_words`).
+it is the evidence whose position is controlled. A sentence also has several wordings: verbatim,
+which flatters every model that matches words; its rarest words; and, if a model paraphrases it,
+other words (`other_words`).
 
 Sentences share topic and words with the rest of their text, so a question about an unread sentence
-can still retrieve its text. BM25 over the part within the window shows how far words go.
+can still retrieve its text. BM25 over the part within the window shows how much shared words
+explain.
 """
 
 from __future__ import annotations
@@ -58,9 +59,9 @@ from posir_tasks.values.read_part import ReadPart
 from posir_tasks.values.result_schema import SPLIT
 from posir_tasks.values.schemes import RelativePositions
 
-#: Number of equal parts of a text; each gives at most one question.
+#: Number of equal parts of a text. Each part yields at most one question.
 PARTS = 10
-#: Share of the words of a sentence that are kept, and their minimum number.
+#: Share of a sentence's words that are kept, and their minimum number.
 KEYWORD_SHARE, MIN_KEYWORDS = 0.5, 3
 SEED = 14
 
@@ -71,11 +72,9 @@ class Wording(StrEnum):
     VERBATIM = "verbatim"
     """The sentence as it is."""
     RAREST_WORDS = "rarest-words"
-    """The half of its words that occur in the fewest texts, in their order."""
+    """The half of its words that occur in the fewest texts, in their original order."""
     OTHER_WORDS = "other-words"
-    """A question without its words, by an embedder or a language model; some sentences have
-    none.
-    """
+    """A paraphrase by an embedder or a language model; some sentences have none."""
 
     @property
     def words(self) -> str:
@@ -104,10 +103,10 @@ class QuestionSet:
     documents: Mapping[str, str]
     """Texts by id."""
     tokens: Mapping[str, int]
-    """Length of each text, by id."""
+    """Token counts of the texts, by id."""
     questions: tuple[PseudoQuestion, ...]
     languages: Mapping[str, str]
-    """Language of each text, by id."""
+    """Language codes of the texts, by id."""
 
     def first(self, texts: int) -> QuestionSet:
         """Return the first texts and their questions."""
@@ -125,11 +124,11 @@ class QuestionSet:
         return [self.tokens[name] for name in self.documents]
 
     def with_wording(self, wording: Wording) -> tuple[PseudoQuestion, ...]:
-        """List the questions that exist in a wording."""
+        """List the questions that are available in a wording."""
         return tuple(question for question in self.questions if wording in question.wordings)
 
     def write_in_other_words(self, writer: QuestionWriter) -> QuestionSet:
-        """Add questions in other words, for the sentences that the writer can paraphrase."""
+        """Add paraphrased questions for the sentences that the writer can paraphrase."""
         requests = []
         for question in self.questions:
             text = self.documents[question.document]
@@ -146,10 +145,10 @@ class QuestionSet:
         """Write the questions in one wording as a domain in the PosIR layout.
 
         Returns:
-            The folder of the domain. An existing domain with the same content is left as it is.
+            The folder of the domain. An existing domain with the same content is not rewritten.
 
         Raises:
-            PosirError: The domain exists with other content.
+            PosirError: The domain exists with different content.
         """
         data = self.build_data(wording)
         code = next(iter(suggest_codes(language)), PIVOT.code)
@@ -175,11 +174,11 @@ class QuestionSet:
 
 
 def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> QuestionSet:
-    """Make pseudo-questions, at most one for each tenth of a text.
+    """Generate pseudo-questions, at most one per tenth of a text.
 
-    A sentence is suitable if it has 5 to 80 words and occurs only once in all texts. From the
-    suitable sentences with their midpoint in a tenth, one is sampled with a fixed seed. Texts keep
-    their ids if these are unique.
+    A sentence is suitable if it has 5 to 80 words and occurs only once in all texts. For each
+    tenth, one of the suitable sentences with their midpoint in it is sampled with a fixed seed.
+    Texts keep their ids if all ids are unique.
 
     Args:
         collection: The texts.
@@ -222,9 +221,9 @@ def ask_questions(collection: TextCollection, tokens: Sequence[int]) -> Question
 
 
 def keep_rarest_words(sentence: str, frequencies: Mapping[str, int]) -> str:
-    """Keep the half of a sentence's words, at least three, that occur in the fewest texts.
+    """Keep the half of a sentence's words that occur in the fewest texts, but at least three words.
 
-    Between equally rare words, the longest are kept.
+    Among equally rare words, the longest are kept.
     """
     words = TERM.findall(sentence)
     count = max(MIN_KEYWORDS, math.ceil(KEYWORD_SHARE * len(words)))
@@ -250,10 +249,10 @@ class PseudoQuestionTask(PositionTask):
 def build_question_task(
     source: str, language: str, questions: QuestionSet, wording: Wording
 ) -> PseudoQuestionTask:
-    """Build the task of the questions in one wording.
+    """Build a task from the questions in one wording.
 
     Args:
-        source: Name of the texts, from which the task gets its name.
+        source: Name of the texts, which becomes part of the task name.
         language: Language code of the texts, such as `en`.
         questions: The questions.
         wording: The wording.
@@ -281,7 +280,7 @@ def build_question_task(
 
 @dataclass(frozen=True)
 class WordBaseline:
-    """nDCG@10 of baselines without the model."""
+    """nDCG@10 of baselines that do not use the model."""
 
     shared_words: float
     """nDCG@10 of BM25; for questions about unread sentences, over the part of each text within the
@@ -292,10 +291,8 @@ class WordBaseline:
 
 
 def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBaseline | None:
-    """Search with BM25 for the texts of unread sentences, over the part of each text within the
-    window.
-
-    None if no sentence is unread, or the window is unknown.
+    """Measure BM25 on questions about unread sentences, over the part of each text within the
+    window; None if no sentence is unread or the window is unknown.
     """
     data = task.data
     beyond = np.flatnonzero(data.evidence.estimate_twelfths(part) >= TWELFTHS)
@@ -304,7 +301,7 @@ def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBas
     tokens = dict(zip(data.evidence.document_ids, data.evidence.tokens.tolist(), strict=True))
     read_texts = []
     for name, text in zip(data.corpus["id"], data.corpus["text"], strict=True):
-        # Tokens are assumed to be equally long.
+        # All tokens of a text are assumed to have the same length.
         size = max(tokens.get(name, 0), part.tokens or 0, 1)
         tail = len(text) * part.tokens_at_end // size
         head = len(text) * ((part.tokens or 0) - part.tokens_at_end) // size
@@ -313,14 +310,14 @@ def measure_unread_baseline(task: PseudoQuestionTask, part: ReadPart) -> WordBas
 
 
 def measure_word_baseline(task: PseudoQuestionTask) -> WordBaseline:
-    """Search with BM25 for the texts of all questions."""
+    """Measure BM25 on all questions, over whole texts."""
     return _search_words(task, task.data.corpus["text"][:], np.arange(len(task.data.queries)))
 
 
 def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers) -> WordBaseline:
-    """Search with BM25 for the texts of the questions in `rows`, shape (n,).
+    """Measure BM25 on the questions in `rows`, shape (n,).
 
-    `texts` replaces the texts of the corpus, in the same order.
+    `texts` replaces the corpus texts, in the same order.
     """
     data = task.data
     names = data.corpus["id"][:]
@@ -350,7 +347,7 @@ def _search_words(task: PseudoQuestionTask, texts: Sequence[str], rows: Integers
 def cut_excerpts(
     collection: TextCollection, tokenizer: Tokenizer, size: int, texts: int
 ) -> TextCollection:
-    """Cut the first texts to random excerpts of `size` tokens, with a fixed seed."""
+    """Cut random excerpts of `size` tokens from the first texts, with a fixed seed."""
     excerpts = []
     spans = tokenizer.find_tokens([text.text for text in collection.texts[:texts]])
     for number, (text, tokens) in enumerate(zip(collection.texts, spans, strict=False)):

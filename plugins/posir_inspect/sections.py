@@ -1,4 +1,4 @@
-"""The result of `posir inspect` and its presentation in sections."""
+"""The result of `posir inspect`, and its sections for display."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.values.read_part import Part
 from posir_tasks.values.scores import ALL, Unit
 
-#: Scale of the pictures, whose evidence is a sentence.
+#: Scale of the position charts, in which the evidence is a sentence.
 SCALE = replace(
     NDCG,
     whole="the sentences",
@@ -70,15 +70,15 @@ EXPLANATION = (
     "beyond the window is below the share of words.",
     "The window was measured from embeddings: the ends of texts were changed, and a part is unread "
     "if changing it alters no embedding. The model's own limits were not used.",
-    "Nobody wrote the questions. Each is a sentence of one text, and finding it is finding that "
-    "text among the others (inverse cloze task, Lee et al. 2019, arXiv 1906.00300); the sentence "
-    "stays in the text, as its position is what is compared. People ask in other words, so the "
-    "scores are higher than those of real questions; compare positions and sizes, not models by "
-    "these numbers. `posir report`, with a task's questions, may differ.",
+    "The questions were generated, not written by people. Each is a sentence of one text, and the "
+    "task is to find that text among the others (inverse cloze task, Lee et al. 2019, arXiv "
+    "1906.00300); the sentence stays in the text, since its position is what is compared. People "
+    "ask in other words, so scores are higher than on real questions: compare positions and sizes, "
+    "not models. `posir report`, with a task's questions, may differ.",
 )
-#: Columns of a row, which is about whole texts of one length or chunks of one size, in one wording.
-#: Findings have their own names. `change` is nDCG@10 of chunks minus nDCG@10 of whole texts, with
-#: an interval at 98.33%.
+#: Columns of a row. Each row covers whole texts of one length or chunks of one size, in one
+#: wording. Findings keep their own names. `change` is nDCG@10 of chunks minus nDCG@10 of whole
+#: texts, with a 98.33% interval.
 COLUMNS = (
     "model",
     "chunk_size",
@@ -111,7 +111,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class PositionScores:
-    """nDCG@10 of pseudo-questions in one wording, by the position of their sentence."""
+    """nDCG@10 of pseudo-questions in one wording, by sentence position."""
 
     wording: Wording
     ndcg_at_10_not_read: float | None
@@ -119,15 +119,15 @@ class PositionScores:
     is unknown.
     """
     not_read_without_model: WordBaseline | None
-    """nDCG@10 of the same questions by BM25; None without such questions."""
+    """nDCG@10 of BM25 on the same questions; None without such questions."""
     groups: Mapping[str, GroupFindings]
-    """Findings by title of the length bucket; the first entry, `all`, is about all questions."""
+    """Findings by title of the length bucket; the first entry, `all`, covers all questions."""
     group: GroupAnalysis
     """Analysis of all questions."""
 
     @property
     def findings(self) -> GroupFindings:
-        """Findings on all questions."""
+        """Findings for all questions."""
         return self.groups[ALL]
 
     def to_json(self) -> dict[str, object]:
@@ -139,7 +139,7 @@ class PositionScores:
 
 @dataclass(frozen=True)
 class OtherWords:
-    """Results of the questions in other words."""
+    """Results for the questions in other words."""
 
     writer: str
     writer_is_model: bool
@@ -150,19 +150,19 @@ class OtherWords:
     words_alone: WordBaseline | None
     """nDCG@10 of BM25 in whole texts; None without questions."""
     answers: str = ""
-    """A sentence on a language model's answers: their cost and the rejected ones."""
+    """A sentence about a language model's answers: their cost and how many were rejected."""
     chunks: ChunkComparison | None = None
     """None before chunks are searched, or without questions."""
 
 
 @dataclass(frozen=True)
 class WorkEstimate:
-    """Tokens to encode and the seconds this takes, within the budget and without one."""
+    """Tokens to encode and the time to encode them, within the budget and without a budget."""
 
     tokens: int
     seconds: float
     all_tokens: int
-    """Tokens of all texts, questions and chunks."""
+    """Number of tokens in all texts, questions and chunks."""
     all_seconds: float
 
 
@@ -170,7 +170,8 @@ class WorkEstimate:
 class Inspection(Result):
     """The inspection of a model on texts: its window, nDCG@10 by position, and chunk sizes.
 
-    It has a row for each wording and length of whole texts, and for each chunk size or splitter.
+    There is one row for each wording and length of whole texts, and for each chunk size or
+    splitter.
     """
 
     model: str
@@ -181,40 +182,40 @@ class Inspection(Result):
     languages: Mapping[str, int]
     median_tokens: float
     tokens_estimated: bool
-    """True if the tokenizer is unknown and tokens are estimated, one per four bytes."""
+    """True if the tokenizer is unknown and tokens are estimated as four bytes each."""
     skipped: tuple[SkippedText, ...]
     window: WindowReading
     unread: UnreadShare
     reference: CommandReference = NO_REFERENCE
-    """The model, the texts and the settings for commands; no texts if they are in memory."""
+    """The model, texts and settings as used in commands; without texts if they are in memory."""
     lengths: tuple[tuple[str, int, float], ...] = ()
     """Name, tokens and unread share of each text, the longest first."""
     vectors_per_text: float | None = None
-    """Mean number of chunks per text at the advised size, with an overlap of half; None if no size
-    is advised.
+    """Mean number of chunks per text at the recommended size, with an overlap of half; None if no
+    size is recommended.
     """
     unread_example: tuple[str, str] = ("", "")
-    """An unread sentence and the name of its text; empty if there is none."""
+    """An unread sentence and the name of its text; empty if no sentence is unread."""
     work: WorkEstimate | None = None
     """Estimated work after the window is measured; None before the estimate."""
     encoded_tokens: int | None = None
-    """Tokens that were encoded after the window was measured; None before the end."""
+    """Number of tokens encoded after the window was measured; None before the end."""
     fading: tuple[PositionScores, ...] | None = None
     """Scores by position, one per wording; None before the search, empty without questions."""
     fading_texts: int = 0
     """Number of whole texts that were searched."""
     chunks: ChunkComparison | None = None
-    """Comparison by questions in their rarest words; None before the search, or without
+    """Comparison on questions reduced to their rarest words; None before the search, or without
     questions.
     """
     chunk_texts: int = 0
-    """Number of texts in which chunks were compared."""
+    """Number of texts on which chunks were compared."""
     excerpt_tokens: int | None = None
-    """Maximum length of the excerpts in which chunks were compared; None for whole texts."""
+    """Maximum length of the excerpts on which chunks were compared; None for whole texts."""
     other_words: OtherWords | None = None
     """None without a writer, or before the search."""
     snippets: tuple[Snippet, ...] = ()
-    """Code for the advised chunks, one per library."""
+    """Code for the recommended chunks, one snippet per library."""
     snippet: Snippet | None = None
     """Code for the library that the user chose."""
     full: bool = False
@@ -222,7 +223,7 @@ class Inspection(Result):
 
     @property
     def name(self) -> str:
-        """The model without its organization."""
+        """The model name without its organization."""
         return drop_organization(self.model)
 
     @property
@@ -232,7 +233,7 @@ class Inspection(Result):
 
     @property
     def chunk_sample(self) -> str:
-        """The number of texts or excerpts in which chunks were compared, in words."""
+        """The number of texts or excerpts on which chunks were compared, in words."""
         if not self.excerpt_tokens:
             return pluralize(self.chunk_texts, "text")
         excerpts = pluralize(self.chunk_texts, "excerpt")
@@ -240,7 +241,7 @@ class Inspection(Result):
 
 
 def complete_inspection(inspection: Inspection) -> Inspection:
-    """Add title, rows, values and sections to an inspection, which may be incomplete."""
+    """Add title, rows, values and sections to an inspection, even if it is incomplete."""
     title = _title(inspection)
     revision = (inspection.revision or "unknown")[:12]
     texts = pluralize(inspection.texts, "text")
@@ -280,7 +281,7 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
 
 
 def _build_document(inspection: Inspection) -> dict[str, object]:
-    """Convert all fields for JSON; `window` has the keys of `posir window`."""
+    """Convert all fields to JSON; `window` has the same keys as `posir window`."""
     excluded_names = {item.name for item in fields(Result)} | {"snippets"}
     values = {name: value for name, value in vars(inspection).items() if name not in excluded_names}
     paraphrased: dict[str, object] = {"other_words": None, "chunks_in_other_words": None}
@@ -309,9 +310,7 @@ def _title(inspection: Inspection) -> str:
 
 
 def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySection]:
-    """Build the sections that are known so far; in a terminal they fit in 48 lines of 80
-    characters.
-    """
+    """Build the sections available so far. In a terminal, they fit in 48 lines of 80 characters."""
     texts = (_describe_texts(inspection),)
     scores = inspection.fading
     strips = tuple(_build_strip(inspection, part) for part in scores or ())
@@ -328,7 +327,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
     if scores is None:
         return
     if not scores:
-        reason = "Not measured: no sentence of 5 to 80 words occurs only once."
+        reason = "Not measured: no sentence of 5 to 80 words occurs exactly once."
         yield DisplaySection(SEARCH_HEADING, (reason,))
         return
     yield DisplaySection(SEARCH_HEADING, (strips[-1].finding,), strips=strips, only=Medium.TEXT)
@@ -339,14 +338,14 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
         yield from _build_chunks(inspection, inspection.chunks)
         yield from _build_lengths(inspection, scores)
     if snippet := inspection.snippet:
-        chunks = f"The chunks for {snippet.kind}"
+        heading = f"The chunks for {snippet.kind}"
         yield DisplaySection(
-            chunks, (snippet.sentence,), code=snippet.code, is_command=False, only=Medium.TEXT
+            heading, (snippet.sentence,), code=snippet.code, is_command=False, only=Medium.TEXT
         )
 
 
 def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChart:
-    """Build the picture of the questions in one wording, with advice and code."""
+    """Build the position chart for the questions in one wording, with advice and code."""
     findings = scores.findings
     strip = build_strip(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
@@ -374,7 +373,7 @@ def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChar
 
 
 def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[DisplaySection]:
-    """Build the advice, then the comparison of chunks that supports it."""
+    """Build the advice, then the chunk comparison that supports it."""
     evaluation = ""
     if chunks.chunked_model:
         task = inspection.reference.data if inspection.is_task else MINI
@@ -396,8 +395,8 @@ def _build_chunks(inspection: Inspection, chunks: ChunkComparison) -> Iterator[D
 def _build_lengths(
     inspection: Inspection, scores: Sequence[PositionScores]
 ) -> Iterator[DisplaySection]:
-    """Build the table of verdicts by wording and length, unless all have too few texts."""
-    groups = {f"all, {wording.wording.words}": wording.findings for wording in scores}
+    """Build the table of verdicts by wording and length, unless all rows have too few texts."""
+    groups = {f"all, {item.wording.words}": item.findings for item in scores}
     if len(scores) == 1:
         groups = {ALL: scores[0].findings}
     lengths = dict(scores[-1].groups)
@@ -429,10 +428,10 @@ def _advise(inspection: Inspection) -> str:
 
 
 def _build_next_commands(inspection: Inspection) -> str:
-    """Return the next commands, in lines.
+    """Return the next commands, one per line.
 
-    For advised chunks, this is the command that writes code. Otherwise, a task gets the commands
-    for its verdict.
+    If chunks are recommended, the command writes code. Otherwise, a task gets the commands for its
+    verdict.
     """
     reference = inspection.reference
     if inspection.chunks and inspection.chunks.chunked_model and reference.data:
@@ -464,8 +463,8 @@ def _build_other_words(rarest: ChunkComparison, paraphrased: OtherWords) -> Disp
     sentences += filter(None, [paraphrased.answers])
     if paraphrased.writer_is_model:
         sentences.append(
-            "That is the inspected model: they favor it, and small chunks. Name another if you "
-            "have one."
+            "This is the inspected model, so its questions favor the model itself and small "
+            "chunks. Use another model if you have one."
         )
     if paraphrased.words_alone:
         shared_words = format_percent(paraphrased.words_alone.shared_words)
@@ -487,7 +486,7 @@ def _describe_sample(sample: str, total: int) -> str:
 
 
 def _describe_texts(inspection: Inspection) -> str:
-    """Describe the length of the texts, and their languages if there are several."""
+    """Describe the length of the texts, and the languages if there are several."""
     about = "about " if inspection.tokens_estimated else ""
     description = (
         f"The texts, from {inspection.source}, have {about}{inspection.median_tokens:,.0f} tokens "
@@ -502,7 +501,7 @@ def _describe_texts(inspection: Inspection) -> str:
 
 
 def _describe_averages(scores: PositionScores) -> str:
-    """Describe nDCG@10 of all sentences and of truncated ones, next to BM25."""
+    """Describe nDCG@10 for all sentences and for truncated sentences, next to BM25."""
     findings = scores.findings
     description = describe_sentence_scores(findings)
     baseline = scores.not_read_without_model

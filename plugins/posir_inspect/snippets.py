@@ -1,4 +1,4 @@
-"""Code to paste that makes the advised chunks in other libraries."""
+"""Code snippets that produce the recommended chunks in other libraries."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     from posir_inspect.splitting import ChunkComparison
     from posir_tasks.text.tokenizer import ModelTokenizer
 
-#: A library or an index.
+#: A library or a vector index.
 SnippetKind: TypeAlias = Literal["langchain", "llamaindex", "haystack", "qdrant", "elasticsearch"]
 
 #: Libraries that do not need the model's tokenizer.
 UNCOUNTED: tuple[SnippetKind, ...] = ("qdrant", "elasticsearch")
-#: Minimum number of words in a chunk of Elasticsearch.
+#: Minimum number of words in an Elasticsearch chunk.
 MIN_WORDS = 20
 
 
@@ -29,13 +29,13 @@ class Snippet:
 
     kind: SnippetKind
     sentence: str
-    """A comment on the code, or the reason why there is none."""
+    """A comment on the code, or the reason why there is no code."""
     code: str = ""
-    """Empty if no chunk size is advised."""
+    """Empty if no chunk size is recommended."""
 
 
 def require_tokenizer(kind: SnippetKind, model: str, tokenizer: ModelTokenizer | None) -> None:
-    """Raise PosirError if the library needs the model's tokenizer and it is unknown."""
+    """Raise PosirError if the library needs the model's tokenizer but the tokenizer is unknown."""
     if tokenizer is None and kind not in UNCOUNTED:
         raise PosirError(
             f"--snippet {kind}: the tokenizer of {model} is unknown, so no library can count the "
@@ -51,21 +51,21 @@ def write_snippet(
     texts: Sequence[str],
     tokens: int,
 ) -> Snippet:
-    """Write code for the advised chunks.
+    """Write code for the recommended chunks.
 
     Args:
         kind: The library.
-        chunks: The comparison with the advised chunks.
-        tokenizer: The model's tokenizer, if it is known.
+        chunks: The comparison that recommends the chunks.
+        tokenizer: The model's tokenizer; None if unknown.
         distance: Similarity function of the model, `DOT` or `COSINE`.
         texts: The texts, to convert tokens to words.
         tokens: Number of tokens of all texts.
     """
     size = chunks.row.size
     if not size or not chunks.chunked_model:
-        reason = "whole texts serve best, or no chunks are shown to be better"
+        reason = "whole texts do best, or no chunk size is shown to be better"
         if chunks.row.chunker:
-            reason = f"your splitter {chunks.row.chunker} serves best"
+            reason = f"your splitter {chunks.row.chunker} does best"
         return Snippet(kind, f"No code: {reason}.")
     total_words = sum(len(find_words(text)) for text in texts)
     words = max(MIN_WORDS, int(size * total_words / max(tokens, 1)))
@@ -85,10 +85,10 @@ def write_snippet(
         words=words,
         overlap=words // 2,
     )
-    sentence = "These are the chunks that were measured; half of each is in the next one."
+    sentence = "These are the measured chunks. Each chunk overlaps the next by half."
     if kind == "elasticsearch":
         sentence = (
-            "Not run by posir, and not the same chunks: Elasticsearch counts words, and "
-            f"{size} tokens have about {words} words in these texts."
+            "Not tested by posir, and not the measured chunks: Elasticsearch counts words, and "
+            f"{size} tokens are about {words} words in these texts."
         )
     return Snippet(kind, sentence, code)

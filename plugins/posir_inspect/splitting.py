@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from posir_tasks.text.tokenizer import Tokenizer
     from posir_tasks.values.scores import ResultValues
 
-#: Sizes of chunks in tokens, smallest first.
+#: Chunk sizes in tokens, smallest first.
 SIZES = (64, 128, 256, 512, 1024)
 
 
@@ -49,7 +49,8 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
     Args:
         model: The model; its own limit counts.
         context: The task and its prompt.
-        window: Measured window in tokens of the text; None if the model reads all of a text.
+        window: Measured window in tokens, without prompt and special tokens; None if the model
+            reads whole texts.
     """
     limits = [limit for limit in (find_room(model, context), window) if limit]
     largest = min([*limits, SIZES[-1]])
@@ -58,14 +59,14 @@ def choose_sizes(model: EncoderProtocol, context: EncodingContext, window: int |
 
 @dataclass(frozen=True)
 class ChunkCounts:
-    """Numbers of tokens and of problematic chunks."""
+    """Counts of tokens and of problematic chunks."""
 
     tokens: int
-    """Tokens to encode, without special and truncated tokens."""
+    """Number of tokens to encode, without special and truncated tokens."""
     too_long: int = 0
-    """Chunks that exceed the window."""
+    """Number of chunks that exceed the window."""
     unlocated: int = 0
-    """Chunks that are not substrings of their text."""
+    """Number of chunks that are not substrings of their text."""
 
 
 @dataclass(frozen=True)
@@ -78,13 +79,13 @@ class TokenDivision:
 
     @property
     def chunker(self) -> str | None:
-        """The name of chunks in context; None for other chunks, which their size identifies."""
+        """The name of chunks in context; None for plain chunks, which are named by size."""
         return f"{self.size} tokens in context" if self.in_context else None
 
     def estimate_tokens(self, length: int) -> int:
-        """Return the tokens of all chunks of a text with `length` tokens.
+        """Return the number of tokens in all chunks of a text with `length` tokens.
 
-        It is 0 if the text is a single chunk, since its embedding is known.
+        A text that is a single chunk counts as 0, since it has already been encoded.
         """
         if self.in_context:
             return length
@@ -107,7 +108,7 @@ class TokenDivision:
 
 
 class SplitterDivision:
-    """Chunks of a splitter, which is called once per text."""
+    """Chunks from a splitter, which is called once per text."""
 
     size: None = None
 
@@ -123,7 +124,7 @@ class SplitterDivision:
         """Try a splitter on a sample.
 
         Raises:
-            PosirError: It does not divide a text, or makes a chunk that the model refuses.
+            PosirError: The splitter fails on a text, or returns a chunk that the model refuses.
         """
         self.chunker = splitter.name
         self._tokenizer = tokenizer
@@ -135,14 +136,14 @@ class SplitterDivision:
         self._ratio = self.count(sample).tokens / max(sum(sample.tokens.values()), 1)
 
     def estimate_tokens(self, length: int) -> int:
-        """Estimate the tokens of all chunks of a text with `length` tokens."""
+        """Estimate the number of tokens in all chunks of a text with `length` tokens."""
         return round(self._ratio * length)
 
     def count(self, questions: QuestionSet) -> ChunkCounts:
         """Count the tokens and the problematic chunks of all texts.
 
         Raises:
-            PosirError: The model refuses a chunk for its length.
+            PosirError: The model refuses a chunk because of its length.
         """
         divided_texts = [self._divide(text) for text in questions.documents.values()]
         counts = self._tokenizer.count_all(
@@ -153,14 +154,14 @@ class SplitterDivision:
         if too_long and self._refuses:
             raise PosirError(
                 f"{self.chunker}: {too_long:,} of {len(counts):,} chunks are longer than the "
-                f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Make "
-                "chunks smaller."
+                f"{window:,} tokens that the model accepts; the longest has {max(counts):,}. Use "
+                "smaller chunks."
             )
         unlocated = sum(span is None for text in divided_texts for span in text.spans)
         return ChunkCounts(sum(min(count, window) for count in counts), too_long, unlocated)
 
     def build_search(self, model: EncoderProtocol, memory: EmbeddingMemory) -> MaximumSearch:
-        """Build a search by the best chunk of each text."""
+        """Build a search that scores each text by its best chunk."""
         return MaximumSearch(
             model,
             lambda encoder, texts: vectorize_chunks(
@@ -175,19 +176,19 @@ Division: TypeAlias = TokenDivision | SplitterDivision
 
 @dataclass(frozen=True)
 class Costs:
-    """Tokens to encode per text, without special tokens; arrays have the shape (texts,)."""
+    """Number of tokens to encode per text, without special tokens; arrays have shape (texts,)."""
 
     whole: Integers
     """Tokens of the text within the window."""
     whole_search: Integers
     """Upper bound for a search in whole texts: `whole`, rotated versions and questions.
 
-    Paraphrases are assumed to be as long as questions in rarest words.
+    Paraphrases are assumed to be as long as questions reduced to their rarest words.
     """
     chunks: Integers
-    """Tokens of the chunks of all divisions."""
+    """Tokens in the chunks of all divisions."""
     total: int
-    """Sum over all texts, with verbatim questions."""
+    """Sum over all texts, including verbatim questions."""
 
     @classmethod
     def count(
@@ -198,9 +199,9 @@ class Costs:
         tokenizer: Tokenizer,
         wordings: int,
     ) -> Costs:
-        """Count the tokens of texts, versions, questions and chunks.
+        """Count the tokens in texts, versions, questions and chunks.
 
-        `wordings` is the number of wordings without verbatim, 1 or 2.
+        `wordings` is the number of wordings other than verbatim, 1 or 2.
         """
         lengths = np.array(questions.lengths, np.int64)
         whole = np.minimum(lengths, window or lengths)
@@ -223,9 +224,9 @@ class Costs:
 
 
 def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
-    """Return an upper bound for the tokens of each text's rotated versions, shape (texts,).
+    """Return an upper bound for the tokens in each text's rotated versions, shape (texts,).
 
-    Only a sample of the texts of each length bucket is rotated.
+    Only a sample of the texts in each length bucket is rotated.
     """
     sample_size = read_sample_size()
     bounds = RelativePositions().token_bounds
@@ -242,7 +243,7 @@ def _count_rotations(lengths: Integers, whole: Integers) -> Integers:
 
 
 def count_fitting(costs: Integers, budget: float) -> int:
-    """Return the number of leading costs whose sum is within the budget."""
+    """Count the leading costs whose sum is within the budget."""
     return int((np.cumsum(costs) <= budget).sum())
 
 
@@ -259,7 +260,7 @@ class ChunkSearch:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRow:
-    """Results for whole texts or one division into chunks, by questions in one wording."""
+    """Results for whole texts or one division into chunks, on questions in one wording."""
 
     size: int | None
     """Chunk size in tokens; None for whole texts and splitters."""
@@ -270,7 +271,7 @@ class ChunkRow:
     group: GroupAnalysis
     """Analysis of the questions, which are the same for all rows."""
     change: ChangeRow | None
-    """Change of nDCG@10 from whole texts; None for whole texts."""
+    """Change in nDCG@10 from whole texts; None for whole texts."""
     unit: str = "text"
     """Noun for a whole text: `text` or `excerpt`."""
     cost: float = 1.0
@@ -284,7 +285,7 @@ class ChunkRow:
 
     @property
     def name(self) -> str:
-        """A noun for the chunks, such as `chunks of 128 tokens`."""
+        """A name for the chunks, such as `chunks of 128 tokens`."""
         if self.chunker:
             return self.chunker
         return f"chunks of {self.size} tokens" if self.size else f"whole {self.unit}s"
@@ -295,7 +296,7 @@ class ChunkRow:
         return self.change.state if self.change else None
 
     def record(self) -> dict[str, object]:
-        """Convert to columns of an inspection; the interval of the change is at 98.33%."""
+        """Convert to columns of an inspection. The interval of the change is at 98.33%."""
         difference = self.change.estimate if self.change else None
         return {
             "chunk_size": self.size,
@@ -315,13 +316,13 @@ def compare_divisions(
     window: int | None,
     unit: str,
 ) -> list[ChunkRow]:
-    """Compare divisions into chunks with whole texts, by questions in one wording.
+    """Compare divisions into chunks with whole texts, on questions in one wording.
 
     Args:
-        searches: Results, for whole texts first.
+        searches: Results, starting with whole texts.
         wording: The wording of the questions.
         questions: The questions and their texts.
-        window: Tokens of a text that the model reads; None for all.
+        window: Number of tokens of a text that the model reads; None for all.
         unit: Noun for a whole text, `text` or `excerpt`.
     """
     whole, *chunk_searches = searches
@@ -359,7 +360,7 @@ def _compare(a: ChunkRow, b: ChunkRow) -> ChangeRow:
 
 @dataclass(frozen=True)
 class ChunkComparison:
-    """A comparison of divisions by questions in one wording, and the chosen division."""
+    """A comparison of divisions on questions in one wording, and the chosen division."""
 
     rows: Sequence[ChunkRow]
     row: ChunkRow
@@ -367,14 +368,14 @@ class ChunkComparison:
     best: ChunkRow
     """The row with the highest nDCG@10."""
     other_changes: tuple[ChangeRow, ...]
-    """Changes from the best row: to the chosen row, if these differ, and to the cheapest chunks
-    that need fewer vectors and are not shown to be worse.
+    """Changes from the best row to the chosen row, if they differ, and to the cheapest chunks whose
+    comparison with the best row is inconclusive, if they need fewer vectors than the chosen row.
     """
     model: str
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """Sentences on gain and cost of the chosen row, and on its alternatives."""
+        """Sentences about the gain and cost of the chosen row, and about its alternatives."""
         sentences = [WHOLE_SERVES.format(whole=self.row.name)]
         if self.change is not None:
             cost = CHUNK_COST.format(cost=self.row.cost)
@@ -383,7 +384,7 @@ class ChunkComparison:
 
     @property
     def change(self) -> ChangeRow | None:
-        """Change of nDCG@10 from whole texts to the chosen row; None if whole texts are chosen."""
+        """Change in nDCG@10 from whole texts to the chosen row; None if whole texts are chosen."""
         return self.row.change
 
     @property
@@ -393,12 +394,12 @@ class ChunkComparison:
 
     @property
     def is_advised(self) -> bool:
-        """True if chunks are advised."""
+        """True if chunks are recommended."""
         return self.change is not None and self.is_decided
 
     @property
     def has_few_texts(self) -> bool:
-        """True if there are too few texts for any comparison."""
+        """True if there are too few texts for every comparison."""
         return all(row.change.reason is Reason.FEW_DOCUMENTS for row in self.rows if row.change)
 
     @property
@@ -412,10 +413,10 @@ class ChunkComparison:
         return f"Which {'chunker' if self.has_splitters else 'chunk size'} serves these texts"
 
     def advise(self, texts: str, vectors: float | None) -> str:
-        """Describe the advised chunks with gain and cost.
+        """Describe the recommended chunks with their gain and cost.
 
         Args:
-            texts: The sample in which the gain was measured, in words.
+            texts: The sample on which the gain was measured, in words.
             vectors: Mean number of chunks per text over all texts; None to state the cost relative
                 to whole texts.
         """
@@ -438,7 +439,7 @@ class ChunkComparison:
 
     @property
     def chunked_model(self) -> str | None:
-        """The argument of `-m` for the model with the chosen chunk size; None for whole texts and
+        """The `-m` argument for the model with the chosen chunk size; None for whole texts and
         splitters.
         """
         if not self.row.size or not self.is_decided:
@@ -447,7 +448,7 @@ class ChunkComparison:
         return f"{self.model}+{method}({self.row.size})"
 
     def describe_counts(self) -> Iterator[str]:
-        """Yield sentences on chunks beyond the window and chunks that are not in their text."""
+        """Yield sentences about chunks that exceed the window or are not in their text."""
         for row in self.rows:
             chunks = f"of {pluralize(row.vectors, 'chunk')} are"
             if row.counts.too_long:
@@ -488,10 +489,10 @@ class ChunkComparison:
 
 
 def advise_chunks(rows: Sequence[ChunkRow], model: str) -> ChunkComparison:
-    """Choose the cheapest row that beats whole texts, else the cheapest equivalent to the best.
+    """Choose the cheapest row that beats whole texts, else the cheapest row equivalent to the best.
 
     The highest nDCG@10 is not the criterion: queries in a text's own words favor small chunks, so
-    the smallest size is often the best.
+    the smallest size often scores highest.
     """
     best = max(rows, key=lambda row: row.ndcg_at_10.value)
     changes = {row: _compare(best, row) for row in rows if row is not best}

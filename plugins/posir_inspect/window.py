@@ -32,15 +32,15 @@ from posir_tasks.text.words import BYTES_PER_TOKEN
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.read_part import Part, ReadKind, ReadPart
 
-#: Scale of the picture, whose height has no meaning.
+#: Scale of the chart. Bar heights have no meaning.
 READ_SCALE = replace(NDCG, name="", format=lambda _: "read", whole="end", caption="a text")
-#: Number of read parts in the picture, and of those before the truncated part.
+#: Number of read parts in the chart, and the number of them before the truncated part.
 DRAWN_PARTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.ENDS: (2, 1)}
-#: The packaged task, which needs no data of the user.
+#: The packaged task, which needs no user data.
 MINI = "PosIR-Mini"
-#: Maximum factor by which estimated token counts are wrong.
+#: Maximum error factor of estimated token counts.
 ESTIMATE_FACTOR = 1.5
-#: The same for texts of frequent words, most of which are single tokens.
+#: The same for texts of frequent words, since most of these are single tokens.
 SYNTHETIC_FACTOR = 1.1
 #: Maximum number of requests to check chunks.
 MAX_FIT_REQUESTS = 20
@@ -48,7 +48,7 @@ MAX_FIT_REQUESTS = 20
 
 @dataclass(frozen=True)
 class ChunkFit:
-    """The chunks of a splitter that exceed the window."""
+    """How many chunks of a splitter exceed the window."""
 
     chunker: str
     chunks: int
@@ -59,11 +59,11 @@ class ChunkFit:
     longest: str
     """Text of the longest chunk."""
     required: bool = False
-    """If true, a chunk that exceeds the window is a failure."""
+    """If true, a chunk that exceeds the window fails the check."""
 
     @property
     def sentence(self) -> str:
-        """A sentence on the chunks that exceed the window."""
+        """A sentence about the chunks that exceed the window."""
         if not self.too_long:
             return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
         least = "" if self.complete else "at least "
@@ -80,39 +80,39 @@ class WindowReading(Result):
     model: str
     revision: str | None
     reading: ReadingLength
-    """Measured length, without special tokens and prompt."""
+    """Measured window, without special tokens and prompt."""
     special_tokens: int | None
     """Number of special tokens per text; None if the tokenizer is unknown."""
     prompt_tokens: int
-    """Number of tokens of the document prompt, or of a reranker's question."""
+    """Number of tokens in the document prompt, or in a reranker's question."""
     claimed_tokens: int | None
-    """Claimed window with special tokens; None without a claim."""
+    """Claimed window, including special tokens; None without a claim."""
     claimed_by: str
-    """Source of the claim: for an endpoint, its registered model or the server."""
+    """Source of the claim; for an endpoint, its registered model or the server."""
     is_reranker: bool = False
     required: int | None = None
-    """Required window in tokens; None if the user gives none."""
+    """Required window in tokens; None without a requirement."""
     fit: ChunkFit | None = None
     """Check of the user's chunks; None without chunks."""
     reference: CommandReference = NO_REFERENCE
-    """The model in commands."""
+    """The model as named in commands."""
 
     @property
     def tokens(self) -> Bounds:
-        """Tokens that the model reads, with special tokens and prompt; an estimate if the
-        tokenizer is unknown.
+        """Number of tokens that the model reads, including special tokens and prompt; an estimate
+        if the tokenizer is unknown.
         """
         return self.count(self.reading)
 
     @property
     def tokens_from_start(self) -> Bounds:
-        """Tokens that the model reads from the start without a gap, counted as in `tokens`; 0 if it
-        skips the start.
+        """Number of tokens that the model reads from the start without a gap, counted as in
+        `tokens`; 0 if the model skips the start.
         """
         return self.count(self.reading.from_start) if self.reading.from_start else Bounds(0, 0)
 
     def count(self, reading: ReadingLength) -> Bounds:
-        """Convert a length to tokens, with special tokens and prompt."""
+        """Convert a length to tokens, including special tokens and prompt."""
         if reading.tokens is None or self.special_tokens is None:
             return reading.estimated_tokens
         added = self.special_tokens + self.prompt_tokens
@@ -120,18 +120,18 @@ class WindowReading(Result):
 
     @property
     def read_part(self) -> ReadPart:
-        """The part as results store it, with the upper bound of an inexact number."""
+        """The part as stored in results, with the upper bound of an inexact number."""
         return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
 
     @property
     def text_tokens(self) -> int:
-        """Lower bound of the tokens that are read, without special tokens and prompt."""
+        """Lower bound of the number of tokens read, without special tokens and prompt."""
         return (self.reading.tokens or self.reading.estimated_tokens).low
 
     @property
     def characters_of_english(self) -> int:
-        """Lower bound of the characters of English that are read: four per token, unless the limit
-        is in characters.
+        """Lower bound of the number of English characters read: four per token, unless the limit is
+        in characters.
         """
         if self.reading.unit == "characters":
             return self.reading.characters.low
@@ -139,14 +139,14 @@ class WindowReading(Result):
 
     @property
     def enough(self) -> bool | None:
-        """True if the model certainly reads the required tokens from the start without a gap; None
-        without a requirement.
+        """True if the model is certain to read the required tokens from the start without a gap;
+        None without a requirement.
         """
         return None if self.required is None else self.tokens_from_start.low >= self.required
 
     @property
     def sentence(self) -> str:
-        """A sentence on the part that the model reads, compared with its claim."""
+        """A sentence about the part that the model reads, compared with its claim."""
         reading = self.reading
         is_counted = self.special_tokens is not None
         about = "" if is_counted else f" (about {_describe_bounds(self.tokens)} tokens)"
@@ -239,7 +239,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
 def _draw_window(
     window: WindowReading, name: str, finding: str, commands: Sequence[str]
 ) -> tuple[PositionChart, ...]:
-    """Build the picture of a text and its read part; none if the model reads samples of a text."""
+    """Build a chart of a text and its read part; none if the model reads samples of a text."""
     read_part = window.read_part
     if read_part.part not in DRAWN_PARTS:
         return ()
@@ -295,7 +295,7 @@ def _describe_length(window: WindowReading) -> str:
 
 
 def _describe_details(window: WindowReading) -> Iterator[str]:
-    """Yield sentences on the unread part and on the requirement."""
+    """Yield sentences about the unread part and the requirement."""
     reading = window.reading
     if reading.refusal:
         yield f"The error for longer texts: {reading.refusal.rstrip('.')}."
@@ -325,7 +325,7 @@ def measure_window(
 ) -> WindowReading:
     """Measure the part of a text that a model reads.
 
-    Arguments and errors are those of `MeasuredModel.measure`.
+    See `MeasuredModel.measure` for arguments and errors.
     """
     return complete_reading(
         WindowReading(
@@ -345,11 +345,11 @@ def measure_window(
 def measure_fit(
     model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]
 ) -> ChunkFit:
-    """Divide texts and count the chunks that exceed the window.
+    """Divide texts, and count the chunks that exceed the window.
 
-    A tokenizer counts the tokens of each chunk. Without one, chunks are encoded in batches, the
-    longest first, until a batch has no truncated chunk. A chunk is truncated if changing a word in
-    the unread part of long texts does not change its embedding.
+    The model's tokenizer counts the tokens of each chunk. Without a tokenizer, chunks are encoded
+    in batches, the longest first, until a batch contains no truncated chunk. A chunk is truncated
+    if changing a word where long texts are unread does not change its embedding.
     """
     chunks = sorted(
         {chunk for text in splitter.divide_all(texts) for chunk in text.chunks},

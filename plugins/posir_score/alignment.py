@@ -1,4 +1,4 @@
-"""Alignment of a run with the queries and documents of the data. Mismatches are counted."""
+"""Alignment of a run with the queries and documents of the data, with counts of mismatches."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ from posir_tasks.data.data import Judgments
 
 logger = logging.getLogger(__name__)
 
-#: Query id to document id to score.
+#: Scores by query id and document id.
 Rankings: TypeAlias = dict[str, dict[str, float]]
 
-#: Number of ids in a message.
+#: Maximum number of ids listed in a message.
 MAX_EXAMPLES = 3
-#: Documents per query, as in tasks. The main score of a task may need more.
+#: Number of documents per query, as in mteb's tasks. A task's main score may need more.
 DEPTH = 100
 #: Separates document id and chunk number.
 SEPARATOR = "#"
 
 
-#: Count of `RunCounts` to singular, plural and sentence.
+#: Sentences about counts of `RunCounts`: singular, plural and template.
 QUERY_MISFITS = {
-    "missing": ("judged query is", "judged queries are", "{} not in the run: scored 0."),
-    "empty": ("query", "queries", "{} returned nothing: scored 0."),
+    "missing": ("judged query is", "judged queries are", "{} not in the run: scored as 0."),
+    "empty": ("query", "queries", "{} returned nothing: scored as 0."),
     "unknown_queries": (
         "query of the run is",
         "queries of the run are",
@@ -50,7 +50,7 @@ HIT_MISFITS = {
     "chunks": (
         "chunk was mapped to its document",
         "chunks were mapped to their documents",
-        "{}; a document ranks where its best chunk does.",
+        "{}; a document gets the rank of its best chunk.",
     ),
     "tied": (
         "query",
@@ -67,19 +67,19 @@ HIT_MISFITS = {
         "hit has",
         "hits have",
         "{} the id of the query. If the queries are documents of the corpus, "
-        "--ignore-identical-ids leaves such hits out.",
+        "--ignore-identical-ids excludes these hits.",
     ),
-    "ignored_ids": ("hit has", "hits have", "{} the id of the query: left out."),
+    "ignored_ids": ("hit has", "hits have", "{} the id of the query: excluded."),
     "skipped_first": (
         "first hit is",
         "first hits are",
-        "{} left out, as the task's own evaluation does.",
+        "{} excluded, as in the task's own evaluation.",
     ),
     "other_candidates": (
         "hit is",
         "hits are",
-        "{} not among the documents that the task has reranked for the query: mteb ranks only "
-        "those, so the scores are not comparable with mteb's.",
+        "{} not among the documents that the task reranks for the query: mteb ranks only these "
+        "candidates, so the scores are not comparable with mteb's.",
     ),
 }
 
@@ -91,33 +91,35 @@ class RunCounts:
     queries: int = 0
     """Judged queries."""
     with_position: int = 0
-    """Judged queries whose evidence has one or several known positions."""
+    """Judged queries with at least one known evidence position."""
     missing: int = 0
     """Judged queries that are not in the run."""
     unknown_queries: int = 0
     """Queries of the run without judgments. They are ignored."""
     unknown_documents: int = 0
-    """Documents of the run that are not in the corpus. They keep their rank and are not
+    """Documents of the run that are not in the corpus. They keep their rank and count as not
     relevant.
     """
     first_unknown: str = ""
-    """The first unknown document, and its query."""
+    """The first unknown document and its query."""
     own_texts: int = 0
     """Unknown documents whose id is the text of the query."""
     short: int = 0
     """Judged queries with at least one document, but fewer than `depth`."""
     empty: int = 0
-    """Judged queries of the run without a document."""
+    """Judged queries for which the run has no document."""
     depth: int = 0
-    """Documents of a complete ranking, at most the corpus; the maximum over subsets."""
+    """Number of documents in a complete ranking, limited by the corpus; the maximum over
+    subsets.
+    """
     chunks: int = 0
     """Chunks that were mapped to their documents."""
     duplicates: int = 0
     """Rows of a file that repeat a query and a document. The highest score counts."""
     asked: int = 0
-    """Requested hits of a retriever if it always returns the same smaller number; else 0."""
+    """Number of requested hits, if the retriever always returns the same smaller number; else 0."""
     most: int = 0
-    """Returned hits per query, if `asked` is above 0."""
+    """Number of returned hits per query, if `asked` is above 0."""
     identical_ids: int = 0
     """Hits with the id of the query that are not judged relevant."""
     ignored_ids: int = 0
@@ -148,7 +150,7 @@ class RunCounts:
         elif self.short:
             short = pluralize(self.short, "query has", "queries have")
             depth = pluralize(self.depth, "document")
-            yield f"{short} fewer than {depth}: what comes later is not found."
+            yield f"{short} fewer than {depth}: all other documents count as not found."
         yield from self._describe_counts(HIT_MISFITS)
 
     def _describe_counts(self, sentences: Mapping[str, tuple[str, str, str]]) -> Iterator[str]:
@@ -162,19 +164,19 @@ class RunCounts:
 class AlignmentRules:
     """Options of the alignment: incomplete runs, and the mapping of returned ids to documents.
 
-    The document of a chunk is the longest known id that remains when endings from a separator on
-    are removed. Document ids that contain the separator are therefore unchanged. A document gets
-    the rank of its best chunk (max-chunk).
+    A chunk id is cut at its separators, from the last to the first, until a known document id
+    remains. Document ids that contain the separator are therefore unchanged. A document gets the
+    rank of its best chunk (max-chunk).
     """
 
     needs_all: bool = True
-    """If true, runs that lack judged queries are errors. Else such queries score 0, as with
-    `trec_eval -c`.
+    """If true, a run that lacks judged queries is an error. Otherwise, these queries score 0, as
+    with `trec_eval -c`.
     """
     separator: str = SEPARATOR
     """Separates document id and chunk number. Empty if hits are documents."""
     find_document: Callable[[str], str] | None = None
-    """Returns the document id of a chunk id, instead of the separator."""
+    """Function that returns the document id of a chunk id, used instead of the separator."""
     ignore_identical_ids: bool = False
     """If true, hits with the id of the query are excluded."""
     skip_first_result: bool = False
@@ -250,13 +252,13 @@ class SubsetQueries:
     """Number of queries with a known evidence position."""
     digest: str = ""
     has_corpus: bool = True
-    """False if the corpus is unknown: hits may then be any document."""
+    """False if the corpus is unknown. Hits may then be any document."""
     copies: Mapping[str, str] = field(default_factory=dict)
-    """Id of each merged copy to its document. `documents` has no copies."""
+    """Document ids by id of the merged copy. `documents` contains no copies."""
 
     @cached_property
     def ids(self) -> Collection[str]:
-        """All valid document ids of a run, copies included."""
+        """All document ids that a run may contain, including copies."""
         return frozenset((*self.documents, *self.copies)) if self.copies else self.documents
 
     def find_full_depth(self, rules: AlignmentRules) -> int:
@@ -264,7 +266,7 @@ class SubsetQueries:
         return min(rules.depth, len(self.documents)) if self.has_corpus else 0
 
     def merge_copies(self, hits: Sequence[Hit]) -> list[Hit]:
-        """Replace copies by their documents, and keep the first whole text of each document."""
+        """Replace copies by their documents, and keep one hit per document that is not a chunk."""
         kept_hits: list[Hit] = []
         whole: set[str] = set()
         for hit in hits:
@@ -278,18 +280,18 @@ class SubsetQueries:
 
 @dataclass
 class AlignedRun:
-    """A run that is aligned with a task."""
+    """A run aligned with a task."""
 
     rankings: dict[str, Rankings] = field(default_factory=dict)
-    """Subset to rankings of documents, best first, at most `AlignmentRules.depth` per query."""
+    """Document rankings by subset, best first, at most `AlignmentRules.depth` per query."""
     hits: dict[str, HitsByQuery] = field(default_factory=dict)
-    """Subset to hits, best first, one per chunk, with document ids."""
+    """Hits by subset, best first, one per chunk, with document ids."""
     counts: dict[str, RunCounts] = field(default_factory=dict)
-    """Subset to counts. The first subset also has the counts of the whole run."""
+    """Counts by subset. The counts of the whole run are added to the first subset."""
 
     @property
     def has_locatable_chunks(self) -> bool:
-        """True if a hit has the text or the offsets of a chunk."""
+        """True if any hit has the text or the offsets of a chunk."""
         rows = (hits for hits in self._list_hits() if not isinstance(hits, RankedHits))
         return any(hit.text or hit.start is not None for hits in rows for hit in hits)
 
@@ -306,21 +308,21 @@ class AlignedRun:
 
     @property
     def total(self) -> RunCounts:
-        """The counts of all subsets."""
+        """The sum of the counts of all subsets."""
         return sum(self.counts.values(), RunCounts())
 
 
 def align_run(run: Run, subsets: Collection[SubsetQueries], rules: AlignmentRules) -> AlignedRun:
     """Align a run with the queries and documents of the data.
 
-    If the run lacks subsets, only the others are scored.
+    If the run lacks some subsets, only the other subsets are scored.
 
     Raises:
-        PosirError: The run does not fit the data.
+        PosirError: The run does not match the data.
     """
     missing_subsets = [subset.name for subset in subsets if subset.name not in run.by_subset]
-    names_subsets = ANY_SUBSET not in run.by_subset
-    if rules.needs_all and names_subsets and 0 < len(missing_subsets) < len(subsets):
+    has_subsets = ANY_SUBSET not in run.by_subset
+    if rules.needs_all and has_subsets and 0 < len(missing_subsets) < len(subsets):
         subsets = [subset for subset in subsets if subset.name in run.by_subset]
         logger.warning(
             "%s: %s scored, not in the run: %s. --missing zero scores missing subsets as 0.",
@@ -357,7 +359,7 @@ def _refuse_misfit(
         run_ids = _quote(chain(*run.by_subset.values()))
         data_ids = _quote(query for _, query in queries)
         raise PosirError(
-            f"{run.name}: no query is one of the data's; the run has {run_ids}, the data "
+            f"{run.name}: no query of the run is in the data; the run has {run_ids}, the data has "
             f"{data_ids}. Check --data."
         )
     by_query = chain(*(rankings.values() for rankings in aligned.rankings.values()))
@@ -369,10 +371,10 @@ def _refuse_misfit(
         raise PosirError(describe_foreign(run.name, documents, corpora))
     if total.missing and rules.needs_all:
         missing = _quote(query for name, query in queries if query not in aligned.rankings[name])
-        number = pluralize(total.missing, "judged query is", "judged queries are")
+        queries_are = pluralize(total.missing, "judged query is", "judged queries are")
         raise PosirError(
-            f"{run.name}: {number} not in the run, first {missing}. --missing zero scores such "
-            "queries 0."
+            f"{run.name}: {queries_are} not in the run, first {missing}. --missing zero scores "
+            "these queries as 0."
         )
 
 
@@ -390,7 +392,7 @@ def _divide_rankings(
             by_subset[name] = rankings
         elif name != ANY_SUBSET:
             unknown_queries += len(rankings)
-    # Some tools use the texts of queries as ids. Queries with the same text share their hits.
+    # Some tools use query texts as ids. Queries with the same text share their hits.
     by_id: dict[str, list[tuple[str, str]]] = {}
     by_text: dict[str, list[tuple[str, str]]] = {}
     for subset in subsets:
@@ -404,8 +406,8 @@ def _divide_rankings(
         if len(names) > 1:
             raise PosirError(
                 f"{run.name}: query {sanitize(run_query)} is in several subsets of the data, "
-                f"{', '.join(names)}. Give one as --data, or predictions of mteb, which name the "
-                "subset."
+                f"{', '.join(names)}. Give one as --data, or give mteb's predictions, which name "
+                "the subset."
             )
         unknown_queries += not matches
         for name, query in matches:
@@ -426,8 +428,8 @@ def _align_subset(
             hits[query], rankings[query] = aligned
     if counts["chunks"] and not subset.has_corpus and rules.find_document is None:
         raise PosirError(
-            "The ids are ids of chunks, and their documents are unknown without the corpus. Give "
-            "--data with the corpus, or --chunk-separator '' if the ids are ids of documents."
+            "The run has chunk ids, whose documents are unknown without the corpus. Give --data "
+            "with the corpus, or --chunk-separator '' if the ids are document ids."
         )
     first_unknown = ""
     if counts["unknown_documents"]:
@@ -453,7 +455,7 @@ def _align_query(
     rules: AlignmentRules,
     counts: Counter[str],
 ) -> tuple[Collection[Hit], dict[str, float]]:
-    """Return the hits and the ranking of a query, and add their counts."""
+    """Return the hits and the ranking of a query, and update `counts`."""
     complete = subset.find_full_depth(rules)
     if isinstance(run_hits, RankedHits) and rules.keeps_hits and not subset.copies:
         ranking = run_hits.rank_distinct(subset.documents, rules.depth)
@@ -501,8 +503,8 @@ def _count_ranking(
 
 
 def separate(ranking: Sequence[tuple[str, float]]) -> dict[str, float]:
-    """Replace scores that are equal only in single precision, which trec_eval compares. Ties remain
-    ties.
+    """Replace scores that would be tied in single precision, in which trec_eval compares scores.
+    Ties remain ties.
     """
     distinct = sorted({score for _, score in ranking})
     with np.errstate(over="ignore"):
@@ -517,27 +519,27 @@ def describe_fixed_k(hits: int, asked: int) -> str:
     """Describe a retriever that always returns `hits` hits instead of `asked`, with a remedy."""
     return (
         f"The retriever returned {pluralize(hits, 'hit')} for every query instead of {asked:,}: it "
-        "has a setting of its own. Pass `k` on: `search_kwargs={'k': k}` in LangChain, "
+        "has its own limit. Pass `k` to it: `search_kwargs={'k': k}` in LangChain, "
         "`similarity_top_k=k` in LlamaIndex, `.limit(k)` in LanceDB."
     )
 
 
 def describe_empty(name: str, queries: int) -> str:
-    """Describe the error of a run without any document."""
+    """Describe the error for a run without documents."""
     return (
         f"{name}: {pluralize(queries, 'query', 'queries')} returned nothing, and no query returned "
-        "a document. Check that the index holds the corpus."
+        "a document. Check that the index contains the corpus."
     )
 
 
 def describe_foreign(name: str, retrieved: Sequence[str], corpus: Iterable[str]) -> str:
-    """Describe the error of a run without any document of the corpus."""
+    """Describe the error for a run without documents from the corpus."""
     first = _quote(dict.fromkeys(retrieved))
     return (
-        f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; first {first}, and "
-        f"the corpus has {_quote(corpus)}. If the ids are ids of chunks, give "
-        "--chunk-separator, or a function from chunk ids to document ids. If another field has the "
-        "document id, give --document-field."
+        f"{name}: no retrieved document of {len(retrieved):,} is in the corpus; the run has "
+        f"{first}, the corpus has {_quote(corpus)}. If the ids are chunk ids, give "
+        "--chunk-separator, or a function from chunk ids to document ids. If another field "
+        "contains the document id, give --document-field."
     )
 
 

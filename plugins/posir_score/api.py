@@ -52,7 +52,7 @@ logger = logging.getLogger(__name__)
 
 HEADINGS = ("Run", "Task", "Queries", "With position", "nDCG@10", "MRR@10", "Recall@100")
 LEGEND = "nDCG@10, MRR@10, Recall@100: over all judged queries, as in trec_eval."
-#: Chunks to retrieve for a question, as in Chroma's evaluation.
+#: Number of chunks to retrieve for a question, as in Chroma's evaluation.
 DEFAULT_CHUNKS = 5
 #: Valid revisions are folder names.
 REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
@@ -60,7 +60,7 @@ REVISION = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}")
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class ScoredRuns(Result):
-    """The scores of runs in [0, 1], with a row per run."""
+    """The scores of runs, in [0, 1], with one row per run."""
 
     runs: tuple[RunScores, ...]
 
@@ -89,7 +89,7 @@ class ScoredRuns(Result):
 
 
 def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
-    """Build the result of runs: the report by position, and the scores of all judged queries."""
+    """Build the result: the report by position, and the scores on all judged queries."""
     tasks = ", ".join(dict.fromkeys(run.task for run in runs))
     scored = ScoredRuns(
         runs=tuple(runs),
@@ -113,11 +113,9 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
 
 def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterator[DisplaySection]:
-    """Yield the sections of the report, the scores of all judged queries, and the scores of
-    chunks.
-    """
+    """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
     if scored.results or scored.judged:
-        # In LaTeX, the tables for text are printed.
+        # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
         yield from (part for part in report().parts if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
@@ -143,7 +141,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
 
 AnyRun: TypeAlias = Retriever | str | Path | Mapping[str, Any]
 
-#: Titles in the help of `posir score`, each with its options. Other options come first.
+#: Option groups in the help of `posir score`, by title. All other options come first.
 GROUPS = {
     "Runs": "revision overwrite missing order chunk_separator window embedder",
     "Retrievers": "document_field concurrency retries timeout",
@@ -195,63 +193,64 @@ def score(
             --data PosIR-Mini
 
     A run is a ranking of documents per query: from TREC, ranx or mteb, or query id, document id and
-    score in JSON, JSON Lines, CSV or Parquet. A retriever is asked for the rankings. Both are
+    score in JSON, JSON Lines, CSV or Parquet. A retriever is queried for its rankings. Both are
     scored as `mteb run` scores models, and the results are saved. Text splitters are scored by the
     share of the evidence in the chunks that `model` retrieves. These scores are not saved.
 
     Args:
-        runs: Files, or folders with the files of one run; in Python also scores by document id by
-            query id, rows of query id, document id and score, a frame with such columns, or a
-            retriever.
+        runs: Files, or folders with the files of one run; in Python also a mapping of query ids to
+            scores by document id, rows of query id, document id and score, a frame with such
+            columns, or a retriever.
         data: A task, or any other data with judged queries.
         retriever: A function of a query and `k` that returns ids, ids with scores, or hits of a
             framework, best first; or a framework's retriever, vector store, index, pipeline or
             collection.
         model: With `chunker`, the model that retrieves chunks.
         chunker: A function that divides a text; several are compared.
-        name: Name of each run, saved as `run/NAME`; by default of the file or function.
+        name: Name of each run, saved as `run/NAME`; by default the name of the file or function.
         revision: Version of the system, or of `model`; by default unversioned.
         output: Folder for results, as in `mteb run`.
         overwrite: Replace the result of another ranking with this name.
-        missing: Reject a run that lacks judged queries, or score these 0.
+        missing: Reject a run that lacks judged queries, or score these queries as 0.
         order: The best hit has the highest score, the lowest distance or the lowest rank; by
             default the highest score.
         chunk_separator: Separates document id and chunk number; empty without chunks.
-        document_field: Field of a hit with the document id; by default a usual field such as
-            `doc_id`.
-        find_document: Returns the document id of a chunk id, instead of the separator.
-        window: Number of first tokens of a text that the system reads, or `none` if it reads all;
-            by default unknown.
-        protocol: Paper whose authors' settings `model` is run with.
-        embedder: The system's model, instead of `window`: its window is known or measured, and it
-            embeds the queries of a collection.
+        document_field: Field of a hit that contains the document id; by default a common field,
+            such as `doc_id`.
+        find_document: Function that returns the document id of a chunk id, used instead of the
+            separator.
+        window: Number of tokens that the system reads from the start of a text, or `none` if it
+            reads all; by default unknown.
+        protocol: Run `model` with the settings of this paper's authors.
+        embedder: The system's embedding model, instead of `window`: its window is looked up or
+            measured, and it embeds the queries for a collection.
         clusters: Queries of one cluster are not independent; by default queries without positions
             are clustered by their best-judged document.
         k: Documents or chunks to retrieve; by default 100, or 5 chunks with `model`.
-        concurrency: Number of queries searched at the same time.
-        retries: Number of further attempts if a search fails.
+        concurrency: Number of parallel searches.
+        retries: Number of retries if a search fails.
         timeout: Time limit of a search in seconds.
         batch_size: Number of texts per encoding batch.
         split: Split of a BEIR folder; by default test.
         ignore_identical_ids: Exclude hits whose document has the id of the query, as mteb does for
             tasks whose queries are documents; by default only for these tasks.
-        language: Code of the data's language; by default detected.
+        language: Language code of the data; by default detected.
         repair: Move an answer that is not at its offset to its only match nearby.
-        merge_copies: Count documents with the same text, except for white space, as one; a run's
-            best hit counts.
+        merge_copies: Merge documents whose texts differ in white space only; the best hit of a run
+            counts.
         scope: Texts that each question is about; by default recognized by the format, and by texts
             that repeat.
 
     Returns:
-        The scores; `results` has the results by position, as `posir.read_results` returns them. For
-        chunkers, a row per chunker for all documents and, if there are few, per document, with 95%
-        intervals.
+        The scores; `results` contains the results by position, as `posir.read_results` returns
+        them. For chunkers, one row per chunker for all documents and, if there are few, one row per
+        document, with 95% intervals.
 
     Raises:
-        PosirError: Run and data do not fit, a row of the run is invalid, the scores contradict the
-            order, another ranking is saved under the same name, or the retriever fails. All answers
-            of a retriever are saved, and the same call continues. Or a chunker does not divide a
-            text.
+        PosirError: The run does not match the data, a row of the run is invalid, the scores
+            contradict the order, another ranking is saved under the same name, a chunker cannot
+            divide a text, or the retriever fails. Answers of the retriever are saved, so the same
+            call continues from them.
 
     Examples:
         >>> import posir
@@ -350,9 +349,9 @@ def _score_runs(
         elif isinstance(source, Mapping) or is_table(source):
             run = read_rankings(name or "run", source, settings.order)
         else:
-            # An index may have file names as ids.
+            # An index may use file names as ids.
             run_rules = replace(rules, names=DocumentNames())
-            name = name or describe_retriever(source)
+            name = name or name_retriever(source)
             search = add_embedder(source, embedder, read_by)
             run_settings = settings
             if isinstance(search, SystemRetriever) and settings.order is None:
@@ -391,7 +390,7 @@ def _score_chunkers(
         refuse_unloadable(model.name)
         # These imports take seconds.
         from posir_score.chunk_scoring import score_splitters
-        from posir_score.excerpts import read_evidence_data
+        from posir_score.evidence_spans import read_evidence_data
         from posir_tasks.models.embeddings.encoding import load_encoder
         from posir_tasks.text.tokenizer import EstimatedTokenizer, find_tokenizer
 
@@ -407,8 +406,8 @@ def _score_chunkers(
 def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
     if names and len(names) != len(runs):
         raise PosirError(
-            f"{pluralize(len(runs), 'run')} and {pluralize(len(names), 'name')}. Give a --name for "
-            "each run, as in `--name A --name B`, or none."
+            f"{pluralize(len(runs), 'run')}, but {pluralize(len(names), 'name')}. Give a --name "
+            "for each run, as in `--name A --name B`, or omit --name."
         )
     for run in runs:
         if isinstance(run, str | Path):
@@ -416,8 +415,9 @@ def _check_runs(runs: Sequence[object], names: Sequence[str]) -> None:
                 raise PosirError(f"{run}: no such file or folder. Give {KINDS}.")
         elif not isinstance(run, Mapping) and not is_table(run) and not callable(run):
             raise PosirError(
-                f"{type(run).__name__} is not a run. Give a file or folder, a score by document id "
-                "by query id, rows, a frame, or a retriever, called as search(query, k)."
+                f"{type(run).__name__} is not a run. Give a file or folder, a mapping of query ids "
+                "to scores by document id, rows, a frame, or a retriever, called as "
+                "search(query, k)."
             )
 
 
@@ -430,10 +430,8 @@ def _check_version(version: str) -> str:
     return version
 
 
-def describe_retriever(search: Retriever) -> str:
-    """Return the name of a retriever: its module, and its function or class without outer
-    functions.
-    """
+def name_retriever(search: Retriever) -> str:
+    """Name a retriever after its module and its function or class, without outer functions."""
     if isinstance(search, SystemRetriever):
         return search.name
     named = search if hasattr(search, "__qualname__") else type(search)

@@ -1,4 +1,4 @@
-"""Scores of text splitters: the evidence in the chunks that a model retrieves, also by position."""
+"""Scores of text splitters: how much evidence the retrieved chunks contain, also by position."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from mteb.types import PromptType
 
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     NOWHERE,
     ChunkSpans,
     EvidenceData,
@@ -41,9 +41,9 @@ from posir_tasks.text.spans import Span
 from posir_tasks.text.tokenizer import Tokenizer
 from posir_tasks.values.estimates import Estimate
 
-#: Maximum number of documents for rows by document.
+#: Maximum number of documents that get a row each.
 MAX_DOCUMENTS = 20
-#: Score to title, in the order of the tables.
+#: Titles of the scores, in table order.
 SCORES = {
     "iou": "IoU",
     "recall": "Recall",
@@ -51,7 +51,7 @@ SCORES = {
     "precision_omega": "Precision Omega",
 }
 ALL_DOCUMENTS = "all"
-#: Fields of the result in JSON.
+#: Fields of the JSON output.
 CONTENT = (
     "model",
     "data",
@@ -64,13 +64,14 @@ CONTENT = (
     "places",
     "changes",
 )
-#: Fields without a value in the rows of single documents.
+#: Fields that are None in the rows of single documents.
 TOTAL_FIELDS = ("for_new_documents", "in_place")
 LEGEND = (
-    "Scores x 100 of the chunking evaluation of Smith & Troynikov 2024, by characters as in its "
-    "code, which locates a chunk at the first match of its text. Intervals: 95%, for new questions "
-    "about these documents; in the line of new documents for new documents. Changes: 98.33%, for "
-    "new documents (articles, where known). Divided: no chunk has the whole excerpt."
+    "Scores x 100 as in the chunking evaluation of Smith & Troynikov 2024, whose code counts "
+    "characters and locates a chunk at the first match of its text. Intervals: 95%, for new "
+    "questions about these documents; in rows with (new documents), for new documents. Changes: "
+    "98.33%, for new documents (articles, if known). Split across chunks: no chunk contains the "
+    "whole evidence span."
 )
 
 
@@ -86,7 +87,7 @@ class ChunkerRow:
     questions: int
     chunks: int
     tokens: int
-    """Number of tokens of all chunks, truncated tokens included."""
+    """Number of tokens in all chunks, including truncated tokens."""
     iou: Estimate
     recall: Estimate
     precision: Estimate
@@ -112,12 +113,12 @@ class ScoredChunkers(Result):
     """If true, only the question's own document is searched."""
     places: tuple[PositionRecall, ...]
     changes: tuple[ChangeRow, ...]
-    """Changes of recall and IoU from the best splitter to each other splitter."""
+    """Changes in recall and IoU from the best splitter to each other splitter."""
     remarks: tuple[str, ...]
-    """Sentences about chunks that are not in their text or repeat a passage."""
+    """Sentences about chunks that are not found in their text or repeat a passage."""
 
     def records(self) -> list[dict[str, Any]]:
-        """Return the rows of each splitter: all documents, then single documents."""
+        """Return the rows of each splitter: first all documents, then single documents."""
         names = [item.name for item in fields(ChunkerRow) if item.name not in TOTAL_FIELDS]
         return [{name: getattr(row, name) for name in names} for row in self.rows]
 
@@ -129,17 +130,17 @@ def score_splitters(
     splitters: Sequence[TextSplitter],
     retrieve: int,
 ) -> ScoredChunkers:
-    """Score splitters by the `retrieve` chunks that are most similar to each question."""
+    """Score splitters on the `retrieve` chunks that are most similar to each question."""
     texts = [*data.documents.values()]
     divisions = {splitter.name: splitter.divide_all(texts) for splitter in splitters}
-    memory_encoder = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
+    cached_encoder = ModelEncoder(encoder.model, encoder.context, EmbeddingMemory())
     rows: list[ChunkerRow] = []
     positions: list[PositionRecall] = []
     remarks: list[str] = []
     scores: dict[str, dict[str, Floats]] = {}
     with track("Scoring chunkers", len(divisions)) as advance:
         for name, documents in divisions.items():
-            run = _retrieve_chunks(memory_encoder, data, documents, retrieve)
+            run = _retrieve_chunks(cached_encoder, data, documents, retrieve)
             scores[name] = run.score(data, run.first)
             chunks = [chunk for document in documents for chunk in document.chunks]
             tokens = np.array(tokenizer.count_all(chunks))
@@ -174,7 +175,7 @@ def score_splitters(
 def compare_splitters(
     metric: Metric, scores: Mapping[str, Floats], clusters: Integers
 ) -> Iterator[ChangeRow]:
-    """Yield the change of a score from the best splitter to each other splitter."""
+    """Yield the change in a score from the best splitter to each other splitter."""
     best = max(scores, key=lambda name: float(scores[name].mean()))
     for name, values in scores.items():
         if name != best:
@@ -189,7 +190,7 @@ def _describe_chunks(name: str, run: ChunkRun) -> Iterator[str]:
     if unlocated_chunks:
         yield f"{name}: {unlocated_chunks:,} {chunks} are not in their text."
     if repetitions:
-        yield f"{name}: {repetitions:,} {chunks} repeat an earlier passage and count there."
+        yield f"{name}: {repetitions:,} {chunks} repeat an earlier passage and are located there."
 
 
 def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
@@ -208,7 +209,7 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
         in_place.append((name, *map(format_percent, row.in_place.values())))
         scores = _format_scores(row.for_new_documents)
         by_document.append((name, "(new documents)", questions, *scores))
-    other_questions = pluralize(scored.skipped, "further question")
+    other_questions = pluralize(scored.skipped, "other question")
     skipped = f", {other_questions} skipped" if scored.skipped else ""
     scope = " of the question's document" if scored.within else ""
     title = (
@@ -222,14 +223,14 @@ def _build_sections(scored: ScoredChunkers) -> Iterator[DisplaySection]:
     yield DisplaySection(title, sentences, (table,))
     if scored.remarks:
         table = build_table(1, ["Chunker", *titles], in_place)
-        yield DisplaySection("If chunks count where they are", scored.remarks, (table,))
+        yield DisplaySection("With each chunk at its actual position", scored.remarks, (table,))
     table = build_table(2, ["Chunker", "Document", "Questions", *titles], by_document)
     yield DisplaySection("By document", tables=(table,))
     recalls = []
     for row in scored.places:
         recall = format_evidence_estimate(row.recall)
-        recalls.append((row.name, row.title, format_count(row.excerpts), recall))
-    table = build_table(2, ["Chunker", "Excerpts in the", "Excerpts", "Recall"], recalls)
+        recalls.append((row.name, row.title, format_count(row.spans), recall))
+    table = build_table(2, ["Chunker", "Evidence in the", "Spans", "Recall"], recalls)
     yield DisplaySection("Recall by the position of the evidence", tables=(table,))
 
 
@@ -239,14 +240,14 @@ def _format_scores(values: Mapping[str, Any]) -> list[str]:
 
 @dataclass(frozen=True, eq=False)
 class ChunkRun:
-    """The chunks of a splitter, and the chunks that are retrieved for each question."""
+    """The chunks of a splitter, and the chunks retrieved for each question."""
 
     first: ChunkSpans
-    """Each chunk at the first match of its text, as in the code of the chunking evaluation."""
+    """Each chunk at the first match of its text, as in the code of Smith & Troynikov."""
     in_place: ChunkSpans
     """Each chunk where the splitter took it from."""
     retrieved: Sequence[Integers]
-    """Rows of the chunks that are retrieved for each question, best first, shape (retrieve,) or
+    """Indices of the chunks retrieved for each question, best first, shape (retrieve,) or
     shorter.
     """
 
@@ -262,8 +263,8 @@ class ChunkRun:
 def _retrieve_chunks(
     encoder: ModelEncoder, data: EvidenceData, documents: Sequence[DividedText], retrieve: int
 ) -> ChunkRun:
-    """Encode all chunks and retrieve the most similar ones for each question. Ties are broken by
-    row.
+    """Encode all chunks, and retrieve the most similar chunks for each question. Ties are broken by
+    index.
     """
     chunks = [chunk for document in documents for chunk in document.chunks]
     vectors = torch.from_numpy(encoder(chunks, PromptType.document))

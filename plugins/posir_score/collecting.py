@@ -1,4 +1,4 @@
-"""Runs of a retriever: concurrent searches with retries, and a journal of all answers."""
+"""Retriever runs: concurrent searches with retries, and a journal of all answers."""
 
 from __future__ import annotations
 
@@ -40,24 +40,24 @@ logger = logging.getLogger(__name__)
 MAX_FAILURES = 10
 #: Maximum number of failed queries before the first answer, if queries may fail.
 MAX_FAILURES_AT_START = 20
-#: Errors of the retriever's code. A second attempt would fail, too.
+#: Errors in the retriever's code. A retry would fail as well.
 PROGRAMMING_ERRORS = (TypeError, AttributeError, NameError, SystemExit)
 #: A run stops after this number of queries if scores contradict the order of the hits, or no
 #: document is in the corpus.
 FIRST_QUERIES = 10
-#: Bytes of the digest of a chunk's text in the journal.
+#: Size in bytes of the digest that replaces a chunk's text in the journal.
 TEXT_BYTES = 16
 #: Schema version of the journal.
 SCHEMA = 1
-#: Ids of documents or chunks, best first, pairs of id and score, scores by id, or the answer of a
-#: system.
+#: Ids of documents or chunks, best first; pairs of id and score; scores by id; or the response of a
+#: search system.
 Hits: TypeAlias = Iterable[Any] | Mapping[str, Any]
 
 
 class Retriever(Protocol):
-    """A function, method or object with `__call__` that searches, synchronous or not.
+    """A search function, method or object with `__call__`, synchronous or asynchronous.
 
-    A parameter `subset` gets the name of the subset, such as a domain, whose documents to search.
+    An optional parameter `subset` receives the name of the subset to search, such as a domain.
     """
 
     def __call__(self, query: str, k: int) -> Hits | Awaitable[Hits]:
@@ -68,7 +68,7 @@ class Retriever(Protocol):
 
 @dataclass(frozen=True)
 class CollectionSettings:
-    """Limits of a retriever's requests, the order of its hits, and the folder of its journal."""
+    """Request limits for a retriever, the order of its hits, and the folder of its journal."""
 
     k: int = 100
     concurrency: int = 8
@@ -80,7 +80,7 @@ class CollectionSettings:
     max_time: float | None = None
     """Time limit of the run in seconds."""
     backoff: float = 0.5
-    """Seconds before the second attempt. Each further wait is twice as long."""
+    """Seconds before the first retry. The wait doubles with each retry, up to 8 seconds."""
 
 
 class RetrieverAnswer(BaseModel):
@@ -94,8 +94,8 @@ class RetrieverAnswer(BaseModel):
 class Journal:
     """A file with the answers of an unfinished run, one per line.
 
-    Each answer is on disk before the next query is searched. A damaged line loses one answer. Only
-    one process writes to the file.
+    Each answer is on disk before the next query is searched. Damaged lines are skipped. Only one
+    process writes to the file.
     """
 
     def __init__(self, file: Path) -> None:
@@ -112,8 +112,8 @@ class Journal:
             self._lock.acquire()
         except Timeout:
             raise PosirError(
-                f"{file}: another process asks the same retriever at this moment. Wait for its "
-                "end, or give this run another --name or --output."
+                f"{file}: another process is querying the same retriever. Wait until it ends, or "
+                "give this run another --name or --output."
             ) from None
         except OSError as error:
             logger.warning(
@@ -126,7 +126,9 @@ class Journal:
             if self.answers:
                 answers = pluralize(len(self.answers), "answer")
                 logger.warning(
-                    "%s has %s of an interrupted run; delete it to ask for all again", file, answers
+                    "%s contains %s from an interrupted run; delete the file to repeat all queries",
+                    file,
+                    answers,
                 )
             self._text_keys: set[str] = set()
             # The file is rewritten, since its last line may be incomplete.
@@ -151,8 +153,8 @@ class Journal:
             check_schema(schema, SCHEMA, f"{self.file}: this journal")
         except (GateError, KeyError, TypeError, IndexError) as error:
             raise PosirError(
-                f"{self.file}: is not a journal of answers, or is damaged. Move it elsewhere, and "
-                "run again."
+                f"{self.file}: is not a journal of answers, or is damaged. Move it elsewhere and "
+                "run the command again."
             ) from error
         damaged_lines = 0
         texts: dict[str | None, str | None] = {None: None}
@@ -170,9 +172,7 @@ class Journal:
                 damaged_lines += 1
         if damaged_lines:
             lines_are = pluralize(damaged_lines, "line is", "lines are")
-            logger.warning(
-                "%s: %s damaged; these queries are asked for again", self.file, lines_are
-            )
+            logger.warning("%s: %s damaged; these queries are repeated", self.file, lines_are)
 
     def _to_lines(self, answer: RetrieverAnswer) -> Iterator[str]:
         """Yield the lines of an answer. The text of each chunk is written once."""
@@ -193,7 +193,7 @@ class Journal:
         self.answers[answer.subset, answer.query] = answer
 
     def remove(self) -> None:
-        """Delete the file, so that the next run asks for all queries."""
+        """Delete the file, so that the next run repeats all queries."""
         self._stream.close()
         self.file.unlink(missing_ok=True)
 
@@ -218,7 +218,7 @@ class PendingQuery:
 
 
 class QueryAnswers:
-    """The answers of a retriever, and the reasons of failed queries."""
+    """The answers of a retriever, and the reasons why queries failed."""
 
     def __init__(
         self,
@@ -227,7 +227,7 @@ class QueryAnswers:
         rules: AlignmentRules,
         corpora: Mapping[str, Collection[str]],
     ) -> None:
-        """Start with the answers of a journal; `corpora` has the document ids of each subset."""
+        """Start with the answers of a journal; `corpora` maps each subset to its document ids."""
         self.journal = journal
         self.settings = settings
         self.rules = rules
@@ -239,10 +239,10 @@ class QueryAnswers:
         self.foreign: list[list[str]] = []
         self.has_documents = False
         self.reading = ""
-        """Describes the calls and the format of the hits; empty before the first hit."""
+        """Description of the calls and the hit format; empty before the first hit."""
         self.problem = ""
         """Reason why ids cannot be matched to documents; empty if they can."""
-        # An interrupted run may have had another --order.
+        # An interrupted run may have used another --order.
         journal.answers = {
             key: answer
             for key, answer in journal.answers.items()
@@ -260,7 +260,7 @@ class QueryAnswers:
         try:
             flags = [self.rules.resolve(hit.document, corpus) in corpus for hit in answer.hits]
         except PosirError as error:
-            # Here, the error would become part of an ExceptionGroup.
+            # An error raised here would end up in an ExceptionGroup.
             self.problem = str(error)
             return
         if not self.has_documents:
@@ -288,7 +288,7 @@ class QueryAnswers:
         *,
         with_subset: bool = False,
     ) -> None:
-        """Search all queries without an answer concurrently, and save each answer."""
+        """Search all unanswered queries concurrently, and save each answer."""
         settings = self.settings
         pending_queries = [
             query for query in queries if (query.subset, query.id) not in self.journal.answers
@@ -304,19 +304,19 @@ class QueryAnswers:
         ]
         try:
             with track(f"Asking {name}", len(pending_queries)) as advance:
-                _run_to_end(partial(self._ask_all, workers, pending_queries, advance))
+                _run_until_complete(partial(self._ask_all, workers, pending_queries, advance))
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
                 f"interrupted: {len(self.journal.answers):,} of "
-                f"{pluralize(len(queries), 'answer')} are kept in {self.journal.file}; the same "
-                "command goes on from there"
+                f"{pluralize(len(queries), 'answer')} are saved in {self.journal.file}; run the "
+                "same command to continue"
             ) from None
 
     async def _ask_all(
         self, workers: Iterable[_QueryWorker], queries: Iterable[PendingQuery], advance: Advance
     ) -> None:
         query_iterator = iter(queries)
-        # Answers of an interrupted run do not show that the retriever works now.
+        # Answers from an interrupted run do not show that the retriever works now.
         old_answers = len(self.journal.answers) if self.rules.needs_all else 0
 
         async def work(worker: _QueryWorker) -> None:
@@ -358,15 +358,15 @@ class QueryAnswers:
         """
         answers = self.journal.answers
         progress = (
-            f"{len(answers):,} of {pluralize(queries, 'query', 'queries')} are answered and kept "
+            f"{len(answers):,} of {pluralize(queries, 'query', 'queries')} are answered and saved "
             f"in {self.journal.file}"
         )
         if self.problem:
-            # With correct ids, these answers are useless.
+            # The saved answers contain the wrong ids.
             self.journal.remove()
             raise PosirError(f"{name}: {self.problem}")
         if self.foreign and not self.has_documents and self.is_new:
-            # With a correct retriever, these answers are useless.
+            # The saved answers are of no use once the retriever is fixed.
             self.journal.remove()
             raise PosirError(
                 describe_foreign(name, [*chain(*self.foreign)], next(iter(self.corpora.values())))
@@ -382,18 +382,18 @@ class QueryAnswers:
             if not self.rules.needs_all:
                 raise PosirError(f"{first} No query has an answer. Fix the retriever.")
             raise PosirError(
-                f"{first} {progress}; the same command goes on from there. --missing zero scores "
-                "queries that fail as 0."
+                f"{first} {progress}; run the same command to continue. --missing zero scores "
+                "failed queries as 0."
             )
         if answers and not any(answer.hits for answer in answers.values()):
-            # With a filled index, these answers are useless.
+            # The saved answers are of no use once the index is filled.
             self.journal.remove()
             raise PosirError(describe_empty(name, len(answers)))
         for query, reason in list(self.reasons.items())[:MAX_FAILURES]:
-            logger.warning("query %s: %s; it is scored 0", sanitize(query.id), reason)
+            logger.warning("query %s: %s; scored as 0", sanitize(query.id), reason)
         if failures > 1:
             logger.warning(
-                "%s of %s queries failed and are scored 0", f"{failures:,}", f"{queries:,}"
+                "%s of %s queries failed and are scored as 0", f"{failures:,}", f"{queries:,}"
             )
 
 
@@ -448,8 +448,8 @@ def collect_run(
     return run, journal
 
 
-def _run_to_end(start: Callable[[], Any]) -> None:
-    """Run a coroutine to its end, also inside a running event loop, as in a notebook."""
+def _run_until_complete(start: Callable[[], Any]) -> None:
+    """Run a coroutine until it completes, even inside a running event loop, as in a notebook."""
     try:
         asyncio.get_running_loop()
     except RuntimeError:
@@ -463,7 +463,7 @@ def _run_to_end(start: Callable[[], Any]) -> None:
 
 
 class _SearchThread:
-    """A thread for one call at a time. As a daemon, it does not keep the process alive."""
+    """A daemon thread that runs one call at a time and does not keep the process alive."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
@@ -488,11 +488,11 @@ class _SearchThread:
 
 
 class HangError(AnswerError):
-    """The retriever has not answered any query within the time limit of a search."""
+    """The retriever has not answered any query within the timeout."""
 
 
 class _QueryWorker:
-    """Searches one query at a time. Synchronous calls run in one thread until a call hangs."""
+    """Searches one query at a time. Synchronous calls share a thread until a call hangs."""
 
     def __init__(
         self,
@@ -502,7 +502,7 @@ class _QueryWorker:
         *,
         with_subset: bool,
     ) -> None:
-        """Prepare calls; if `with_subset` is true, the retriever gets the name of the subset."""
+        """Prepare calls; if `with_subset` is true, each call passes the name of the subset."""
         self._search: Callable[..., Any] = search
         self._settings = settings
         self._show_first = show_first
@@ -513,7 +513,7 @@ class _QueryWorker:
         self._thread: _SearchThread | None = None
 
     async def ask(self, query: PendingQuery, is_answering: Callable[[], bool]) -> list[Hit]:
-        """Search a query. After a timeout, the search is only repeated if `is_answering()` is true.
+        """Search a query. After a timeout, the search is retried only if `is_answering()` is true.
 
         Raises:
             AnswerError: All attempts failed, or one failed with a programming error.

@@ -1,4 +1,4 @@
-"""Hits of a run in columns: millions of lines without an object per line."""
+"""Columnar storage of a run's hits, which avoids an object for each of millions of lines."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from posir_score.orders import OrderCheck
 from posir_tasks.base.arrays import Floats, Integers
 from posir_tasks.base.table_files import parse_columns
 
-#: Columns of a regular line of a TREC run.
+#: Columns of a regular TREC run.
 TYPES: dict[str, type[pl.DataType]] = {
     "query": pl.Categorical,
     "Q0": pl.Categorical,
@@ -25,7 +25,7 @@ TYPES: dict[str, type[pl.DataType]] = {
     "tag": pl.Categorical,
 }
 TEXTS = [name for name, kind in TYPES.items() if kind is pl.Categorical]
-#: An id that all readers of runs read alike.
+#: Ids that every reader of run files parses in the same way.
 ID = r"^[^\s\x00-\x20]+$"
 
 
@@ -34,7 +34,7 @@ class RankedHits(Collection[Hit]):
     """The hits of a query, best first, in columns. `Hit` objects are built on access."""
 
     names: NDArray[np.object_]
-    """Ids of all documents of the run."""
+    """Ids of all documents in the run."""
     documents: Integers
     """Indices into `names`, shape (hits,)."""
     scores: Floats
@@ -69,17 +69,17 @@ class RankedHits(Collection[Hit]):
 
 @dataclass(frozen=True)
 class RunColumns:
-    """The lines of a run, in columns `query`, `document`, `rank` and `score`."""
+    """The lines of a run in the columns `query`, `document`, `rank` and `score`."""
 
     lines: pl.DataFrame
 
     @classmethod
     def parse(cls, content: bytes) -> RunColumns | None:
-        """Read a TREC run, or return None unless each line has six columns with single separators,
-        an integer rank and a finite score.
+        """Parse a TREC run; None unless every line has six columns with single separators, an
+        integer rank and a finite score.
         """
         separator = "\t" if b"\t" in content else " "
-        # Stripping copies the content.
+        # Stripping copies the content, so it is avoided if possible.
         if content[:1].isspace() or content[-2:].isspace():
             content = content.strip().replace(b"\r\n", b"\n")
         lines = parse_columns(content, TYPES, separator)
@@ -101,7 +101,7 @@ class RunColumns:
         return len(self.lines) - int(self.lines.select(pair.n_unique()).item())
 
     def check_order(self, check: OrderCheck) -> None:
-        """Add the counts of hits, and the queries whose scores contradict the ranks."""
+        """Add the number of hits, and the queries whose scores contradict the ranks, to `check`."""
         check.scored_hits += len(self.lines)
         if check.order is not None:
             return
@@ -114,7 +114,7 @@ class RunColumns:
         check.contradictions += queries.to_list()
 
     def sort(self, order: Order | None) -> dict[str, RankedHits]:
-        """Sort the hits of each query like `sort_hits`."""
+        """Sort the hits of each query, as `sort_hits` does."""
         values = self.lines["score"].to_numpy()
         ranks = self.lines["rank"].to_numpy()
         queries = self.lines["query"].to_physical().to_numpy()

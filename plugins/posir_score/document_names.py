@@ -1,4 +1,4 @@
-"""Matches documents by file name: an index may use paths, file names, stems or URLs as ids."""
+"""Matching by file name: an index may use paths, file names, stems or URLs as document ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import pluralize, sanitize
 
-#: Suffixes of documents. A stem has no suffix, and a converted document has a different one.
+#: Suffixes that ids of the same document may differ in: a stem has none, and conversion changes it.
 PLAIN = (
     "txt",
     "text",
@@ -34,10 +34,10 @@ PLAIN = (
 )
 OFFICE = ("pdf", "doc", "docx", "odt", "rtf", "ppt", "pptx", "xls", "xlsx", "epub")
 SUFFIXES = frozenset((*PLAIN, *OFFICE))
-#: Maximum number of documents for matching by name.
+#: Maximum number of documents for matching by file name.
 MAX_DOCUMENTS = 1_000_000
 URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
-#: Number of documents in a message.
+#: Maximum number of documents listed in a message.
 MAX_EXAMPLES = 2
 
 
@@ -51,7 +51,9 @@ class FileName(NamedTuple):
 
     @classmethod
     def parse(cls, name: str) -> FileName:
-        """Parse a path of any system, a file name, a stem, or a URL without query and fragment."""
+        """Parse a path of any operating system, a file name, a stem, or a URL. The query and
+        fragment of a URL are dropped.
+        """
         text = name.strip()
         if URL.match(text):
             with suppress(ValueError):
@@ -71,24 +73,24 @@ class FileName(NamedTuple):
         return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
-#: Stem to ids and names of documents.
+#: Ids and file names of documents, by stem.
 Index: TypeAlias = dict[str, list[tuple[str, FileName]]]
 
 
 @dataclass
 class DocumentNames:
-    """Matches file names of hits to documents, and caches the matches.
+    """Matches the file names of hits to documents, and caches the matches.
 
-    If several documents have the stem of the hit, the document with the same suffix and most shared
-    folders matches.
+    If several documents have the stem of the hit, the document with the same suffix and the most
+    shared folders matches.
     """
 
     matched: dict[str, str] = field(default_factory=dict)
-    """File name of a hit, without a chunk number, to document id."""
+    """Document ids by file name of the hit, without its chunk number."""
     _names: dict[str, FileName] = field(default_factory=dict)
-    """Document id to the first file name of its hits."""
+    """The first matching file name for each document id."""
     _indexes: dict[int, tuple[Collection[str], Index]] = field(default_factory=dict)
-    """`id()` of a corpus to the corpus and its index."""
+    """Each corpus and its index, by the `id()` of the corpus."""
 
     def translate(self, name: str, corpus: Collection[str], separator: str) -> str:
         """Replace the file name in the id of a hit by the id of the matching document, if any.
@@ -109,9 +111,9 @@ class DocumentNames:
         if not self.matched:
             return ""
         name, document = next(iter(self.matched.items()))
-        number = pluralize(len(self.matched), "document")
+        documents = pluralize(len(self.matched), "document")
         return (
-            f"{number} of the index matched by file name, first {sanitize(name)} to "
+            f"{documents} of the index matched by file name, first: {sanitize(name)} to "
             f"{sanitize(document)}."
         )
 
@@ -130,9 +132,10 @@ class DocumentNames:
         if shared_folders < min(len(first.folders), len(file_name.folders)):
             other = next(key for key, value in self.matched.items() if value == document)
             raise PosirError(
-                f"The ids {sanitize(other)} and {sanitize(name)} of the index both fit "
-                f"document {sanitize(document)} of the data by their file names. Name the field "
-                "with the data's id by --document-field, or give the texts of the whole index."
+                f"The ids {sanitize(other)} and {sanitize(name)} of the index both match "
+                f"document {sanitize(document)} of the data by file name. Give the field that "
+                "contains the data's id as --document-field, or the texts of the whole index as "
+                "data."
             )
         self.matched[name] = document
         return document
@@ -149,8 +152,8 @@ class DocumentNames:
 
 
 def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName]]) -> str:
-    """Choose the document that is best in both shared folders and suffix; raise PosirError if this
-    is not one document.
+    """Choose the document that matches best in both shared folders and suffix; raise PosirError
+    unless there is exactly one.
     """
     fits = {
         document: (parsed.count_shared_folders(file_name), parsed.suffix == file_name.suffix)
@@ -162,9 +165,9 @@ def _choose(name: str, file_name: FileName, candidates: list[tuple[str, FileName
         return best[0]
     examples = " and ".join(map(sanitize, (best or sorted(fits))[:MAX_EXAMPLES]))
     raise PosirError(
-        f"The id {sanitize(name)} of the index fits several documents of the data by its file "
-        f"name, {examples}. Return paths or ids that tell them apart, or name the field with the "
-        "data's id by --document-field."
+        f"The id {sanitize(name)} of the index matches several documents of the data by file "
+        f"name: {examples}. Return paths or ids that tell them apart, or give the field that "
+        "contains the data's id as --document-field."
     )
 
 

@@ -1,9 +1,9 @@
-"""Evaluation of runs by evidence position and by qrels, saved in the format of `mteb run`, without
-mteb.
+"""Evaluation of runs by evidence position and by qrels. Results are saved in the format of
+`mteb run`, without mteb.
 
 A query may have several relevant documents, grades, or evidence without a position. Scores by qrels
-equal trec_eval's: the gain of a document is its grade, which may be a fraction, and the ideal
-ranking has all judged documents (`ndcg_cut`). A grade above 0 is relevant. A query without a
+equal trec_eval's: the gain of a document is its grade, which may be fractional, and the ideal
+ranking contains all judged documents (`ndcg_cut`). A grade above 0 is relevant. A query without a
 ranking scores 0, as with `trec_eval -c`.
 """
 
@@ -110,7 +110,7 @@ MODEL_META: Mapping[str, Any] = {
     "is_cross_encoder": False,
     **dict.fromkeys(UNKNOWN_METADATA.split()),
 }
-#: Bytes of the digest of a run. The digest is written in hexadecimal.
+#: Size of a run's digest in bytes, before it is written in hexadecimal.
 DIGEST_BYTES = 8
 #: Key of the digest in a result.
 DIGEST = "digest"
@@ -136,8 +136,8 @@ class RunSearch:
         self._scores: dict[str, dict[str, list[float]]] = {}
         self.embedder = None if isinstance(read_by, ReadPart) else read_by
         self.counter: tuple[ModelTokenizer | None, int] = (None, 0)
-        """The embedder's tokenizer, or None, and the number of tokens of prompt and special tokens
-        with each document.
+        """The embedder's tokenizer or None, and the number of prompt and special tokens per
+        document.
         """
         if isinstance(read_by, ReadPart):
             read = read_by
@@ -168,7 +168,7 @@ class RunSearch:
     def score_queries(
         self, subset: SubsetQueries, k_values: Sequence[int]
     ) -> dict[str, list[float]]:
-        """Score the judged queries of a subset by `score_each_query`. Scores are cached."""
+        """Score the judged queries of a subset with `score_each_query`. Scores are cached."""
         if subset.name not in self._scores:
             rankings = self.run.rankings[subset.name]
             scores = score_each_query(rankings, subset.judgments.grades, k_values)
@@ -221,7 +221,7 @@ class RunScores:
     main_score: tuple[str, float] = ("", 0.0)
     """Name and value of the task's main score."""
     reading: str = ""
-    """Describes the calls of a retriever and the format of its hits; empty for a file."""
+    """Description of the retriever calls and the hit format; empty for a file."""
 
     def to_json(self) -> dict[str, Any]:
         """Convert the scores and counts to a row."""
@@ -262,13 +262,14 @@ def prepare_run(
     """Align a run with the data.
 
     Raises:
-        PosirError: The run does not fit the data, or an earlier run has the same name or rankings.
+        PosirError: The run does not match the data, or repeats the name or rankings of an earlier
+            run.
     """
     if data.rules.split and (other_splits := run.splits - {data.rules.split}):
         # Queries of different splits may have the same ids.
         split = sanitize(min(other_splits))
         raise PosirError(
-            f"{run.name}: has the rankings of split {split}, but split {data.rules.split} of "
+            f"{run.name}: contains rankings for split {split}, but split {data.rules.split} of "
             f"{data.name} is scored. Give --split {split}."
         )
     aligned = align_run(run, data.subsets, rules)
@@ -286,23 +287,23 @@ def prepare_run(
         # Some file systems ignore case.
         if model.name.casefold() == other.name.casefold():
             raise PosirError(
-                f"several runs have the name {other.name}. Give each a name of its own with "
-                "--name, in the order of the runs."
+                f"several runs have the name {other.name}. Give each run its own --name, in the "
+                "order of the runs."
             )
         if model.digest == other.digest:
             raise PosirError(
-                f"{model.name} and {other.name} have the same rankings. Leave one of them out."
+                f"{model.name} and {other.name} have the same rankings. Omit one of them."
             )
     return model
 
 
 def find_result(model: RunSearch, data: ScoredData, output: Path) -> Path:
-    """Return the path of a result, as in mteb."""
+    """Return the path where mteb would save the result."""
     return output / "results" / model.name.replace("/", "__") / model.revision / f"{data.name}.json"
 
 
 def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
-    """Read the data revision and the entries of subsets of a saved result."""
+    """Read the data revision and the entry of each subset from a saved result."""
     content = read_json(file, nan_prefix=NAN_PREFIX)
     scores = content.get("scores") if isinstance(content, dict) else None
     if not isinstance(scores, dict):
@@ -312,10 +313,10 @@ def _read_entries(file: Path) -> tuple[str, list[dict[str, Any]]]:
 
 
 def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: bool) -> bool:
-    """Return True if a result of the same rankings, data and window is saved.
+    """Return True if a result for the same rankings, data and window is saved.
 
     Raises:
-        PosirError: A result of other rankings is saved, and `overwrite` is false.
+        PosirError: A result for other rankings is saved, and `overwrite` is false.
     """
     file = find_result(model, data, output)
     if overwrite or not file.is_file():
@@ -324,9 +325,9 @@ def is_recorded(model: RunSearch, data: ScoredData, output: Path, *, overwrite: 
     digests = {entry.get(RUN_KEY, {}).get(SEARCH_KEY, {}).get(DIGEST) for entry in entries}
     if digests != {model.digest}:
         raise PosirError(
-            f"{file}: {model.name}, revision {model.revision}, has a result of another ranking on "
-            f"{data.name}. Give --overwrite to replace it, or another --revision or --name to keep "
-            "both."
+            f"{file}: {model.name}, revision {model.revision}, already has a result for another "
+            f"ranking on {data.name}. Give --overwrite to replace it, or another --revision or "
+            "--name to keep both."
         )
     read = model.read_part.to_json()
     return revision == data.revision and all(
@@ -382,7 +383,7 @@ def _rotate(
     subsets: int,
     *ranking: Any,
 ) -> RotationRanks | None:
-    """Rank rotated documents by a run's embedder, given the arguments of `RotationTest.rank`."""
+    """Rank rotated documents with a run's embedder; `ranking` is passed to `RotationTest.rank`."""
     sample_size = read_sample_size()
     _, _, _, ranks, *_ = ranking
     if not sample_size:
@@ -445,13 +446,13 @@ def _save_result(model: RunSearch, data: ScoredData, file: Path) -> None:
     meta = {**MODEL_META, "name": model.name, "revision": model.revision}
     with folder_lock(file.parent), explain_disk_full(file):
         if file.exists():
-            _set_other_data_aside(file, data.name, entries)
+            _back_up_other_data(file, data.name, entries)
         write_text(file.parent / META_FILE, json.dumps(meta, indent=4))
         write_text(file, json.dumps(round_floats(result), indent=2))
 
 
-def _set_other_data_aside(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
-    """Rename a saved result of other data."""
+def _back_up_other_data(file: Path, task: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Back up a saved result if its data has changed."""
     _, saved_entries = _read_entries(file)
     changed_subsets = []
     for entry in saved_entries:

@@ -1,4 +1,4 @@
-"""Hits, and the reader of answers in the formats of all systems.
+"""Hits, and the parser for the response formats of all supported search systems.
 
 Formats are recognized by field name; no vendor library is imported.
 """
@@ -16,14 +16,14 @@ from uuid import UUID
 from posir_tasks.base.untrusted import GateError, require_distinct
 from posir_tasks.base.wording import sanitize
 
-#: Maximum number of hits of an answer without an order, such as a mapping.
+#: Maximum number of hits in an unordered answer, such as a mapping.
 MAX_HITS = 100_000
-#: Maximum number of digits of a rank.
+#: Maximum number of digits in a rank.
 MAX_DIGITS = 18
 #: Remedy for hits that lack a score or distance.
 GIVE_EACH = "Give each hit one, or give --order rank (the ranks or the order of the hits)"
-#: The best hit has the highest score, as in trec_eval, the lowest distance, or the lowest rank.
-#: Without ranks, `rank` is the order of the rows or hits.
+#: The best hit has the highest score (as in trec_eval), the lowest distance, or the lowest rank.
+#: Without ranks, `rank` means the order of the rows or hits.
 Order: TypeAlias = Literal["score", "distance", "rank"]
 
 #: Names of fields, in order of preference. For documents: ranx, BEIR, TREC and PyTerrier (`docno`
@@ -49,17 +49,17 @@ STARTS = ("start", "start_index", "split_idx_start", "start_char_idx")
 ENDS = ("end", "end_index", "end_char_idx")
 
 
-class HitForm(NamedTuple):
-    """The fields of a system's hits. A path has attributes or keys separated by `/`; the empty path
-    is the hit itself.
+class HitLayout(NamedTuple):
+    """The fields of a system's hits. A path consists of attributes or keys, separated by `/`; the
+    empty path is the hit itself.
     """
 
     systems: str
     mark: str
-    """A field of these systems that the forms below lack."""
+    """A field that identifies these systems. Layouts further down `LAYOUTS` do not contain it."""
     paths: tuple[str, ...]
-    """Paths to search for ids, metadata and payload first. Texts and offsets are searched in
-    reverse order.
+    """Paths to search for ids, starting with metadata and payload. Texts and offsets are searched
+    in reverse order.
     """
     document: tuple[str, ...] = ()
     """Paths of the document id."""
@@ -67,15 +67,15 @@ class HitForm(NamedTuple):
     distance: tuple[str, ...] = DISTANCES
 
 
-FORMS = (
-    HitForm("LlamaIndex", "node", ("node/metadata", "node"), document=("node/ref_doc_id",)),
-    HitForm("LlamaIndex", "ref_doc_id", ("metadata", ""), document=("ref_doc_id",)),
-    HitForm("LangChain", "page_content", ("metadata", "")),
-    HitForm("Haystack", "meta", ("meta", "")),
-    HitForm("Qdrant", "payload", ("payload", "payload/metadata", "")),
-    HitForm("Elasticsearch, OpenSearch", "_source", ("_source", ""), document=("_id",)),
-    HitForm("Vespa", "relevance", ("fields", ""), document=("fields/documentid", "id")),
-    HitForm(
+LAYOUTS = (
+    HitLayout("LlamaIndex", "node", ("node/metadata", "node"), document=("node/ref_doc_id",)),
+    HitLayout("LlamaIndex", "ref_doc_id", ("metadata", ""), document=("ref_doc_id",)),
+    HitLayout("LangChain", "page_content", ("metadata", "")),
+    HitLayout("Haystack", "meta", ("meta", "")),
+    HitLayout("Qdrant", "payload", ("payload", "payload/metadata", "")),
+    HitLayout("Elasticsearch, OpenSearch", "_source", ("_source", ""), document=("_id",)),
+    HitLayout("Vespa", "relevance", ("fields", ""), document=("fields/documentid", "id")),
+    HitLayout(
         "Weaviate",
         "properties",
         ("properties", ""),
@@ -83,21 +83,21 @@ FORMS = (
         distance=("metadata/distance",),
     ),
     # For two of three metrics, this distance is a similarity.
-    HitForm("Milvus", "entity", ("entity", ""), score=(*SCORES, "distance"), distance=()),
-    HitForm(
+    HitLayout("Milvus", "entity", ("entity", ""), score=(*SCORES, "distance"), distance=()),
+    HitLayout(
         "Elasticsearch's _rank_eval",
         "hit",
         ("hit/_source", "hit"),
         document=("hit/_id",),
         score=("hit/_score",),
     ),
-    HitForm(
+    HitLayout(
         "Amazon Bedrock", "location", ("metadata", "content"), document=("location/s3Location/uri",)
     ),
-    HitForm("Chroma, Pinecone", "metadata", ("metadata", "")),
-    HitForm("rows, such as LanceDB's", "", ("",)),
+    HitLayout("Chroma, Pinecone", "metadata", ("metadata", "")),
+    HitLayout("rows, such as LanceDB's", "", ("",)),
 )
-#: Paths of the list of hits in an answer: Elasticsearch and OpenSearch, Vespa, Qdrant and its
+#: Paths to the list of hits in an answer: Elasticsearch and OpenSearch, Vespa, Qdrant and its
 #: groups, Weaviate, Pinecone, Haystack, Amazon Bedrock, Vertex, Azure AI Search, LlamaIndex's query
 #: engines, sentence-transformers, pyvespa and `_rank_eval`.
 ANSWERS = (
@@ -115,7 +115,7 @@ ANSWERS = (
     "results",
     "hits",
 )
-#: Kind of value to names of columns with the values of all hits: Chroma, AutoRAG and ragas.
+#: Column names for each kind of value in answers with one list per field: Chroma, AutoRAG, ragas.
 COLUMNS = {
     "id": ("ids", "retrieved_ids", "retrieved_context_ids"),
     "distance": ("distances",),
@@ -123,17 +123,17 @@ COLUMNS = {
     "text": ("documents", "retrieved_contents", "retrieved_contexts", "retrieval_context"),
     "metadata": ("metadatas",),
 }
-#: Field with texts of chunks to field with their ids, in AutoRAG, ragas and deepeval.
-TEXTS_ALONE = {
+#: Field of the ids that belong to each field of chunk texts, in AutoRAG, ragas and deepeval.
+TEXTS_WITHOUT_IDS = {
     "retrieved_contents": "retrieved_ids",
     "retrieved_contexts": "retrieved_context_ids",
     "retrieval_context": "retrieved_context_ids",
 }
-#: The id of a document in Vespa, `id:namespace:type:key:ID`.
+#: A document id in Vespa, `id:namespace:type:key:ID`.
 VESPA_ID = re.compile(r"id:[^:]*:[^:]*:[^:]*:(.+)", re.DOTALL)
 #: Key of the score in a tuple of id and score.
 UNNAMED = ""
-#: Methods of frames that return rows.
+#: Data frame methods that return rows.
 ROW_METHODS = ("to_dicts", "to_pylist", "to_list")
 HIT_KINDS = "an id, (id, score), or a hit of LangChain, LlamaIndex, Haystack or a vector database"
 
@@ -191,7 +191,7 @@ def read_number(value: Any) -> float:
 
 
 def _read_text(value: object) -> str:
-    """Read a scalar as text; empty for booleans and integers of thousands of digits."""
+    """Convert a scalar to text; empty for booleans and for integers with thousands of digits."""
     try:
         return "" if isinstance(value, bool) else str(value)
     except ValueError:
@@ -199,9 +199,9 @@ def _read_text(value: object) -> str:
 
 
 def read_rank(value: object) -> int | None:
-    """Read a rank, or return None if it is not an integer from 0.
+    """Read a rank, or return None if it is not an integer of at least 0.
 
-    1.0 is a rank: data frames convert columns with null to floats.
+    1.0 counts as a rank, since data frames convert integer columns with nulls to floats.
     """
     text = _read_text(value).strip().removesuffix(".0")
     return int(text) if text.isdecimal() and len(text) <= MAX_DIGITS else None
@@ -210,8 +210,8 @@ def read_rank(value: object) -> int | None:
 def read_id(value: object) -> str | None:
     """Read the id of a query or document, or return None if it is invalid.
 
-    Zero bytes and invalid Unicode are errors: trec_eval cuts an id at a zero byte, and crashes on
-    invalid Unicode.
+    Ids with zero bytes or invalid Unicode are invalid: trec_eval truncates an id at a zero byte,
+    and crashes on invalid Unicode.
     """
     text = _read_text(value) if isinstance(value, str | Integral | UUID) else ""
     is_unicode = text == text.encode(errors="ignore").decode()
@@ -241,7 +241,7 @@ def find_field(value: Any, paths: Iterable[str], names: Iterable[str]) -> tuple[
 
 
 def is_frame(value: Any) -> bool:
-    """Return True for a frame of polars, Arrow or pandas, and for a search of LanceDB."""
+    """Return True for a polars, Arrow or pandas frame, and for a LanceDB search."""
     return any(hasattr(value, name) for name in (*ROW_METHODS, "columns"))
 
 
@@ -262,7 +262,7 @@ def read_rows(value: Any) -> Any:
 
 
 def list_hits(answer: Any) -> list[Any] | None:
-    """List the hits of an answer that has them in a field or in columns; None for other answers."""
+    """List the hits of an answer that stores them in a field or in columns; else None."""
     if isinstance(answer, list):
         # Milvus returns a list with attributes that look like columns.
         return None
@@ -281,33 +281,32 @@ def list_hits(answer: Any) -> list[Any] | None:
         values = find(answer, path)
         if isinstance(values, list | tuple):
             return [*values]
-    for name, ids in TEXTS_ALONE.items():
+    for name, ids in TEXTS_WITHOUT_IDS.items():
         if isinstance(find(answer, name), list | tuple):
             raise AnswerError(
-                f"field '{name}' has the texts of chunks without ids. Add these as the field "
-                f"'{ids}'"
+                f"field '{name}' contains chunk texts without ids. Add the ids as field '{ids}'"
             )
     return None
 
 
 class RawHit(NamedTuple):
-    """A hit with all its scores and distances, one of which ranks the hits of the answer."""
+    """A hit with all its scores and distances, before one of them is chosen for the ranking."""
 
     number: int
-    """Number of the hit, or of its group, in the answer, from 1."""
+    """Number of the hit, or of its group, in the answer, starting at 1."""
     hit: Hit
     """The hit without score and distance. Its rank is its number."""
-    form: HitForm
+    layout: HitLayout
     values: dict[str, Any]
-    """Field name to value, for scores, distances and rank."""
+    """Values of the fields for scores, distances and rank."""
     field: str = ""
     """Path of the id; empty if the hit itself is an id."""
 
     def describe(self) -> str:
         """Describe the format of the hit."""
         names = [name for name in ("text", "start", "end") if getattr(self.hit, name) is not None]
-        form = f"{self.form.systems}, id in `{self.field}`" if self.field else "ids"
-        return " with ".join(filter(None, (form, " and ".join(names))))
+        id_format = f"{self.layout.systems}, id in `{self.field}`" if self.field else "ids"
+        return " with ".join(filter(None, (id_format, " and ".join(names))))
 
 
 def read_hits(
@@ -317,14 +316,14 @@ def read_hits(
     order: Order | None = None,
     show_first: Callable[[RawHit], object] = lambda _: None,
 ) -> list[Hit]:
-    """Read an answer as hits.
+    """Parse an answer into hits.
 
-    The hits of a group, such as the chunks of one document, follow each other, and only the first
-    one has the rank of the group. Either all hits have a score or none, unless `order` is `rank`.
+    The hits of a group, such as the chunks of one document, stay together, and only the first hit
+    gets the rank of the group. Either all hits have a score or none, unless `order` is `rank`.
 
     Args:
-        answer: A list of hits, scores by id, or the answer of a system.
-        k: Maximum number of hits of a list; scores by id are all read.
+        answer: A list of hits, scores by id, or the response of a search system.
+        k: Maximum number of hits in a list; a mapping of scores by id is read completely.
         document_field: Field with the document id.
         order: Order of the hits.
         show_first: Called with the first hit.
@@ -347,11 +346,11 @@ def read_hits(
         raw_hits += _list_group(item, number, document_field)
     if raw_hits:
         show_first(raw_hits[0])
-    # The first field of the usual names that has a value in any hit.
-    forms = dict.fromkeys(hit.form for hit in raw_hits)
+    # Use the first field, in order of preference, that has a value in any hit.
+    layouts = dict.fromkeys(hit.layout for hit in raw_hits)
     names = {name for hit in raw_hits for name in hit.values}
-    scores = (name for form in forms for name in (UNNAMED, *form.score) if name in names)
-    distances = (name for form in forms for name in form.distance if name in names)
+    scores = (name for layout in layouts for name in (UNNAMED, *layout.score) if name in names)
+    distances = (name for layout in layouts for name in layout.distance if name in names)
     has_rank = any(read_rank(hit.values.get(RANK)) is not None for hit in raw_hits)
     return _complete(raw_hits, next(scores, None), next(distances, None), order, has_rank=has_rank)
 
@@ -376,7 +375,7 @@ def _read_scores(
     order: Order | None,
     show_first: Callable[[RawHit], object],
 ) -> list[Hit]:
-    """Read scores by id. They are unordered, so all of them are read."""
+    """Read scores by id. They have no order, so all of them are read."""
     pairs = list(islice(answer.items(), MAX_HITS + 1))
     if len(pairs) > MAX_HITS:
         raise AnswerError(f"has more than {MAX_HITS:,} hits instead of {k:,}")
@@ -394,7 +393,7 @@ def _complete(
     *,
     has_rank: bool = False,
 ) -> list[Hit]:
-    """Complete hits by the values of the fields `score` and `distance`.
+    """Fill in the score, distance and rank of hits from the fields `score`, `distance` and `rank`.
 
     Raises:
         AnswerError: A hit lacks the value that ranks the hits, or the value is invalid.
@@ -414,7 +413,7 @@ def _complete(
             try:
                 numbers[kind] = read_number(value)
             except ValueError:
-                # The other field may be a remnant of an earlier stage.
+                # The other field may be left over from an earlier stage.
                 if kind == decisive:
                     raise AnswerError(
                         f"{name}, has the score {_abbreviate(value)}; it must be a finite number"
@@ -425,19 +424,19 @@ def _complete(
             numbers["rank"] = read_rank(values[RANK])
             if numbers["rank"] is None:
                 raise AnswerError(
-                    f"{name}, has the rank {_abbreviate(values[RANK])}; it must be a whole number "
-                    "from 0, as others of the query have"
+                    f"{name}, has the rank {_abbreviate(values[RANK])}; it must be an integer of "
+                    "at least 0, like the other ranks of the query"
                 )
         hits.append(hit._replace(**numbers))
     if gaps and order != "rank" and fields[decisive] is not None:
         field_name = f" in `{fields[decisive]}`" if fields[decisive] else ""
-        number_of_gaps = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
-        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{number_of_gaps}. {GIVE_EACH}")
+        gap_count = f"; {len(gaps):,} of {len(hits):,} lack one" if len(gaps) > 1 else ""
+        raise AnswerError(f"{gaps[0]}, has no {decisive}{field_name}{gap_count}. {GIVE_EACH}")
     return hits
 
 
 def _list_group(item: Any, number: int, document_field: str | None) -> Iterator[RawHit]:
-    """Yield a hit, or the hits of a group of Qdrant or the inner hits of Elasticsearch."""
+    """Yield a hit, the hits of a Qdrant group, or the inner hits of Elasticsearch."""
     inner = find(item, "inner_hits")
     chunks = find(item, "hits")
     if isinstance(inner, Mapping):
@@ -445,7 +444,7 @@ def _list_group(item: Any, number: int, document_field: str | None) -> Iterator[
     if not isinstance(chunks, list) or not chunks:
         yield _read_item(item, number, number, document_field)
         return
-    # Groups of Qdrant have no metadata.
+    # Qdrant groups have no metadata.
     group = _read_item(item, number, number, document_field if inner else None)
     for index, chunk in enumerate(chunks):
         raw_hit = _read_item(chunk, number, None if index else number)
@@ -457,7 +456,7 @@ def _list_group(item: Any, number: int, document_field: str | None) -> Iterator[
 def _read_item(
     item: Any, number: int, rank: int | None, document_field: str | None = None
 ) -> RawHit:
-    """Read a hit of any system, or a tuple of a hit with score, text and offsets.
+    """Parse a hit of any system, or a tuple of a hit with score, text and offsets.
 
     Raises:
         AnswerError: The hit has no valid id.
@@ -472,23 +471,25 @@ def _read_item(
     if hasattr(fields, "_asdict"):
         fields = fields._asdict()
     elif hasattr(fields, "keys") and not isinstance(fields, Mapping):
-        # A row of SQLite.
+        # An SQLite row.
         fields = dict(fields)
-    form = next(form for form in FORMS if not form.mark or find(fields, form.mark) is not None)
+    layout = next(
+        layout for layout in LAYOUTS if not layout.mark or find(fields, layout.mark) is not None
+    )
     is_id = isinstance(fields, str | Integral | UUID)
     field, value = "", fields
     if not is_id:
-        field, value = _find_document(fields, form, number, document_field)
+        field, value = _find_document(fields, layout, number, document_field)
     document = read_id(value)
     if document is None or len(extras) > 4:
         raise AnswerError(f"hit {number} is {_abbreviate(item)}; it must be {HIT_KINDS}")
     score, text, start, end = (*extras, None, None, None, None)[:4]
     if not is_id:
-        paths = form.paths[::-1]
+        paths = layout.paths[::-1]
         text = find_field(fields, paths, TEXTS)[1] if text is None else text
         start = find_field(fields, paths, STARTS)[1] if start is None else start
         end = find_field(fields, paths, ENDS)[1] if end is None else end
-    names = () if is_id else (*form.score, *form.distance)
+    names = () if is_id else (*layout.score, *layout.distance)
     all_values = {name: find(fields, name) for name in names} | {UNNAMED: score}
     hit = Hit(
         document=document,
@@ -499,21 +500,21 @@ def _read_item(
     )
     values = {name: value for name, value in all_values.items() if value is not None}
     values[RANK] = None if is_id else find(fields, RANK)
-    return RawHit(number, hit, form, values, field)
+    return RawHit(number, hit, layout, values, field)
 
 
 def _find_document(
-    fields: Any, form: HitForm, number: int, document_field: str | None
+    fields: Any, layout: HitLayout, number: int, document_field: str | None
 ) -> tuple[str, Any]:
-    """Find the path and value of the document id: in the user's field, or in the usual fields.
+    """Find the path and value of the document id, in `document_field` or in the usual fields.
 
     Raises:
-        AnswerError: The user's field is missing.
+        AnswerError: The hit has no `document_field`.
     """
     if document_field is not None:
-        field, name = find_field(fields, form.paths, (document_field,))
+        field, name = find_field(fields, layout.paths, (document_field,))
         if name is None:
-            bases = [find(fields, path) for path in form.paths]
+            bases = [find(fields, path) for path in layout.paths]
             keys = [
                 sanitize(str(key)) for base in bases if isinstance(base, Mapping) for key in base
             ]
@@ -522,11 +523,11 @@ def _find_document(
                 f"fields are {', '.join(keys) or 'none'}"
             )
         return field, name
-    field, name = find_field(fields, ("",), form.document)
+    field, name = find_field(fields, ("",), layout.document)
     for names in (PARENTS, IDS):
         if name is None:
-            field, name = find_field(fields, form.paths, names)
-    if form.systems == "Vespa" and isinstance(name, str):
+            field, name = find_field(fields, layout.paths, names)
+    if layout.systems == "Vespa" and isinstance(name, str):
         match = VESPA_ID.fullmatch(name)
         name = match[1] if match else name
     return field, name
@@ -541,7 +542,7 @@ def _read_offset(value: Any) -> int | None:
 
 
 def _abbreviate(value: object) -> str:
-    """Write a value for a message. Python raises for integers of thousands of digits."""
+    """Format a value for a message. Python cannot format integers with thousands of digits."""
     try:
         return sanitize(value if isinstance(value, str) else str(value))
     except ValueError:

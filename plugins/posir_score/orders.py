@@ -24,7 +24,7 @@ def uses_distance(hit: Hit, order: Order | None) -> bool:
 def read_value(hit: Hit, order: Order | None) -> float | None:
     """Return the value that ranks a hit (higher is better), or None.
 
-    The user's order has priority over names of fields: with order `score`, a distance counts as a
+    The user's order takes priority over field names: with order `score`, a distance counts as a
     similarity, and with order `distance`, a score counts as a distance.
     """
     if hit.distance is None and order != "distance":
@@ -58,7 +58,8 @@ class OrderCheck:
     rising_queries: int = 0
     """Number of queries without ranks whose scores never fall from hit to hit."""
     log_chance: float = 0.0
-    """Natural logarithm of the probability of these rising scores in random order."""
+    """Natural logarithm of the probability that randomly ordered scores rise in all these queries.
+    """
 
     def add(self, query: str, hits: Sequence[Hit]) -> None:
         """Count the hits of a query, and compare scores with ranks."""
@@ -104,7 +105,7 @@ class OrderCheck:
             )
         if self.unscored_hits and self.order is not None:
             return (
-                f"no hit has a {value}, which --order {self.order} needs. Omit --order, or give "
+                f"no hit has a {value}, but --order {self.order} needs one. Omit --order, or give "
                 "--order rank."
             )
         if 0 < self.distance_hits < self.scored_hits:
@@ -147,13 +148,13 @@ class OrderCheck:
         if self.order is not None or not self.distance_hits:
             return ""
         return (
-            "the lowest distance is best, as its field is called distance; with --order score, the "
-            "highest is best"
+            "the lowest value is best, since the field is called distance; give --order score if "
+            "the highest is best"
         )
 
 
 def has_gap(hits: Sequence[Hit], order: Order | None) -> bool:
-    """Return True if some hits lack the score or distance of the other hits."""
+    """Return True if some hits lack the score or distance that other hits have."""
     kinds = {(read_value(hit, order) is not None, uses_distance(hit, order)) for hit in hits}
     return order != "rank" and len(kinds) > 1
 

@@ -1,11 +1,11 @@
-"""The evidence in retrieved chunks, and the location of the evidence outside these chunks.
+"""The evidence in retrieved chunks, and the location of the missing evidence.
 
-Evidence recall at k is the share of a question's evidence that its first k chunks contain. IoU and
-precision are defined in `posir_score.excerpts`, as for text splitters. A chunk is located by its
-offsets, or by its text. If a chunk is longer than the embedder's window, its end is unread, and so
-is the evidence there. Evidence outside all returned chunks may be read or unread. Which evidence
-this is depends on the retrieval, so a comparison of read and unread evidence would have a selection
-bias. Above 1% of the evidence spans, no such comparison is made.
+Evidence recall at k is the share of a question's evidence in its first k chunks. IoU and
+precision are defined as for text splitters in `posir_score.evidence_spans`. A chunk is located by
+its text or, without a text, by its offsets. If a chunk is longer than the embedder's window, its
+end is unread, and so is the evidence there. Evidence outside all returned chunks may be read or
+unread. Which evidence this is depends on the retrieval, so a comparison of read and unread evidence
+would suffer from selection bias. Above 1% of the evidence spans, no such comparison is made.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     NOT_RETURNED,
     NOWHERE,
     ChunkSpans,
@@ -58,18 +58,18 @@ if TYPE_CHECKING:
 
 #: Maximum share of the evidence spans outside all returned chunks.
 MAX_UNKNOWN = 0.01
-#: Numbers of chunks that recall is computed at.
+#: Cut-offs k of the scores.
 DEPTHS = (1, 3, 5, 10, 20)
-#: Positions and losses are computed for at most this number of chunks.
+#: Maximum cut-off for recall by position and for losses.
 MAX_MAIN_DEPTH = 10
-#: The number of a chunk in its document, at the end of its id.
+#: Chunk number at the end of a chunk id.
 CHUNK_NUMBER = re.compile(r"\d{1,9}$")
 #: Subset and id of a question.
 QueryKey = tuple[str, str]
 
 
 class Loss(StrEnum):
-    """Location of evidence outside the first chunks. If several apply, the last one counts."""
+    """Location of evidence missing from the first k chunks. If several apply, the last counts."""
 
     NOT_RETRIEVED = "not_retrieved"
     OTHER_CHUNK = "other_chunk"
@@ -80,19 +80,19 @@ class Loss(StrEnum):
 
 
 class ChunkKey(NamedTuple):
-    """A chunk as a system returns it. Equal chunks of several questions are one chunk."""
+    """A chunk as returned by the system. Equal chunks for different questions have equal keys."""
 
     document: int
-    """Number of its document, or `NOWHERE` if the document has no evidence."""
+    """Document number, or `NOWHERE` if the document has no evidence."""
     text: str | None
     start: int | None
     end: int | None
     id: str
-    """The id without the document id at its start."""
+    """Chunk id without the document id at its start."""
 
     @property
     def is_locatable(self) -> bool:
-        """True if the system returns the text or the offsets."""
+        """True if the chunk has a text or offsets."""
         return bool(self.text) or self.start is not None
 
     @property
@@ -107,13 +107,15 @@ class ChunkKey(NamedTuple):
         return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
 
     def describe(self, characters: int) -> str:
-        """Describe the chunk of a document of `characters` by its first words or its offsets."""
+        """Describe the chunk by its first words, or by its offsets in a document of length
+        `characters`.
+        """
         if self.text:
             return f"{sanitize(self.text, 60)} ({pluralize(len(self.text), 'character')})"
         return f"characters {self.start or 0:,} to {self.end or 0:,} of {characters:,}"
 
     def locate(self, locator: TextLocator, previous: Span) -> Span | None:
-        """Find the span in the document, after the previous chunk if possible; None if it fails."""
+        """Find the span in the document, preferably after the previous chunk; None if not found."""
         if self.text:
             return locator.locate(self.text, self.start, previous)
         if self.start is None or self.end is None:
@@ -132,42 +134,44 @@ class RetrievedChunks:
     spans: Mapping[ChunkKey, Span | None]
     """Span of each distinct chunk in its document; None if the chunk is not located."""
     texts: Mapping[int, Mapping[Span, str]]
-    """Document number to span to text of its distinct chunks."""
+    """For each document number, the texts of its distinct chunks by span."""
     other_texts: frozenset[str]
-    """Texts of the chunks of documents without evidence."""
+    """Texts of chunks from documents without evidence."""
     not_located: tuple[str, ...]
-    """Descriptions of distinct chunks that are not in their document."""
+    """Descriptions of distinct chunks that were not found in their document."""
 
     @classmethod
     def locate(cls, data: EvidenceData, run: AlignedRun) -> RetrievedChunks | None:
-        """Locate the chunks of a run; None if evidence or chunks have neither texts nor offsets."""
+        """Locate the chunks of a run; None if no query has an evidence span, or no chunk has a text
+        or offsets.
+        """
         if not data.ids:
             return None
-        numbers = {name: number for number, name in enumerate(data.documents)}
+        document_numbers = {name: number for number, name in enumerate(data.documents)}
         by_query: dict[QueryKey, list[ChunkKey]] = {}
         for subset, query in data.ids:
             chunks = by_query[subset, query] = []
             for hit in run.hits[subset].get(query, ()):
-                number = numbers.get(f"{subset}/{hit.document}", NOWHERE)
+                number = document_numbers.get(f"{subset}/{hit.document}", NOWHERE)
                 name = hit.chunk.removeprefix(hit.document)
                 chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, name))
-        names = [*data.documents]
+        document_names = [*data.documents]
         documents = [*data.documents.values()]
         spans = _locate_chunks({key for keys in by_query.values() for key in keys}, documents)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
-        lost_chunks: dict[ChunkKey, None] = {}
+        unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
             if span is not None:
                 texts[key.document][span] = key.text or span.of(documents[key.document])
             elif key.is_locatable:
-                lost_chunks[key._replace(id="")] = None
+                unlocated_chunks[key._replace(id="")] = None
         other_texts = frozenset(
-            key.text for key in lost_chunks if key.text and key.document == NOWHERE
+            key.text for key in unlocated_chunks if key.text and key.document == NOWHERE
         )
         descriptions = []
-        for key in lost_chunks:
+        for key in unlocated_chunks:
             if key.document != NOWHERE:
-                _, _, name = names[key.document].partition("/")
+                _, _, name = document_names[key.document].partition("/")
                 description = key.describe(len(documents[key.document]))
                 descriptions.append(f"{sanitize(name)}: {description}")
         if not (texts or other_texts or descriptions):
@@ -187,13 +191,13 @@ class RetrievedChunks:
         return [*self.texts.get(document, ())]
 
     def find_third(self, evidence: EvidenceSpan) -> str:
-        """Find the third of a chunk that contains the evidence, or `DIVIDED` or `NOT_RETURNED`."""
+        """Find the third of a chunk that contains the evidence, `DIVIDED` or `NOT_RETURNED`."""
         spans = self.list_spans(evidence.document)
         is_returned = divide_span(evidence.span, spans).inside
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
 
     def describe_suspects(self) -> Iterator[str]:
-        """Yield a warning if texts of hits are queries or previews instead of chunks."""
+        """Yield warnings if hits contain the query or a preview instead of the chunk."""
         queries = 0
         hits: list[ChunkKey] = []
         for key, (text, _) in zip(self.data.ids, self.data.questions, strict=True):
@@ -203,15 +207,15 @@ class RetrievedChunks:
                     hits.append(hit)
         if queries:
             yield (
-                f"{pluralize(queries, 'hit has', 'hits have')} the text of the query. Return the "
-                "text of the chunk."
+                f"{pluralize(queries, 'hit contains', 'hits contain')} the text of the query. "
+                "Return the text of the chunk."
             )
         # On average, a chunk was returned for at least two questions.
         distinct = set(hits)
         is_repeated = 2 * len(distinct) <= len(hits)
         if is_repeated and len(distinct) == len({hit.document for hit in hits}):
             yield (
-                "Every document comes back with the same chunk for all queries. If that is a "
+                "Every document is returned with the same text for all queries. If this text is a "
                 "preview, return the chunk that matches the query."
             )
 
@@ -228,7 +232,7 @@ def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[Chunk
         previous = START
         for key in group:
             span = spans[key] = key.locate(locator, previous)
-            # Numbered chunks follow each other.
+            # Numbered chunks follow one another in the document.
             previous = (span or previous) if key.number is not None else START
     return spans
 
@@ -240,13 +244,13 @@ class ReadChunks:
     data: EvidenceData
     read: ReadPart
     tokens: tuple[int, ...]
-    """Token counts of the distinct chunks, ascending, with prompt and special tokens."""
+    """Token counts of the distinct chunks, ascending, including prompt and special tokens."""
     has_tokenizer: bool
     unread: Mapping[int, Sequence[Span]] = field(default_factory=dict)
-    """Document number to the spans that are truncated in all chunks that contain them."""
+    """Unread spans by document number: text that every chunk with this text truncates."""
     not_returned: int = 0
-    """Number of evidence spans that are not completely in returned chunks. Whether they are read is
-    unknown.
+    """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
+    them is unknown.
     """
 
     @classmethod
@@ -263,7 +267,7 @@ class ReadChunks:
             chunks: The chunks.
             read: The part of a text that the embedder reads.
             tokenizer: The embedder's tokenizer; None if unknown.
-            added: Number of tokens of the prompt and special tokens.
+            added: Number of prompt and special tokens per chunk.
         """
         counter = tokenizer or EstimatedTokenizer()
         located_chunks = [
@@ -313,7 +317,7 @@ class ReadChunks:
         numbers = {name: number for number, name in enumerate(self.data.documents)}
         for row, name in enumerate(evidence.document_ids if len(evidence.ends) else ()):
             document = f"{subset}/{name}"
-            # For a translation, spans and length may refer to the original.
+            # Spans and length of a translation may refer to the original text.
             scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
             span = Span(round(evidence.starts[row] * scale), round(evidence.ends[row] * scale))
             unread = divide_span(span, self.unread.get(numbers[document], ()))
@@ -327,7 +331,7 @@ class ReadChunks:
 
     @property
     def is_selection(self) -> bool:
-        """True if too much evidence is outside all returned chunks."""
+        """True if the returned chunks lack so much evidence that selection bias is possible."""
         spans = sum(len(evidence) for _, evidence in self.data.questions)
         return self.not_returned > MAX_UNKNOWN * spans
 
@@ -364,12 +368,12 @@ class EvidenceScores:
 
     questions: int
     k: int
-    """Number of chunks for `by_position` and `lost`."""
+    """Cut-off for `by_position` and `lost`."""
     depths: tuple[DepthScores, ...]
     by_position: tuple[PositionRecall, ...]
     lost: Mapping[str, Estimate]
-    """Share of the evidence that the first k chunks lack, by `Loss`. The sum is 1 - recall. Without
-    `not_read` if the embedder's window is unknown.
+    """Share of the evidence missing from the first k chunks, by `Loss`. The shares add up to
+    1 - recall. `not_read` is omitted if the embedder's window is unknown.
     """
     chunks: int
     """Number of distinct located chunks."""
@@ -380,16 +384,16 @@ class EvidenceScores:
     longer_than_read: int | None
     """Number of chunks that exceed the embedder's window; None if the window is unknown."""
     not_located: tuple[str, ...]
-    """Descriptions of distinct chunks that are not in their document."""
-    excerpts: int
+    """Descriptions of distinct chunks that were not found in their document."""
+    spans: int
     """Number of evidence spans."""
     not_returned: int
-    """Number of evidence spans that are not completely in returned chunks."""
+    """Number of evidence spans not fully covered by returned chunks."""
     suspects: tuple[str, ...] = ()
     """Warnings about texts that may not be chunks."""
 
     def to_json(self) -> dict[str, Estimate]:
-        """Convert the scores to a row."""
+        """Convert the scores to a flat row."""
         row = {}
         for scores in self.depths:
             row[f"evidence_recall_at_{scores.k}"] = scores.evidence_recall
@@ -408,17 +412,17 @@ class EvidenceScores:
         return sentence, describe_lost_evidence(lost, recall.value, is_known=is_known)
 
     def build_tables(self) -> Iterator[Table]:
-        """Yield tables of scores by number of chunks, recall by position, and missing evidence."""
+        """Yield tables of scores by cut-off, recall by position, and missing evidence."""
         depths = []
         for row in self.depths:
             scores = map(format_evidence_estimate, (row.evidence_recall, row.iou, row.precision))
             depths.append((str(row.k), *scores))
         yield build_table(0, ("Top chunks", "Evidence recall", "IoU", "Precision"), depths)
         positions = [
-            (row.title, format_count(row.excerpts), format_evidence_estimate(row.recall))
+            (row.title, format_count(row.spans), format_evidence_estimate(row.recall))
             for row in self.by_position
         ]
-        yield build_table(1, ("Evidence in the", "Excerpts", f"Recall@{self.k}"), positions)
+        yield build_table(1, ("Evidence in the", "Spans", f"Recall@{self.k}"), positions)
         losses = [
             (LOSSES[loss], format_evidence_estimate(share))
             for loss, share in self.lost.items()
@@ -428,7 +432,7 @@ class EvidenceScores:
         yield build_table(1, headings, losses)
 
     def describe_chunks(self) -> Iterator[str]:
-        """Yield sentences about the lengths of chunks, truncation, and chunks that do not fit."""
+        """Yield sentences about chunk lengths, truncation, and chunks that were not located."""
         if self.chunks:
             yield describe_chunk_lengths(
                 self.chunks,
@@ -438,22 +442,22 @@ class EvidenceScores:
                 longer=self.longer_than_read or 0,
             )
         if self.not_returned:
-            number = f"{self.not_returned:,} of {pluralize(self.excerpts, 'excerpt')}"
+            share = f"{self.not_returned:,} of {pluralize(self.spans, 'evidence span')}"
             yield (
-                f"{number} are not completely in returned chunks: whether the embedder reads them "
-                "is unknown."
+                f"{share} are not fully covered by returned chunks: whether the embedder reads "
+                "them is unknown."
             )
         if self.not_located:
             chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
             yield (
-                f"{chunks} not in the document, and count as retrieved without evidence; first "
+                f"{chunks} not in the document, and count as retrieved without evidence; first: "
                 f"{self.not_located[0]}."
             )
         yield from self.suspects
 
 
 def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> EvidenceScores:
-    """Score the chunks of a run, given the run's name."""
+    """Score the chunks of the run called `name`."""
     data = chunks.data
     max_hits = max(map(len, chunks.by_query.values()))
     depths = [depth for depth in DEPTHS if depth <= max_hits] or [1]
@@ -494,7 +498,7 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         tokens_estimated=not read.has_tokenizer,
         longer_than_read=read.truncated_chunks,
         not_located=chunks.not_located,
-        excerpts=len(recalls),
+        spans=len(recalls),
         not_returned=read.not_returned,
         suspects=tuple(chunks.describe_suspects()) if NOT_RETURNED in thirds else (),
     )
@@ -503,7 +507,7 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
 def count_losses(
     evidence: EvidenceSpan, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks
 ) -> Counter[Loss]:
-    """Count the characters of an evidence span that the hits lack, by location."""
+    """Count the characters of an evidence span missing from the hits, by location."""
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     coverage = divide_span(evidence.span, [span for span in spans if span])
     unread_spans = read.unread.get(evidence.document, ())

@@ -1,7 +1,8 @@
-"""Retriever objects of frameworks, which are recognized by their methods.
+"""Adapters for the retriever objects of frameworks, which are recognized by their methods.
 
-Each object is called as its documentation says. No library of a framework is imported, and no
-object is changed. Hits are ordered, so the scores, which may be distances, are not used.
+Each object is called as documented by its framework, and is not modified. No framework is imported,
+except PyLate for an index without a retriever. Hits are in order, so their scores, which may be
+distances, are ignored.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 QueryEmbedder: TypeAlias = Callable[[str], Any]
 #: Names of parameters and attributes for the number of hits.
 K_NAMES = ("k", "top_k", "similarity_top_k", "limit", "n_results", "num_results", "size", "n")
-#: Names of a pipeline's inputs for the query.
+#: Names of a pipeline's query inputs.
 QUERY_NAMES = ("query", "text", "question")
 
 
@@ -50,19 +51,19 @@ class RetrieverQuery:
 
 
 class System(NamedTuple):
-    """A class of a framework's objects."""
+    """A type of framework object, and how to search it."""
 
     name: str
     mark: str
-    """A method or field that the systems below lack."""
+    """A method or field that identifies the system. Systems further down `SYSTEMS` lack it."""
     call: str
-    """The call of the search, for messages."""
+    """The search call, for messages."""
     search: Callable[[Any, RetrieverQuery], Any]
     needs_embedder: bool = False
 
 
 def with_k(retriever: Any, k: int) -> Any:
-    """Copy a retriever, and set its number of hits to k if it has this setting."""
+    """Copy a retriever, and set its number of hits to k if it has such a setting."""
     retriever_copy = copy(retriever)
     if isinstance(arguments := getattr(retriever, "search_kwargs", None), Mapping):
         retriever_copy.search_kwargs = {**arguments, "k": k}
@@ -75,19 +76,19 @@ def with_k(retriever: Any, k: int) -> Any:
 
 
 def search_engine(engine: Any, query: RetrieverQuery) -> Any:
-    """Search with the retriever of a query engine, without its language model."""
+    """Search with a query engine's retriever, without its language model."""
     return with_k(engine.retriever, query.k).retrieve(query.text)
 
 
 def search_chroma(collection: Any, query: RetrieverQuery) -> Any:
-    """Search a collection by the embedder, or by the collection's own embedding function."""
+    """Search a collection with the embedder, or with the collection's own embedding function."""
     if query.embed is None:
         return collection.query(query_texts=[query.text], n_results=query.k)
     return collection.query(query_embeddings=[query.vector], n_results=query.k)
 
 
 def search_lancedb(table: Any, query: RetrieverQuery) -> Any:
-    """Search a table by the embedder, or by the table's own embedding function or text index."""
+    """Search a table with the embedder, or with its own embedding function or text index."""
     value = query.text if query.embed is None else query.vector
     return table.search(value).limit(query.k).to_list()
 
@@ -129,7 +130,7 @@ def search_milvus_collection(collection: Any, query: RetrieverQuery) -> Any:
 
 
 def search_faiss(target: Any, query: RetrieverQuery) -> Any:
-    """Search an index. Ids are row numbers, or are given by a pair of index and ids."""
+    """Search an index, or a pair of an index and its row ids. Without ids, rows are numbered."""
     index, ids = target if isinstance(target, tuple) else (target, None)
     import numpy as np
 
@@ -138,7 +139,7 @@ def search_faiss(target: Any, query: RetrieverQuery) -> Any:
 
 
 def search_pylate(index: Any, query: RetrieverQuery) -> Any:
-    """Search an index of late interaction, or its retriever."""
+    """Search a late-interaction index, or its retriever."""
     assert query.embed is not None
     retriever = index
     if not hasattr(index, "retrieve"):
@@ -147,19 +148,19 @@ def search_pylate(index: Any, query: RetrieverQuery) -> Any:
 
 
 def search_component(component: Any, query: RetrieverQuery) -> Any:
-    """Search with a component of Haystack, by text or by embedding."""
+    """Search with a Haystack component, by text or by embedding."""
     if "query_embedding" not in inspect.signature(component.run).parameters:
         return component.run(query=query.text, top_k=query.k)
     if query.embed is None:
-        raise missing_embedder("Haystack's retriever by embeddings")
+        raise missing_embedder("a Haystack embedding retriever")
     return component.run(query_embedding=query.vector, top_k=query.k)
 
 
 def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
-    """Run a pipeline, and return the output of its last component with documents.
+    """Run a pipeline, and return the output of the last component that outputs documents.
 
     Raises:
-        PosirError: A required input is unknown, or no component has documents.
+        PosirError: A required input is unknown, or no component outputs documents.
     """
     inputs: dict[str, dict[str, Any]] = {}
     for component, sockets in pipeline.inputs().items():
@@ -174,9 +175,9 @@ def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
                 continue
             else:
                 raise PosirError(
-                    f"the pipeline needs {component}.{name}, which is not the query "
-                    f"({', '.join(QUERY_NAMES)}) or its number of hits. Give a function of query "
-                    "and k that runs it, or, for an embedding, --embedder."
+                    f"the pipeline needs {component}.{name}, which is neither the query "
+                    f"({', '.join(QUERY_NAMES)}) nor the number of hits. Give a function of query "
+                    "and k that runs the pipeline or, for an embedding, --embedder."
                 )
             inputs.setdefault(component, {})[name] = value
     final_outputs = pipeline.outputs()
@@ -184,7 +185,8 @@ def search_pipeline(pipeline: Any, query: RetrieverQuery) -> Any:
     components = [name for name, sockets in outputs.items() if "documents" in sockets]
     if not components:
         raise PosirError(
-            "no component of the pipeline has the output `documents`. Give one that retrieves."
+            "no component of the pipeline has the output `documents`. Give a pipeline that "
+            "retrieves documents."
         )
     final_components = [name for name in components if "documents" in final_outputs.get(name, {})]
     name = (final_components or components)[-1]
@@ -263,7 +265,7 @@ SYSTEMS = (
 
 @dataclass(frozen=True)
 class SystemRetriever:
-    """An object of a framework, or a pair of an object and its collection or ids."""
+    """A framework object, or a pair of the object and its collection or ids."""
 
     target: Any
     system: System
@@ -284,13 +286,13 @@ class NamedObject:
 
 
 def load_retriever(reference: str) -> Any:
-    """Load `module:object`, and attach the name unless it is a function."""
+    """Load `module:object`, and attach its name unless it is a function."""
     target = load_object("--retriever", reference)
     return target if inspect.isroutine(target) else NamedObject(target, reference.replace(":", "-"))
 
 
 def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
-    """Build a retriever from a function, a factory without parameters, or an object of a framework.
+    """Build a retriever from a function, a factory without parameters, or a framework object.
 
     Raises:
         PosirError: The object is not a retriever, or needs an embedder.
@@ -321,9 +323,9 @@ def open_retriever(retriever: Any, *, has_embedder: bool) -> Any:
 
 
 def describe_call(retriever: Any) -> str:
-    """Describe the kind of a retriever and its calls."""
+    """Describe what a retriever is and how it is called."""
     if isinstance(retriever, SystemRetriever):
-        return f"{retriever.system.name}, asked by `{retriever.system.call}`"
+        return f"{retriever.system.name}, called as `{retriever.system.call}`"
     return "a function"
 
 
@@ -338,12 +340,13 @@ def find_system(target: Any) -> System | None:
 def missing_embedder(name: str) -> PosirError:
     """Build the error for a retriever that needs query embeddings."""
     return PosirError(
-        f"{name} is asked by the vector of a query. Give --embedder, the model of its documents."
+        f"{name} is searched by query embedding. Give --embedder, the model that embedded its "
+        "documents."
     )
 
 
 def adapt_function(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wrap a function without a second positional parameter, so that it takes a query and k."""
+    """Wrap a function that has no second positional parameter, so that it takes a query and k."""
     parameters = _list_parameters(function)
     if parameters is None:
         return function
@@ -373,8 +376,7 @@ def _list_parameters(function: Callable[..., Any]) -> list[inspect.Parameter] | 
 
 
 def add_embedder(retriever: Any, name: str | None, embedder: ReadPart | MTEBModels) -> Any:
-    """Add an embedder of queries to an object of a framework. Other retrievers are returned
-    unchanged.
+    """Add a query embedder to a framework object. Other retrievers are returned unchanged.
 
     Args:
         retriever: The retriever.

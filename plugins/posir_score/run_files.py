@@ -1,9 +1,9 @@
-"""Readers of runs: TREC, ranx, predictions of mteb, and JSON, JSON Lines, CSV or Parquet of query
-id, document id and score.
+"""Readers for run files: TREC, ranx, mteb's predictions, and JSON, JSON Lines, CSV or Parquet with
+query id, document id and score.
 
-The readers of ir_measures and ranx ignore ranks, so contradictions between ranks and scores go
-unnoticed. They keep NaN, ranx keeps the last row of a repeated document, and their errors name
-neither file nor line.
+The readers of ir_measures and ranx are not used: they ignore ranks, so contradictions between ranks
+and scores go unnoticed. They keep NaN, ranx keeps the last row of a repeated document, and their
+errors name neither file nor line.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from posir_score.hits import (
     DOCUMENTS,
     MAX_HITS,
     SCORES,
-    TEXTS_ALONE,
+    TEXTS_WITHOUT_IDS,
     AnswerError,
     Hit,
     Order,
@@ -52,12 +52,12 @@ from posir_tasks.base.wording import drop_organization, pluralize, sanitize
 
 logger = logging.getLogger(__name__)
 
-#: Query id to hits, best first.
+#: Hits by query id, best first.
 HitsByQuery: TypeAlias = dict[str, Collection[Hit]]
 #: Rows of a run, each with its location for messages, such as `line 17`.
 Rows: TypeAlias = Iterable[tuple[str, Any]]
 
-#: Kind of value to names of its field or column, in order of preference.
+#: Names of the field or column for each kind of value, in order of preference.
 FIELDS = {
     "query": ("query_id", "query-id", "q_id", "qid", "query", "topic", "user_input", "input"),
     "document": (*DOCUMENTS, "document", "doc", "id"),
@@ -65,8 +65,8 @@ FIELDS = {
     "rank": ("rank",),
     "distance": DISTANCES,
 }
-#: Fields with a list of hits.
-LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_ALONE)) - {"value", "hits/hits"}
+#: Fields that contain a list of hits.
+LISTS = frozenset(chain(*COLUMNS.values(), ANSWERS, TEXTS_WITHOUT_IDS)) - {"value", "hits/hits"}
 TREC_COLUMNS = ("query", "Q0", "document", "rank", "score", "tag")
 #: Minimum number of columns without headings: query, document, and score or rank.
 MIN_COLUMNS = 3
@@ -76,12 +76,12 @@ MODEL_KEY = "mteb_model_meta"
 #: File suffix of mteb's prediction files.
 PREDICTIONS = "_predictions.json"
 KINDS = (
-    "a TREC run, predictions of `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
+    "a TREC run, predictions from `mteb run --prediction-folder`, or JSON, JSON Lines, CSV or "
     "Parquet of ranked documents"
 )
-ID_RULE = "must be a text of Unicode characters that is not empty, or an integer"
+ID_RULE = "must be a string of Unicode characters that is not empty, or an integer"
 RANK_RULE = (
-    "field 'rank' must be a whole number from 0, as in other rows (--order score needs none)"
+    "field 'rank' must be an integer of at least 0, as in other rows (--order score ignores it)"
 )
 #: Key of rankings without a subset.
 ANY_SUBSET = ""
@@ -93,21 +93,21 @@ class Run:
 
     name: str
     by_subset: Mapping[str, HitsByQuery]
-    """Subset of a task to hits. Only predictions of mteb have subsets; else the key is
+    """Hits by subset of the task. Only mteb's predictions have subsets; other runs use the key
     `ANY_SUBSET`.
     """
     duplicates: int = 0
-    """Rows that repeat a query and a document. The highest score counts."""
+    """Number of rows that repeat a query and a document. The highest score counts."""
     ranked_by: Order = "score"
     """Origin of the scores: scores of the file, negative distances, or ranks."""
     requested_hits: int = 0
-    """Hits per query that a retriever was asked for; 0 for a file."""
+    """Number of hits per query requested from a retriever; 0 for a file."""
     hit_range: tuple[int, int] = (0, 0)
     """Minimum and maximum number of hits that a retriever returned for a query."""
     reading: str = ""
-    """Describes the calls of a retriever and the format of its hits; empty for a file."""
+    """Description of the retriever calls and the hit format; empty for a file."""
     splits: frozenset[str] = frozenset()
-    """Splits of a task. Only predictions of mteb have splits."""
+    """Splits of the task. Only mteb's predictions have splits."""
 
 
 class RankingBuilder:
@@ -118,18 +118,18 @@ class RankingBuilder:
         self.order = order
         self.hits: dict[str, list[Hit]] = {}
         self.columns: RunColumns | None = None
-        """The hits of a file with regular lines, instead of `hits`."""
+        """The hits of a regular TREC file, which are then not in `hits`."""
         self.problems: dict[str, tuple[int, str]] = {}
-        """Problem to its number of rows and the first row."""
+        """Number of rows and first row of each problem."""
         self.score_fields: dict[str, str] = {}
-        """Name of a score field to the first row with this field."""
+        """The first row with each score field."""
         self.has_rank = False
 
     def add_answer(self, location: str, query: object, answer: object) -> None:
         """Add the hits of a query, in any format of `read_hits`."""
         name = read_id(query)
         if name is None:
-            self.count_problem(f"field 'query id' {ID_RULE}", _name_row(location, query))
+            self.count_problem(f"field 'query id' {ID_RULE}", _describe_row(location, query))
             return
         try:
             hits = read_hits(answer, MAX_HITS, order=self.order)
@@ -139,16 +139,16 @@ class RankingBuilder:
         self.hits.setdefault(name, []).extend(hits)
 
     def add_row(self, location: str, record: object) -> None:
-        """Add a row with one document, or with lists of all hits of a query."""
+        """Add a row with one document, or with all hits of a query as lists."""
         fields = record if isinstance(record, Mapping) else {}
         lists = sorted(LISTS & fields.keys())
         for name in lists:
             if isinstance(fields[name], str):
                 rule = (
-                    "must be a list, which a table of text does not have; save the run as JSON "
+                    "must be a list, which a text table cannot contain; save the run as JSON "
                     "Lines or Parquet"
                 )
-                self.count_problem(f"field '{name}' {rule}", _name_row(location, fields[name]))
+                self.count_problem(f"field '{name}' {rule}", _describe_row(location, fields[name]))
                 return
         values = {}
         for kind, names in FIELDS.items():
@@ -168,13 +168,13 @@ class RankingBuilder:
         for kind, name in (("query", query), ("document", document)):
             if name is None:
                 self.count_problem(
-                    f"field '{kind} id' {ID_RULE}", _name_row(location, values[kind])
+                    f"field '{kind} id' {ID_RULE}", _describe_row(location, values[kind])
                 )
         if query is None or document is None:
             return
         rank = read_rank(values["rank"])
         if rank is None:
-            self.count_problem(RANK_RULE, _name_row(location, values["rank"], query, document))
+            self.count_problem(RANK_RULE, _describe_row(location, values["rank"], query, document))
         self.has_rank = self.has_rank or rank is not None
         is_distance = values["distance"] is not None and (
             values["score"] is None or self.order == "distance"
@@ -188,7 +188,7 @@ class RankingBuilder:
             try:
                 number = read_number(value)
             except ValueError as error:
-                row = _name_row(location, value, query, document)
+                row = _describe_row(location, value, query, document)
                 self.count_problem(f"field '{kind}' {error}", row)
                 return
         hit = Hit(document, number, rank)
@@ -212,7 +212,9 @@ class RankingBuilder:
             self.problems.pop(RANK_RULE, None)
         if len(self.score_fields) > 1 and self.order != "rank":
             names = [f"{name}, first in {row}" for name, row in self.score_fields.items()]
-            self.count_problem("scores of different fields cannot be compared", " and ".join(names))
+            self.count_problem(
+                "scores from different fields cannot be compared", " and ".join(names)
+            )
         if self.problems:
             sentences = [
                 f"{problem}: {pluralize(rows, 'row')}, first {first}"
@@ -220,7 +222,7 @@ class RankingBuilder:
             ]
             raise DataError(f"{self.source}: {'; '.join(sentences)}.")
         if not self.hits and self.columns is None:
-            raise DataError(f"{self.source}: has no ranked document. Give {KINDS}.")
+            raise DataError(f"{self.source}: contains no ranked document. Give {KINDS}.")
         check = OrderCheck(self.order)
         by_query: HitsByQuery
         if self.columns is not None:
@@ -245,11 +247,11 @@ class RankingBuilder:
             logger.warning("%s: %s", self.source, guess)
 
 
-def _name_row(location: str, value: object, *ids: str) -> str:
-    """Describe a row by its location, the invalid value, and ids of query and document."""
+def _describe_row(location: str, value: object, *ids: str) -> str:
+    """Describe a row by its location, its invalid value, and its query and document ids."""
     try:
         quotation = repr(str(value)[:40])
-    except ValueError:  # an integer of thousands of digits
+    except ValueError:  # an integer with thousands of digits
         quotation = "a long integer"
     row = " of query {}, document {}".format(*map(sanitize, ids)) if ids else ""
     return f"{location} ({quotation}){row}"
@@ -258,13 +260,13 @@ def _name_row(location: str, value: object, *ids: str) -> str:
 def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     """Read a run from a file, or from all files of a folder.
 
-    From a folder with predictions of mteb, only the task's file is read. If several files have the
-    same query and document, the highest score counts.
+    From a folder with mteb's predictions, only the task's file is read. If several files contain
+    the same query and document, the highest score counts.
 
     Args:
         path: The file or folder.
         task: Name of the task.
-        order: Order of the hits; None for the scores, which then may not contradict the ranks.
+        order: Order of the hits; None to order by scores, which then must not contradict the ranks.
 
     Raises:
         DataError: A row is invalid, or the order is unclear.
@@ -278,35 +280,37 @@ def read_run(path: Path, task: str, order: Order | None = None) -> Run:
     if not files and predictions:
         tasks = ", ".join(sorted({file.name.removesuffix(PREDICTIONS) for file in predictions}))
         raise PosirError(
-            f"{path}: has predictions for {tasks} and none for {task}. Give --data one of these."
+            f"{path}: contains predictions for {tasks}, but not for {task}. Give one of these as "
+            "--data."
         )
     if not files:
-        raise PosirError(f"{path}: has no files. Give {KINDS}.")
-    parts = [read_run_file(file, order) for file in files]
-    origins = sorted({part.ranked_by for part in parts})
+        raise PosirError(f"{path}: contains no files. Give {KINDS}.")
+    runs = [read_run_file(file, order) for file in files]
+    origins = sorted({run.ranked_by for run in runs})
     by_subset: dict[str, HitsByQuery] = {}
-    duplicates = sum(part.duplicates for part in parts)
-    for file, part in zip(files, parts, strict=True):
-        for subset, by_query in part.by_subset.items():
+    duplicates = sum(run.duplicates for run in runs)
+    for file, run in zip(files, runs, strict=True):
+        for subset, by_query in run.by_subset.items():
             merged = by_subset.setdefault(subset, {})
             for query, hits in by_query.items():
                 other_hits = merged.get(query, [])
-                # Ranks of two files cannot be compared.
+                # Ranks from different files cannot be compared.
                 if other_hits and hits and origins not in (["score"], ["distance"]):
                     raise DataError(
                         f"{file}: query {sanitize(query)} is also in another file of the folder, "
                         f"and the files are ranked by {' and '.join(origins)}, which cannot be "
-                        "compared. Give the scores of all, or all documents of a query in one file."
+                        "compared. Give scores in all files, or put all documents of a query into "
+                        "one file."
                     )
                 names = {hit.document for hit in other_hits}
                 duplicates += len(names & {hit.document for hit in hits})
                 merged[query] = sort_by_score([*other_hits, *hits])
-    name = parts[0].name if predictions else path.resolve().name
-    return Run(name, by_subset, duplicates, splits=parts[0].splits)
+    name = runs[0].name if predictions else path.resolve().name
+    return Run(name, by_subset, duplicates, splits=runs[0].splits)
 
 
 def read_run_file(file: Path, order: Order | None = None) -> Run:
-    """Read a run from a file. Its name is the file name without suffixes.
+    """Read a run from a file. The run is named after the file, without suffixes.
 
     Raises:
         DataError: As in `read_run`.
@@ -314,8 +318,8 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
     stem, suffix = split_suffix(file)
     if suffix == ".lz4":
         raise PosirError(
-            f"{file}: ranx's compressed format is not read. Save it with "
-            f"`run.save('{stem}.parquet')` of ranx."
+            f"{file}: ranx's compressed format is not supported. Save the run in ranx with "
+            f"`run.save('{stem}.parquet')`."
         )
     content = read_json(file) if suffix == ".json" else []
     if not isinstance(content, list):
@@ -344,10 +348,10 @@ def read_run_file(file: Path, order: Order | None = None) -> Run:
 
 
 def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Run:
-    """Read predictions of mteb, or an object with the hits of each query."""
+    """Read mteb's predictions, or an object that maps queries to hits."""
     if not isinstance(content, dict):
         raise DataError(
-            f"{file}: must be an object with the documents of each query, or a list of rows."
+            f"{file}: must be an object that maps each query to its documents, or a list of rows."
         )
     if MODEL_KEY not in content:
         # Elasticsearch's `_rank_eval` has the hits in `details`.
@@ -364,8 +368,8 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
         if not isinstance(by_split, dict) or len(by_split) != 1:
             names = ", ".join(map(sanitize, by_split)) if isinstance(by_split, dict) else "none"
             raise DataError(
-                f"{file}: field '{sanitize(subset)}' must have the rankings of one split; it has "
-                f"{names}. Leave one."
+                f"{file}: field '{sanitize(subset)}' must contain the rankings of one split, but "
+                f"contains {names}. Keep one."
             )
         splits.update(by_split)
         (rankings,) = by_split.values()
@@ -377,7 +381,7 @@ def _read_object(file: Path, name: str, content: Any, order: Order | None) -> Ru
 
 
 def is_table(value: object) -> bool:
-    """Return True for a frame or a list of rows, which is a run and not a list of runs."""
+    """Return True for a frame or a list of rows, which is one run instead of a list of runs."""
     first = next(iter(value), None) if isinstance(value, list) else None
     if isinstance(first, Mapping):
         return any(isinstance(first.get(name), str | int) for name in FIELDS["query"])
@@ -400,7 +404,7 @@ def read_rankings(name: str, value: Any, order: Order | None) -> Run:
 
 
 def _read_lines(file: Path, builder: RankingBuilder) -> Rows:
-    """Read regular lines as the builder's columns, and return the rows of other files."""
+    """Parse a regular TREC file into `builder.columns`, or return the rows of any other file."""
     content = read_bytes(file)
     builder.columns = RunColumns.parse(content)
     if builder.columns:
@@ -415,8 +419,8 @@ def _read_json_lines(file: Path) -> Rows:
 
 
 def _split_lines(text: str, delimiter: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield location and cells of each line that is not blank. Cells are divided by the delimiter,
-    or by white space if this gives fewer than `MIN_COLUMNS`.
+    """Yield the location and cells of each line that is not blank. Lines are split at the delimiter
+    or, if this gives fewer than `MIN_COLUMNS` cells, at white space.
     """
     for number, line in enumerate(text.split("\n"), start=1):
         cells = [cell.strip() for cell in line.strip().split(delimiter)]
@@ -430,7 +434,8 @@ def _name_third_column(
     """Return `rank` or `score` for the third of three columns, and warn if it was inferred.
 
     Raises:
-        DataError: The values of each query are 1 to k, and neither rise nor fall from row to row.
+        DataError: The values of each query are 0 or 1 to k, and neither rise nor fall from row to
+            row.
     """
     by_query: dict[str, list[int]] = {}
     for _, cells in rows:
@@ -455,8 +460,8 @@ def _name_third_column(
         heading = "rank" if is_rank else "score"
         alternative = "score" if is_rank else "rank"
         logger.warning(
-            "%s: the third column is read as %ss, as its whole numbers %s from row to row; "
-            "--order %s reads it as %ss",
+            "%s: the third column is read as %ss, since its integers %s from row to row; give "
+            "--order %s to read it as %ss",
             source,
             heading,
             "fall" if falls else "rise",
@@ -466,9 +471,9 @@ def _name_third_column(
         return heading
     if is_complete and may_be_ranks:
         raise DataError(
-            f"{source}: the third column has the whole numbers from {first} on in each "
-            "query, which neither rise nor fall from row to row. Say what it has: --order rank "
-            "(the lowest is best) or --order score (the highest)."
+            f"{source}: the third column contains the integers from {first} up for each query, "
+            "which neither rise nor fall from row to row. Give --order rank if the lowest is best, "
+            "or --order score if the highest is best."
         )
     return "score"
 
@@ -476,7 +481,7 @@ def _name_third_column(
 def label_columns(
     source: Path | str, rows: Iterable[tuple[str, Sequence[Any]]], order: Order | None
 ) -> Rows:
-    """Yield location and fields of rows without headings: TREC runs, and the shorter rows of
+    """Yield the location and fields of rows without headings: TREC runs, and the shorter rows of
     Tevatron, MS MARCO and ColBERT.
     """
     rows = [*rows]
@@ -487,19 +492,19 @@ def label_columns(
         6: TREC_COLUMNS,
     }
     for location, cells in rows:
-        columns = _join_blanks(cells)
+        columns = _rejoin_spaces(cells)
         if len(columns) not in headings:
             raise DataError(
                 f"{source}: {location}: has {len(cells)} columns; a TREC run has "
-                f"{len(TREC_COLUMNS)}: query, Q0, document, rank, score and tag; others have "
-                "query, document and score or rank, or query, document, rank and score. Write "
-                "tabs between columns if ids have blanks."
+                f"{len(TREC_COLUMNS)}: query, Q0, document, rank, score and tag; other runs have "
+                "query, document and score or rank, or query, document, rank and score. Separate "
+                "the columns by tabs if ids contain spaces."
             )
         yield location, dict(zip(headings[len(columns)], columns, strict=True))
 
 
-def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
-    """Join the cells of a document id or tag with blanks, if only one cell can be the rank."""
+def _rejoin_spaces(cells: Sequence[Any]) -> Sequence[Any]:
+    """Rejoin a document id or tag that contains spaces, if only one cell can be the rank."""
     ranks = [
         index
         for index in range(3, len(cells) - 1)
@@ -513,7 +518,7 @@ def _join_blanks(cells: Sequence[Any]) -> Sequence[Any]:
 
 
 def _read_cells(file: Path, delimiter: str, order: Order | None) -> Rows:
-    """Yield location and fields of each row of a table, with or without headings."""
+    """Yield the location and fields of each row of a table, with or without headings."""
     text = decode(read_bytes(file)).removeprefix("\ufeff")
     text = text if "\n" in text else text.replace("\r", "\n")
     heading = text.lstrip("\r\n").partition("\n")[0]
@@ -551,7 +556,7 @@ def _read_parquet(file: Path) -> Rows:
 
 
 def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
-    """Choose the columns of query, document, score, rank and distance, or of lists of hits.
+    """Choose the columns for query, document, score, rank and distance, or for lists of hits.
 
     Raises:
         DataError: A required column is missing.
@@ -565,9 +570,9 @@ def _choose_columns(file: Path, headings: Sequence[str]) -> list[str]:
         required.append("score")
     for kind in required:
         if columns[kind] is None:
-            source = ", as in the table of the queries" if lists else ""
+            source = ", as in the table of queries" if lists else ""
             raise DataError(
-                f"{file}: no column of the {kind}; the file has "
+                f"{file}: has no {kind} column; its columns are "
                 f"{sanitize(', '.join(headings), 300) or 'none'}. Name one "
                 f"{' or '.join(FIELDS[kind][:3])}{source}."
             )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from posir_score.alignment import DEPTH, SubsetQueries
-from posir_score.excerpts import EvidenceData
+from posir_score.evidence_spans import EvidenceData
 from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data import mini
@@ -29,7 +29,7 @@ from posir_tasks.values.ranks import list_score_names
 
 logger = logging.getLogger(__name__)
 
-#: Suffix of the revision of data with merged copies.
+#: Suffix of the data revision if copies are merged.
 MERGED = "+merged-copies"
 
 
@@ -38,17 +38,17 @@ class ScoredData:
     """The data that runs are scored on."""
 
     name: str
-    """Task name of the results."""
+    """Task name in the results."""
     revision: str
     scorer: SubsetScorer
     main_score: str
     languages: Mapping[str, Sequence[str]]
-    """Subset to language codes."""
+    """Language codes by subset."""
     subsets: tuple[SubsetQueries, ...]
     positions: Mapping[str, PositionData]
-    """Subset to documents, queries and evidence, including queries with several evidence spans."""
+    """Documents, queries and evidence by subset, including queries with several evidence spans."""
     clusters: str = DOCUMENT
-    """The key of the query clusters; see `cluster_queries`."""
+    """Key that clusters the queries; see `cluster_queries`."""
     is_plain: bool = True
     """True if standard scores equal evidence scores: each judged query has exactly one relevant
     document, or the data is a task.
@@ -79,11 +79,11 @@ def open_scored_data(
 
     Args:
         opened: The data.
-        clusters: The key of the query clusters; None for the document.
+        clusters: Key that clusters the queries; None for the document.
         is_merged: Merge documents with the same text.
 
     Raises:
-        PosirError: `clusters` is not the document although the evidence has positions.
+        PosirError: `clusters` is not the document although every query has one evidence position.
     """
     is_task = opened.kind == TASK and opened.name != mini.NAME
     data = _open_task(opened.name) if is_task else _open_data(opened, clusters or DOCUMENT)
@@ -95,17 +95,17 @@ def open_scored_data(
             logger.warning("%s, %s: %s", data.name, subset.name, copies.describe())
     if clusters not in (None, DOCUMENT) and data.is_plain:
         raise PosirError(
-            f"--clusters {clusters}: the evidence of each query of {opened.location} has one "
-            "position, and queries about one document are one cluster. Omit it."
+            f"--clusters {clusters}: each query of {opened.location} has one evidence position, "
+            "so queries are clustered by document. Omit --clusters."
         )
     return data
 
 
 def _open_data(opened: Dataset, clusters: str) -> ScoredData:
-    with_places = opened.with_questions("posir score", several_places=True)
+    question_data = opened.with_questions("posir score", several_places=True)
     revision = opened.find_revision()
     has_qrels = any(subset.read_judgments for subset in opened.subsets)
-    opened = opened if has_qrels else with_places
+    opened = opened if has_qrels else question_data
     languages: dict[str, Sequence[str]] = {}
     for name, codes in opened.find_languages().items():
         # A task has one version of its data.
@@ -129,7 +129,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
     is_plain = _is_plain(subsets)
     if has_qrels and is_plain:
         # Logs warnings about skipped questions.
-        for subset in with_places.subsets:
+        for subset in question_data.subsets:
             subset.read()
     for data in positions.values():
         for warning in data.warnings:
@@ -151,8 +151,7 @@ def _open_data(opened: Dataset, clusters: str) -> ScoredData:
 
 
 def _choose_cutoffs(opened: Dataset) -> tuple[int, tuple[int, ...]]:
-    """Choose the number of documents per query and the cut-offs, so that they include the main
-    score.
+    """Choose the number of documents per query and the cut-offs that the main score needs.
 
     Raises:
         PosirError: Only mteb computes the main score.
@@ -195,7 +194,7 @@ def _open_task(name: str) -> ScoredData:
 
 
 def _merge_copies(data: ScoredData) -> ScoredData:
-    """Merge documents with the same text, and mark the revision of the data."""
+    """Merge documents with the same text, and mark the data revision."""
     positions = dict(data.positions)
     subsets: list[SubsetQueries] = []
     for subset in data.subsets:

@@ -1,1 +1,1 @@
-"""The search of a subset with any model of mteb, and measurements on its results."""
+"""Search of a subset with any mteb model, and measurements on its results."""

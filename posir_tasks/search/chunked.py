@@ -1,4 +1,4 @@
-"""Search by several vectors per document, such as the embeddings of its chunks."""
+"""Search with several vectors per document, such as the embeddings of its chunks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ BLOCK_SIZE = 10_000
 
 @dataclass(frozen=True)
 class DocumentVectors:
-    """Vectors of n documents, at least one vector each."""
+    """The vectors of n documents, with at least one vector each."""
 
     vectors: Vectors
     """Shape (all vectors, dimensions), document by document."""
@@ -53,7 +53,7 @@ class DocumentVectors:
     """Number of vectors of each document, shape (n,)."""
 
     def score(self, model: EncoderProtocol, queries: Vectors) -> Vectors:
-        """Return the maximum similarity of each query and document, shape (queries, n)."""
+        """Return the maximum similarity for each query and document, shape (queries, n)."""
         starts = np.cumsum([0, *self.counts[:-1]])
         vectors = torch.from_numpy(self.vectors)
         batches = []
@@ -78,7 +78,7 @@ Vectorizer: TypeAlias = Callable[[ModelEncoder, Sequence[str]], DocumentVectors]
 
 
 class MaximumSearch(MultiVectorSearchEncoderWrapper):
-    """A search model of mteb with several vectors per document. The most similar vector counts.
+    """An mteb search model with several vectors per document. The most similar vector counts.
 
     The base class is required: mteb passes its timer only to subclasses.
     """
@@ -92,7 +92,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
     ) -> None:
         self.mteb_model_meta = base.mteb_model_meta
         self.document_vectors = 0
-        """Number of document vectors of the last search."""
+        """Number of document vectors in the last search."""
         self._base = base
         self._vectorize = vectorize
         self._memory = memory
@@ -104,7 +104,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
         return self._base
 
     def encode_documents(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Compute the vectors of documents for an index, given an encoder of the base model."""
+        """Compute document vectors for an index, with an encoder of the base model."""
         return self._vectorize(encoder, texts)
 
     def index(self, corpus: Dataset, **_: Any) -> None:
@@ -121,7 +121,7 @@ class MaximumSearch(MultiVectorSearchEncoderWrapper):
     ) -> SearchResults:
         """Return the scores of each query's `top_k` documents, by query id and document id.
 
-        With `top_ranked`, only these documents are scored.
+        With `top_ranked`, only the listed documents are scored.
         """
         assert self._corpus is not None
         context = EncodingContext.from_arguments(**task)
@@ -151,7 +151,7 @@ def _update_best(
     top_k: int,
     candidates: Mapping[str, Sequence[str]] | None,
 ) -> None:
-    """Merge documents, with scores of shape (queries, documents), into the best ones per query."""
+    """Update the best documents of each query by `scores`, shape (queries, documents)."""
     rows = {document: row for row, document in enumerate(documents)}
     for query, values in zip(best, scores, strict=True):
         best_rows = np.arange(len(values))
@@ -169,12 +169,12 @@ def _update_best(
 
 @dataclass(frozen=True)
 class TextModel:
-    """A model for an application's index, as `mteb run` evaluates it under the same name."""
+    """A model for an application's index, the same that `mteb run` evaluates under its name."""
 
     name: str
     encoder: ModelEncoder
     """Encodes queries, and documents with a single vector."""
-    several: MaximumSearch | None = None
+    multi_vector: MaximumSearch | None = None
     """Encodes documents with several vectors; None if each document has one vector."""
 
     @classmethod
@@ -186,27 +186,27 @@ class TextModel:
         """
         disable_progress_bar()  # type: ignore[no-untyped-call]
         model = load_model(ModelReference(name, revision))
-        several = model if isinstance(model, MaximumSearch) else None
-        base = several.base if several else model
+        multi_vector = model if isinstance(model, MaximumSearch) else None
+        base = multi_vector.base if multi_vector else model
         if not isinstance(base, EncoderProtocol):
             raise not_dense(name)
         options: Any = {"batch_size": batch_size, "show_progress_bar": False}
         encoder = ModelEncoder(base, replace(DEFAULT_CONTEXT, encode_kwargs=options))
-        return cls(str(model.mteb_model_meta.name), encoder, several)
+        return cls(str(model.mteb_model_meta.name), encoder, multi_vector)
 
     def encode(self, texts: Sequence[str], *, query: bool = False) -> list[Vectors]:
         """Return the vectors of each document or query, shape (1 or more, dimensions)."""
         if not texts:
             return []
-        if self.several and not query:
-            return self.several.encode_documents(self.encoder, texts).split()
+        if self.multi_vector and not query:
+            return self.multi_vector.encode_documents(self.encoder, texts).split()
         prompt_type = PromptType.query if query else PromptType.document
         return list(self.encoder(texts, prompt_type)[:, None])
 
     def search(
         self, queries: Sequence[str], documents: Sequence[str], k: int = 10
     ) -> list[list[tuple[int, float]]]:
-        """Return row and score of each query's first `k` documents, best first.
+        """Return the row and score of each query's top `k` documents, best first.
 
         The score of a document is the score of its best vector.
         """
@@ -231,29 +231,29 @@ class Chunker:
 
     @classmethod
     def of_model(cls, model: EncoderProtocol, chunking: Chunking) -> Chunker:
-        """Build the chunker of a model. Without a tokenizer, tokens are estimated."""
+        """Build the chunker for a model. Without a tokenizer, tokens are estimated."""
         return cls(chunking, find_tokenizer(model) or EstimatedTokenizer())
 
     def divide(self, texts: Sequence[str], language: str) -> list[list[str]]:
-        """Return the chunks of each text, at least one, given a language such as `eng-Latn`."""
+        """Return the chunks of each text, at least one. `language` is a code such as `eng-Latn`."""
         if self.chunking.unit is ChunkUnit.SENTENCES:
             return [self.chunking.divide(text, find_sentences(text, language)) for text in texts]
         tokens = self.tokenizer.find_tokens(texts)
         return list(map(self.chunking.divide, texts, tokens))
 
     def find_read_part(self, model: EncoderProtocol) -> ReadPart | None:
-        """Return the whole document if chunks always fit the model's window, or None if unknown."""
+        """Return the whole document if chunks always fit the model's window, else None."""
         fits = self.chunking.unit is ChunkUnit.TOKENS and find_room(model) is not None
         return ReadPart.all(KnownBy.CHUNKS) if fits else None
 
     def vectorize(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Encode chunks of documents; raise PosirError if chunk and prompt exceed the window."""
+        """Encode the chunks of documents; raise PosirError if a chunk exceeds the window."""
         self.check_room(encoder.model, encoder.context)
         return vectorize_chunks(encoder, self.divide(texts, encoder.context.corpus_language))
 
     def vectorize_in_context(self, encoder: ModelEncoder, texts: Sequence[str]) -> DocumentVectors:
-        """Encode the chunks of documents by a server that embeds chunks in their document's
-        context.
+        """Encode the chunks of documents on a server that embeds each chunk in the context of its
+        document.
         """
         assert isinstance(encoder.model, EndpointEncoder)
         prompt = find_prompt(encoder.model, encoder.context.task_metadata, PromptType.document)
@@ -263,7 +263,7 @@ class Chunker:
         return DocumentVectors(encoder.model.embed_documents(chunks), list(map(len, chunks)))
 
     def check_room(self, model: EncoderProtocol, context: EncodingContext | None = None) -> None:
-        """Raise PosirError if a chunk, and the context's prompt, exceed the model's window."""
+        """Raise PosirError if a chunk plus the context's prompt exceeds the model's window."""
         room = None if self.chunking.unit is ChunkUnit.SENTENCES else find_room(model, context)
         if room is not None and self.chunking.size > room:
             raise PosirError(
@@ -279,8 +279,8 @@ def vectorize_chunks(encoder: ModelEncoder, chunks: Sequence[Sequence[str]]) -> 
 
 
 def find_room(model: EncoderProtocol, context: EncodingContext | None = None) -> int | None:
-    """Return the maximum number of tokens of a text, without the context's prompt, that fit a
-    model's window; None if unknown.
+    """Return how many tokens of text fit a model's window next to the context's prompt; None if
+    unknown.
     """
     tokenizer = find_tokenizer(model)
     window = getattr(getattr(model, "model", None), "max_seq_length", None)

@@ -50,8 +50,8 @@ def load_first_stage(
     """Search the first stage, or read it from the cache.
 
     Returns:
-        Query id to document ids, best first; and name and revision of the model, as in mteb's
-        results.
+        The document ids of each query, best first, by query id; and the name and revision of the
+        model, as in mteb's results.
 
     Raises:
         PosirError: The model does not exist, or is a reranker.
@@ -64,7 +64,7 @@ def load_first_stage(
         )
     if CROSS_ENCODER in meta.model_type:
         raise PosirError(
-            f"{FIRST_STAGE_VARIABLE}: {meta.name} reranks and does not search. Give BM25 or an "
+            f"{FIRST_STAGE_VARIABLE}: {meta.name} is a reranker and cannot search. Give BM25 or an "
             "embedding model."
         )
     settings = [str(meta.name), str(meta.revision), version("mteb"), str(request.top_k)]
@@ -81,7 +81,7 @@ def load_first_stage(
         settings += [task.name, subset]
     key = digest(*settings, digest_texts(request.corpus), digest_texts(request.queries)).hex()
     file = cache_folder() / "first-stage" / f"{key}.parquet"
-    # Without a revision, the weights may have changed since.
+    # Without a revision, the weights may have changed since the search.
     has_revision = meta.revision not in MISSING_REVISIONS
     top_ranked = _read_candidates(file) if has_revision else None
     if top_ranked is None:
@@ -114,6 +114,6 @@ def _read_candidates(file: Path) -> dict[str, list[str]] | None:
     try:
         candidates = read_columns(file, CANDIDATES)
     except DataError as error:
-        logger.warning("%s; the first stage is searched again and the file replaced", error)
+        logger.warning("%s; the first stage runs again and replaces the file", error)
         return None
     return dict(zip(candidates["query"].to_list(), candidates["documents"].to_list(), strict=True))

@@ -1,4 +1,4 @@
-"""The position of evidence within a loaded model's context window, counted with its tokenizer."""
+"""Evidence positions within a loaded model's context window, counted with its tokenizer."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ logger = logging.getLogger(__name__)
 #: Number of texts tokenized at a time.
 BATCH_SIZE = 256
 
-#: First character and end of each token, shape (tokens, 2).
+#: Start and end of each token in characters, shape (tokens, 2).
 Offsets: TypeAlias = NDArray[np.int32]
-#: One input of a model, prompts included: a document, or a query and a document.
+#: One model input, including prompts: a document, or a query and a document.
 ModelInput: TypeAlias = tuple[str, ...]
 
 
@@ -52,11 +52,11 @@ def find_read_evidence(
     evidence: Evidence,
     documents: Rows,
 ) -> ReadEvidence:
-    """Locate the evidence of queries within a model's window, by its tokenizer or an estimate.
+    """Locate the evidence of queries within a model's window, with its tokenizer or by estimate.
 
     Args:
         model: The model.
-        request: The search, with the corpus and the task.
+        request: The search, with its corpus and task.
         queries: The queries.
         evidence: Evidence of the queries.
         documents: Rows of the relevant documents by id.
@@ -75,7 +75,7 @@ def find_read_evidence(
 def find_corpus_read_part(
     model: MTEBModels, task: TaskMetadata, subset: str, corpus: Dataset
 ) -> ReadPart:
-    """Return the part of a corpus's texts that a model reads: all if the longest text fits."""
+    """Return the part of the corpus texts that a model reads: all if the longest text fits."""
     read = find_read_part(model)
     if read.least_tokens is None:
         return read
@@ -91,8 +91,8 @@ def count_read_evidence(
     evidence: Evidence,
     documents: Rows,
 ) -> ReadEvidence | None:
-    """Locate evidence within a model's window by its tokenizer, or return None if the model reads
-    whole texts or the tokens cannot be counted.
+    """Locate evidence within a model's window with its tokenizer; None if the model reads whole
+    texts or the tokens cannot be counted.
     """
     if read.kind is not ReadKind.PART:
         return None
@@ -101,7 +101,7 @@ def count_read_evidence(
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
-            "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
+            "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
         return None
     return None if twelfths is None else ReadEvidence(read, twelfths, CountedWith.TOKENIZER)
@@ -115,7 +115,7 @@ def count_corpus(
     corpus: Dataset,
     read: ReadPart,
 ) -> TokensRead | None:
-    """Count the tokens of a corpus that a model reads, by its tokenizer or an estimate; None if the
+    """Count the corpus tokens that a model reads, with its tokenizer or by estimate; None if the
     window is unknown.
     """
     count = partial(count_tokens_read, scheme, task.hf_subsets_to_langscripts[subset])
@@ -124,14 +124,14 @@ def count_corpus(
     except Exception as error:
         # Third-party wrappers and tokenizers may raise anything.
         logger.warning(
-            "the model's tokens cannot be counted (%s); they are estimated", summarize_error(error)
+            "the model's tokens cannot be counted (%s) and are estimated", summarize_error(error)
         )
         return count(None, 0, corpus, read)
 
 
 def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelTokenizer | None, int]:
-    """Return a model's tokenizer, or None without token offsets, and the number of tokens of prompt
-    and special tokens.
+    """Return a model's tokenizer and the number of prompt and special tokens; None and 0 if the
+    tokenizer does not return offsets.
     """
     model = _find_reader(model)
     tokenizer = find_tokenizer(model)
@@ -142,7 +142,7 @@ def find_token_counter(model: MTEBModels, task: TaskMetadata) -> tuple[ModelToke
 
 
 def _find_reader(model: Any) -> Any:
-    """Return the base model that gets the texts unchanged, or the model itself."""
+    """Return the base model that receives the texts unchanged, or the model itself."""
     return getattr(model, "reads_as", model)
 
 
@@ -154,8 +154,8 @@ def _count_twelfths(
     evidence: Evidence,
     documents: Rows,
 ) -> Integers | None:
-    """Return `ReadEvidence.twelfths` by the model's tokenizer; None if tokenizer or spans are
-    unknown.
+    """Compute `ReadEvidence.twelfths` with the model's tokenizer; None if the tokenizer or the
+    spans are unknown.
     """
     if read.part not in (Part.FIRST, Part.LAST) or not len(evidence.starts):
         return None
@@ -187,7 +187,7 @@ def _count_twelfths(
     twelfths = evidence.complete(select_texts(documents)).twelfths()
     for query, (model_input, text) in enumerate(zip(inputs, texts, strict=True)):
         if model_input in offsets:
-            # Except for white space, the input ends with the text.
+            # The input ends with the text, except for white space.
             text_start = len(model_input[-1]) - len(text.rstrip())
             start = max(int(evidence.starts[query]), 0)
             size = len(text[start : int(ends[query])].rstrip())
@@ -219,10 +219,10 @@ def _find_twelfth(offsets: Offsets, text_start: int, start: int, end: int) -> in
 
 @dataclass(frozen=True)
 class _InputReader:
-    """Tokenizes and truncates inputs like a loaded model of sentence-transformers."""
+    """Tokenizes and truncates inputs like a loaded sentence-transformers model."""
 
     model: Any
-    """The model of sentence-transformers, without mteb's wrapper."""
+    """The sentence-transformers model, without mteb's wrapper."""
     window: int
     document_prefix: str
     query_prefix: str | None
@@ -232,7 +232,7 @@ class _InputReader:
 
     @classmethod
     def of_model(cls, model: Any, window: int, task_metadata: TaskMetadata) -> _InputReader | None:
-        """Build the reader of an mteb model; None without a fast tokenizer or a known prompt."""
+        """Build the reader for an mteb model; None without a fast tokenizer or a known prompt."""
         transformer: Any = getattr(model, "model", None)
         if not getattr(getattr(transformer, "tokenizer", None), "is_fast", False):
             return None

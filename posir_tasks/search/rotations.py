@@ -70,27 +70,27 @@ logger = logging.getLogger(__name__)
 
 #: Minimum number of hits of a run for an exact nDCG@10 of a rotated document.
 MIN_HITS = 11
-#: Relative tolerance of equal scores, and the minimum share of questions with equal scores.
+#: A run's scores are reproduced if this share of them is within this relative tolerance.
 SCORE_TOLERANCE = 1e-3
 REPRODUCED_SHARE = 0.95
-#: Separates document id and version. No id contains it.
+#: Separates document id and version. It occurs in no document id.
 MARK = "\0"
 
 
 def sample_documents(
     groups: Sequence[Sequence[int]], evidence: Evidence, lengths: Integers, rows: Rows, quota: int
 ) -> list[int]:
-    """Sample documents of each length bucket.
+    """Sample documents from each length bucket.
 
     Args:
-        groups: The rows of each document's questions.
+        groups: Rows of each document's questions.
         evidence: The evidence of the questions.
         lengths: The length bucket of each question.
         rows: Rows of the documents by id.
         quota: Maximum number of documents per length bucket.
 
     Returns:
-        The number of each document in the sample of its bucket, from 1; 0 outside the sample.
+        The number of each document within its bucket's sample, from 1; 0 if it is not sampled.
     """
     by_length: dict[int, list[tuple[int, str, int]]] = defaultdict(list)
     for index, group in enumerate(groups):
@@ -115,7 +115,7 @@ def find_spans(evidence: Evidence, rows: Sequence[int]) -> list[Span]:
 
 @dataclass(frozen=True)
 class RotatedDocument:
-    """A document of the sample, with its questions and versions."""
+    """A sampled document, with its questions and versions."""
 
     name: str
     row: Mapping[str, Any]
@@ -138,7 +138,7 @@ class RotatedDocument:
         return f"{self.name}{MARK}{kind}{version.number}"
 
     def build_rows(self, versions: Iterable[Version]) -> dict[str, dict[str, Any]]:
-        """Build rows of a corpus from versions, by id."""
+        """Build corpus rows from versions, by id."""
         texts = {self.name_version(version): version.text for version in versions}
         return {name: {**self.row, "id": name, "text": text} for name, text in texts.items()}
 
@@ -151,7 +151,7 @@ class RotatedDocument:
 
 
 class VersionRow(NamedTuple):
-    """A question with a version of its document."""
+    """A question paired with a version of its document."""
 
     question: int
     """Row of the question in the evidence."""
@@ -173,17 +173,17 @@ def list_rows(documents: Iterable[RotatedDocument], *, window: bool) -> list[Ver
 
 @dataclass(frozen=True)
 class ExcerptReader:
-    """The context window for excerpts."""
+    """The room for excerpts in the context window."""
 
     tokenizer: Tokenizer
     room: int
-    """Maximum number of tokens of title and text."""
+    """Maximum number of tokens in title and text."""
     queries: Mapping[str, str] = field(default_factory=dict)
-    """Query id to text for a cross-encoder, which reads query and document; else empty."""
+    """Query texts by id for a cross-encoder, which reads query and document; else empty."""
 
     @classmethod
     def of_model(cls, model: MTEBModels, request: SearchRequest, read: ReadPart) -> ExcerptReader:
-        """Build the reader of a model that truncates texts."""
+        """Build the reader for a model that truncates texts."""
         base = model.base if isinstance(model, CachedEncoder) else model
         tokenizer, added_tokens = find_token_counter(base, request.context.task_metadata)
         tokens = read.tokens or 0
@@ -196,14 +196,14 @@ class ExcerptReader:
         return cls(tokenizer, tokens - added_tokens - SPARE_TOKENS, queries)
 
     def find_room(self, title: str, questions: Iterable[str]) -> int:
-        """Return the maximum number of tokens of a text, given its title and ids of questions."""
+        """Return the maximum number of tokens in a text, given its title and question ids."""
         texts = [self.queries[name] for name in questions if name in self.queries]
         longest = max(self.tokenizer.count_all(texts)) if texts else 0
         return self.room - longest - (self.tokenizer.count(title) if title else 0)
 
 
 def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
-    """Return the number of additional special tokens of a pair of texts."""
+    """Return how many special tokens a pair of texts has in addition to those of one text."""
     if tokenizer is None:
         return 0
     return int(tokenizer.tokenizer.num_special_tokens_to_add(pair=True)) - tokenizer.special_tokens
@@ -211,7 +211,7 @@ def _count_pair_tokens(tokenizer: ModelTokenizer | None) -> int:
 
 @dataclass(frozen=True, eq=False)
 class RotationTest:
-    """The test of a model on rotated documents of one subset."""
+    """The test of a model on the rotated documents of one subset."""
 
     model: MTEBModels
     """The model of the original search."""
@@ -219,9 +219,9 @@ class RotationTest:
     results: Results
     """Results of the original search."""
     ordinary_ranks: Mapping[str, int]
-    """Query id to the rank of its document in `results`, from 1; 0 for a miss."""
+    """Rank of each query's document in `results`, from 1, by query id; 0 for a miss."""
     sample_size: int
-    """Documents per length bucket, over all subsets of the task."""
+    """Number of documents per length bucket, over all subsets of the task."""
     subsets: int
     """Number of the task's subsets."""
     language: str = ""
@@ -242,11 +242,11 @@ class RotationTest:
 
         Args:
             scheme: Divides documents into length buckets.
-            evidence: Evidence of the questions with one evidence span.
+            evidence: The evidence of questions with a single span.
             documents: Rows of the relevant documents by id.
             ranks: Ranks of these questions in the original search.
-            find_read: Locates evidence in the part of documents that is read.
-            read: The part of a document that is read.
+            find_read: Locates evidence in the part of documents that the model reads.
+            read: The part of a document that the model reads.
 
         Returns:
             The ranks, or None if the sample size is 0.
@@ -279,7 +279,7 @@ class RotationTest:
 
 @dataclass(frozen=True, eq=False)
 class SubsetRotation:
-    """The rotation of a subset's sample."""
+    """Rotates and ranks the sample of a subset."""
 
     test: RotationTest
     evidence: Evidence
@@ -299,7 +299,7 @@ class SubsetRotation:
 
     @cached_property
     def reader(self) -> ExcerptReader | None:
-        """The reader of excerpts, or None if test R needs no excerpts."""
+        """The reader for excerpts, or None if test R needs no excerpts."""
         if self.window is not Window.EXCERPT:
             return None
         return ExcerptReader.of_model(self.test.model, self.test.request, self.read)
@@ -324,7 +324,7 @@ class SubsetRotation:
         Args:
             document_set: The original ranks of the subset.
             sample: The questions of each sampled document.
-            numbers: The number of each document in its sample, or 0.
+            numbers: The number of each document within its bucket's sample, or 0.
         """
         documents = [self._rotate(questions) for questions in sample]
         documents = [
@@ -385,8 +385,8 @@ class SubsetRotation:
         """Build a ranker.
 
         Args:
-            candidates: Query id to version id to row of the version.
-            owners: Query id to document id.
+            candidates: Rows of the versions, by query id and version id.
+            owners: Document ids by query id.
         """
         rows = {name: row for versions in candidates.values() for name, row in versions.items()}
         return VersionRanker(
@@ -399,7 +399,7 @@ class SubsetRotation:
         )
 
     def _reproduces_run(self, documents: Sequence[RotatedDocument]) -> bool:
-        """Return True if the model reproduces the run's scores of the original documents."""
+        """Return True if the model reproduces the run's scores for the original documents."""
         results = self.test.results
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
@@ -494,7 +494,7 @@ class SubsetRotation:
         return inside
 
     def _rank(self, documents: Sequence[RotatedDocument]) -> dict[Pair, int]:
-        """Rank the versions of each tested question, except for the original document."""
+        """Rank the versions for each tested question, except the original document."""
         owners = dict[str, str]()
         candidates = dict[str, dict[str, dict[str, Any]]]()
         for question, document, tests in self._list_tests(documents):
@@ -512,7 +512,7 @@ class SubsetRotation:
         return ranks
 
     def _list_ranks(self, rows: Sequence[VersionRow], ranks: Mapping[Pair, int]) -> Integers:
-        """Return the rank column of each row. The original document has its original rank."""
+        """Return the rank column of each row. The original document keeps its original rank."""
         row_ranks = []
         for question, document, version in rows:
             name = self.evidence.query_ids[question]
@@ -572,5 +572,5 @@ class SubsetRotation:
 
 
 def digest_versions(texts: Iterable[str]) -> str:
-    """Return the digest of versions, in the order of the sample."""
+    """Return the digest of the versions' texts, in sample order."""
     return digest(*texts).hex()

@@ -51,25 +51,25 @@ from posir_tasks.values.schemes import PositionScheme
 from posir_tasks.values.scores import ResultValues
 from posir_tasks.values.tokens_read import TokensRead
 
-#: Cut-offs of scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would take
-#: ten times the memory for the same scores.
+#: Cut-offs of the scores. The PosQ scripts retrieve 100 documents per query. mteb's 1,000 would
+#: take ten times the memory for the same scores.
 K_VALUES = (1, 3, 5, 10, 20, 30, 50, 100)
 
-#: mteb's `RetrievalSplitData`, with queries and evidence: `single` and `evidence` for queries with
-#: one evidence span, `places` for queries with several.
+#: mteb's `RetrievalSplitData`, extended by evidence: `single` and `evidence` for queries with one
+#: evidence span, `places` for queries with several.
 SplitData: TypeAlias = dict[str, Any]
-#: Document id to row.
+#: Rows by document id.
 Rows: TypeAlias = Mapping[str, Mapping[str, Any]]
 #: Ranks rotated versions; see `RotationTest.rank`.
 Rotate: TypeAlias = Callable[
     [PositionScheme, Evidence, Rows, DocumentRanks, "ReadFinder", ReadPart], RotationRanks | None
 ]
-#: Locates the evidence of queries in the part of documents that is read.
+#: Locates the evidence of queries in the part of documents that the model reads.
 ReadFinder: TypeAlias = Callable[[Dataset, Evidence, Rows], ReadEvidence]
 
 
 def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
-    """Convert data to mteb's splits, and divide queries with one and several evidence spans."""
+    """Convert data to an mteb split, with separate queries for one and several evidence spans."""
     judgments = Judgments.from_positions(data)
     single, several = data.divide_places()
     questions = data.questions
@@ -83,7 +83,7 @@ def divide_split(data: PositionData, top_ranked: Any = None) -> SplitData:
         "top_ranked": top_ranked,
         "evidence": single.evidence,
         "single": single.queries,
-        # The corpus is in memory once.
+        # Keeps a single copy of the corpus in memory.
         "places": replace(several, documents=data.documents.clear()),
         "digest": partial(_digest_split, corpus, data.questions, data.evidence, data.places),
         "revision": data.revision,
@@ -111,13 +111,13 @@ def select_texts(documents: Rows) -> dict[str, str]:
 
 @dataclass(frozen=True, eq=False)
 class QueryScores(Mapping[str, Mapping[str, float]]):
-    """The scores of each query, by pytrec_eval's names as in mteb. They are computed on access."""
+    """The scores of each query by pytrec_eval's names, as in mteb. They are computed on access."""
 
     ranks: Mapping[str, int]
-    """Query id to the rank of its relevant document; 0 for a miss."""
+    """Rank of the relevant document by query id; 0 for a miss."""
     k_values: Sequence[int]
     mteb_scores: Mapping[str, Any]
-    """mteb's own scores of the subset."""
+    """mteb's own scores for the subset."""
     additive: ResultValues
     """Additive values for posir's scores."""
 
@@ -131,7 +131,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         return len(self.ranks)
 
     def compute_declared(self) -> dict[str, Any]:
-        """Compute the scores that plugins declare, in the format of results."""
+        """Compute the scores that plugins declare, in the result format."""
         scores = score_result(self.additive)
         reserved = {*self.mteb_scores, *NO_SCORES}
         return scores.to_json(self.additive.profile.positions, taken=reserved)
@@ -147,7 +147,7 @@ class SearchedSubset:
     ranked: RankedQueries
     find_read: ReadFinder
     count_tokens: Callable[[Dataset, ReadPart], TokensRead | None]
-    further: Mapping[str, Any] = field(default_factory=dict)
+    extra_entries: Mapping[str, Any] = field(default_factory=dict)
     """Entries of the result that are not scores."""
     rotate: Rotate = lambda *_: None
     """Ranks rotated versions of the documents."""
@@ -164,27 +164,27 @@ class SubsetScorer:
     compute_specific: Callable[[QueryScores, SearchedSubset], dict[str, Any]] = lambda scores, _: (
         scores.compute_declared()
     )
-    """Computes the scores in addition to mteb's own."""
+    """Computes scores in addition to mteb's own."""
 
     def score(
         self,
         searched: SearchedSubset,
         timer: Callable[..., AbstractContextManager[Any]] = lambda *_, **__: nullcontext(),
     ) -> dict[str, Any]:
-        """Build a subset's entry of the result, without the fields that mteb adds."""
+        """Build a subset's entry in the result, without the fields that mteb adds."""
         data = searched.data
         evidence = searched.data["evidence"]
         ranked = searched.ranked
         is_single = not len(data["places"].evidence)
         phase = {"split": SPLIT, "subset": searched.name}
         with timer("Scoring", **phase):
-            # Queries with several relevant documents need grades.
+            # Only queries with several relevant documents need grades.
             if is_single:
                 scores = compute_retrieval_scores(ranked, self.k_values)
             else:
                 grades = data["relevant_docs"]
                 scores = {**score_rankings(searched.results, grades, self.k_values)}
-            scores |= searched.further
+            scores |= searched.extra_entries
         with timer("Counting tokens", **phase):
             documents = select_documents(data["corpus"], evidence.document_ids)
             read_evidence = searched.find_read(data["single"], evidence, documents)
@@ -207,7 +207,7 @@ class SubsetScorer:
             places = None if is_single else self._rank_places(searched)
             values = ResultValues(ranks, read_evidence.read, tokens_read, places, rotations)
             by_query_scores = QueryScores(by_query, self.k_values, scores, values)
-            specific = round_floats(self.compute_specific(by_query_scores, searched))
+            declared = round_floats(self.compute_specific(by_query_scores, searched))
             run = {
                 "schema": SCHEMA,
                 REVISION_KEY: data["revision"],
@@ -215,9 +215,9 @@ class SubsetScorer:
                 TOLERATED_KEY: data["tolerated"],
                 "missing_subsets": list(self.missing_subsets),
                 "top_k": self.top_k,
-                SCORE_NAMES_KEY: sorted(specific),
+                SCORE_NAMES_KEY: sorted(declared),
             }
-        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | specific
+        entry: dict[str, Any] = scores | values.to_json() | {RUN_KEY: run} | declared
         return entry
 
     def _rank_places(self, searched: SearchedSubset) -> DocumentRanks:

@@ -1,6 +1,6 @@
-"""The search of one subset of a task with any model, including its first stage.
+"""Search of one subset of a task with any model, including its first stage.
 
-This module imports torch, so task classes only import it when they evaluate.
+This module imports torch, so task classes import it only for an evaluation.
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ def search_subset(
     """Search the queries of a subset.
 
     Args:
-        model: Any model of mteb. A reranker without candidates gets the candidates of its first
+        model: Any mteb model. A reranker without candidates gets the candidates of its first
             stage.
-        data: The subset, as `divide_split` returns it.
+        data: The subset, as returned by `divide_split`.
         request: The subset's texts, and a reranker's candidates.
         scheme: Divides documents into length buckets.
         first_stage_model: Name and revision of the model that retrieved the candidates.
         save: Saves the predictions; None to discard them.
 
     Returns:
-        The results, and the result's record of the search.
+        The searched subset, and the record of the search for the result.
     """
     context = request.context
     if request.top_ranked is None and is_reranker(model):
@@ -66,7 +66,7 @@ def search_subset(
     protocol = _describe_protocol(model, request)
     fitted_model = fit_to_script(with_cache(model), context.corpus_language)
     results, ranked = _search(fitted_model, request, save)
-    further = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
+    extra_entries = {"previous_results_model_meta": first_stage_model} if first_stage_model else {}
     ordinary_ranks = dict(zip(request.positives, ranked.ranks.tolist(), strict=True))
     subsets = len(context.task_metadata.hf_subsets)
     rotation = RotationTest(
@@ -79,7 +79,7 @@ def search_subset(
         ranked=ranked,
         find_read=partial(find_read_evidence, model, request),
         count_tokens=partial(count_corpus, model, context.task_metadata, context.hf_subset, scheme),
-        further=further,
+        extra_entries=extra_entries,
         rotate=rotation.rank,
     )
     # The search of rotated versions later overwrites the model's record.
@@ -103,7 +103,7 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
     record: dict[str, Any] = {}
     if isinstance(fitted, BM25Search) and fitted is not model:
         record["bm25_tokens"] = "character trigrams"
-    # Some models count the document vectors of their last search, and record the search.
+    # Some models count the document vectors of their last search, and describe this search.
     if (vectors := getattr(model, "document_vectors", None)) is not None:
         record[INDEX_KEY] = {"documents": len(request.corpus), "vectors": vectors}
     if (search_record := getattr(model, "search_record", None)) is not None:
@@ -112,7 +112,7 @@ def _record_search(model: MTEBModels, fitted: MTEBModels, request: SearchRequest
 
 
 def _describe_protocol(model: MTEBModels, request: SearchRequest) -> dict[str, Any] | None:
-    """Describe a model's protocol, with one query and document as tokenized inputs; None without a
+    """Describe a model's protocol, including one tokenized query and document; None without a
     protocol.
     """
     record: dict[str, Any] | None = getattr(model, "posir_protocol", None)

@@ -1,6 +1,6 @@
-"""Ranks of versions of documents among the unchanged other documents of their questions.
+"""Ranks of document versions among the other hits of their questions.
 
-The model scores the versions. The other documents keep the scores of the original search.
+The model scores the versions. The other documents keep their scores from the original search.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ if TYPE_CHECKING:
 
     from posir_tasks.search.scoring import Rows
 
-#: Ids of a question and a version.
+#: A question id and a version id.
 Pair: TypeAlias = tuple[str, str]
 
 
 def is_order_blind(model: object) -> bool:
-    """Return True if word order does not affect a model's scores, as for BM25."""
+    """Return True if word order does not affect a model's scores, as in BM25."""
     return isinstance(model, BM25Search) or getattr(model, "order_blind", False) is True
 
 
@@ -54,23 +54,23 @@ def can_score_versions(model: object) -> bool:
 
 @dataclass(frozen=True, eq=False)
 class VersionRanker:
-    """Ranks versions of documents among the other documents of their questions."""
+    """Ranks document versions among the other hits of their questions."""
 
     request: SearchRequest
     """The original search."""
     results: Results
     """Results of the original search."""
     versions: Dataset
-    """A corpus of versions."""
+    """The versions as a corpus."""
     pairs: Mapping[str, Sequence[str]]
-    """Query id to ids of the versions to rank."""
+    """Ids of the versions to rank, by query id."""
     owners: Mapping[str, str]
-    """Query id to id of its document."""
+    """Document ids by query id."""
     documents: Rows
 
     @cached_property
     def copies(self) -> dict[str, set[str]]:
-        """Query id to ids of the hits with the same text as its document."""
+        """Ids of the hits with the same text as the query's document, by query id."""
         hits = set[str]()
         for question in self.owners:
             hits.update(self.results.get(question, {}))
@@ -96,10 +96,10 @@ class VersionRanker:
     def score(self, model: MTEBModels) -> dict[Pair, float]:
         """Return the score of each pair; raise ScoreError for NaN."""
         scores = self._score(model)
-        number = sum(map(math.isnan, scores.values()))
-        if number:
+        nan_count = sum(map(math.isnan, scores.values()))
+        if nan_count:
             raise ScoreError(
-                f"The model returned NaN scores for {number} of {len(scores)} rotated versions. "
+                f"The model returned NaN scores for {nan_count} of {len(scores)} rotated versions. "
                 "NaN cannot be ranked. Common causes: overflow in half precision (try another "
                 "dtype), a damaged checkpoint. `POSIR_ROTATED=0` scores without rotated versions."
             )
@@ -128,7 +128,7 @@ class VersionRanker:
         return queries.select(rows)
 
     def _score_embeddings(self, model: EncoderProtocol) -> dict[Pair, float]:
-        """Score pairs by the similarity of their embeddings, document by document."""
+        """Score pairs by embedding similarity, document by document."""
         context = self.request.context
         queries = self._select_queries()
         embeddings = context.encode(model, queries, PromptType.query)
@@ -149,7 +149,7 @@ class VersionRanker:
         return scores
 
     def _rank_among(self, question: str, _version: str, score: float) -> int:
-        """Return the rank of a version among the hits of a question; 0 if it is not among them."""
+        """Return the rank of a version among a question's hits; 0 if it would not be a hit."""
         owner = self.owners[question]
         excluded = self.copies[question] | {owner}
         hits = {
@@ -162,15 +162,13 @@ class VersionRanker:
         return 0 if is_last and self._has_more(question, len(hits) + len(excluded)) else rank
 
     def _has_more(self, question: str, hits: int) -> bool:
-        """Return True if a question has more documents than hits."""
+        """Return True if more documents can be ranked for a question than the hits."""
         top_ranked = self.request.top_ranked
         size = len(self.request.corpus) if top_ranked is None else len(top_ranked[question])
         return size > hits
 
     def _rank_hybrid(self, model: HybridSearch) -> dict[Pair, int]:
-        """Replace the document by its version in the ranking of each model, and fuse the rankings
-        again.
-        """
+        """Replace the document by its version in each model's ranking, then fuse the rankings."""
         rankings_by_pair: dict[Pair, list[list[str]]] = defaultdict(list)
         for member, rankings in model.searched:
             scores = {} if is_order_blind(member) else self.score(member)
@@ -193,7 +191,7 @@ class VersionRanker:
     def _replace_document(
         self, question: str, ranking: Mapping[str, float], score: float | None
     ) -> list[str]:
-        """Return document ids, best first, with the score of the version for its document."""
+        """Return document ids, best first, after giving the document the score of its version."""
         copies = self.copies[question]
         scores = {name: value for name, value in ranking.items() if name not in copies}
         if score is not None:
@@ -206,8 +204,8 @@ def _number(names: Sequence[str]) -> dict[str, int]:
 
 
 def _count_above(scores: Mapping[str, float], owner: str, score: float) -> int:
-    """Count the documents above `owner`: with a higher score in single precision, or with an equal
-    score and a later id.
+    """Count the documents that rank above `owner`: their score in single precision is higher, or
+    equal with a later id.
     """
     single = np.float32(score)
     values = np.fromiter(scores.values(), np.float64, len(scores)).astype(np.float32)

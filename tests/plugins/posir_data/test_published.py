@@ -13,7 +13,7 @@ import pytest
 from datasets import Dataset
 
 import posir
-from posir_score.excerpts import read_evidence_data
+from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.base.errors import DataError, PosirError
 from posir_tasks.data.formats.passages import Cause
 from posir_tasks.data.questions import collect_questions

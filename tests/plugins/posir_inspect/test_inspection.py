@@ -248,7 +248,7 @@ def test_questions_in_other_words_stand_beside_the_others():
     )
     shown = " ".join(show(inspection).split())
     assert "The same in other words" in shown
-    assert "That is the inspected model" in shown
+    assert "This is the inspected model" in shown
     assert [section.title for section in inspection.sections(Medium.PAGE)][:2] == [
         "",
         "How far the model reads",
@@ -367,7 +367,7 @@ def test_chunks_are_compared_with_chunks_in_context(texts):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("tiny", "PosIR-Mini", "--budget", "much"), "Write a number such as"),
+        (("tiny", "PosIR-Mini", "--budget", "much"), "Give a number such as"),
         (("tiny", "missing/folder"), "missing/folder: no such file or folder"),
         (("tiny", "PosIR-Minni"), "Did you mean PosIR-Mini"),
         (("mteb/baseline-bm25s", "PosIR-Mini"), "not a dense encoder"),

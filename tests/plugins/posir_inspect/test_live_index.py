@@ -348,7 +348,7 @@ def test_hits_are_named_by_their_files(inspect, form: str):
 
 def test_files_that_fit_one_document_are_refused(inspect):
     folders = iter(("old", "new") * 1000)
-    with pytest.raises(PosirError, match="both fit document"):
+    with pytest.raises(PosirError, match="both match document"):
         inspect(
             lambda query, k: [
                 f"/kb/{next(folders)}/{name}.txt" for name in find(query, DOCUMENTS, k)

@@ -93,7 +93,8 @@ def test_elasticsearch_has_the_size_in_words_of_the_texts(folder):
     snippet = write("elasticsearch", folder, 100, tokens=40)
     assert '"max_chunk_size": 50, "overlap": 25' in snippet.code
     assert all(
-        part in snippet.sentence for part in ("Not run", "not the same chunks", "about 50 words")
+        part in snippet.sentence
+        for part in ("Not tested", "not the measured chunks", "about 50 words")
     )
     assert '"max_chunk_size": 20' in write("elasticsearch", folder, 16, tokens=40).code
 

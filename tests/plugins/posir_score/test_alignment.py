@@ -110,8 +110,8 @@ def test_everything_that_does_not_fit_is_counted():
 @pytest.mark.parametrize(
     ("rankings", "rules", "message"),
     [
-        ({"7": {"d1": 1.0}}, LENIENT, "the run has 7, the data q1, q2"),
-        ({"q1": {"x#0": 1.0}, "q2": {"y": 1.0}}, LENIENT, "first x#0, y.*--chunk-separator"),
+        ({"7": {"d1": 1.0}}, LENIENT, "the run has 7, the data has q1, q2"),
+        ({"q1": {"x#0": 1.0}, "q2": {"y": 1.0}}, LENIENT, "has x#0, y, .*--chunk-separator"),
         ({"q1": {}, "q2": {}}, LENIENT, "r: 2 queries returned nothing"),
         (
             {"q1": {"d1": 1.0}},

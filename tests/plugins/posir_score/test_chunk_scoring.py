@@ -15,7 +15,7 @@ from scipy.special import stdtrit
 
 import posir
 from posir_score.chunk_scoring import compare_splitters, score_splitters
-from posir_score.excerpts import (
+from posir_score.evidence_spans import (
     ChunkSpans,
     EvidenceSpan,
     compute_precision_omega,
@@ -116,7 +116,7 @@ def test_chunkers_are_scored_side_by_side(tmp_path: Path):
     assert scoring.remarks == ("whole: 2 of 4 chunks are not in their text.",)
     assert len(scoring.changes) == 2
     assert {change.state for change in scoring.changes} == {ChangeState.INCONCLUSIVE}
-    assert sum(row.excerpts for row in scoring.places) == 2 * 2 * 3
+    assert sum(row.spans for row in scoring.places) == 2 * 2 * 3
 
 
 def test_the_change_between_chunkers_counts_documents():
@@ -187,7 +187,9 @@ def test_a_repeated_passage_counts_where_it_first_is(tmp_path: Path):
     scoring = score_splitters(ModelEncoder(FirstWords()), EstimatedTokenizer(), data, [splitter], 2)
     overall = scoring.rows[0]
     assert (overall.recall.value, overall.in_place["recall"]) == (0, 1)
-    assert scoring.remarks == ("parts: 1 of 4 chunks repeat an earlier passage and count there.",)
+    assert scoring.remarks == (
+        "parts: 1 of 4 chunks repeat an earlier passage and are located there.",
+    )
 
 
 def test_bad_arguments_are_one_message(tmp_path: Path):

@@ -226,7 +226,7 @@ def test_a_query_that_fails_is_asked_for_again_by_a_rerun(
     settings = CollectionSettings(k=3, retries=1, timeout=0.7, backoff=0)
     with pytest.raises(
         PosirError,
-        match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and kept",
+        match=f"^mine: query q7: {re.escape(reason)}.* 19 of 20 queries are answered and saved",
     ):
         collect(search, tmp_path, settings=settings)
     assert asked["text 7"] == attempts
@@ -244,7 +244,7 @@ def test_an_interruption_says_what_is_kept(tmp_path: Path):
     search, _ = fail_for("text 7", interrupt)
     with pytest.raises(
         KeyboardInterrupt,
-        match=r"^interrupted: [78] of 20 answers are kept in .*; the same command goes on",
+        match=r"^interrupted: [78] of 20 answers are saved in .*; run the same command",
     ):
         collect(search, tmp_path, replace(FAST, concurrency=1))
 
@@ -271,7 +271,7 @@ def test_a_retriever_that_never_answers_is_waited_for_once(needs_all: bool, tmp_
 @pytest.mark.parametrize(
     ("needs_all", "message", "most"),
     [
-        (True, r"0 of 25 queries are answered and kept.* --missing zero", MAX_FAILURES),
+        (True, r"0 of 25 queries are answered and saved.* --missing zero", MAX_FAILURES),
         (False, r"\(20 failed\)\. No query has an answer", MAX_FAILURES_AT_START),
     ],
 )
@@ -312,7 +312,7 @@ def test_any_number_of_queries_may_fail_if_they_score_zero(
     assert set(
         collect(search, tmp_path, CollectionSettings(concurrency=1, retries=0), needs_all=False)
     ) == {"q0"}
-    assert "query q1: the retriever raised ConnectionError: refused; it is scored 0" in caplog.text
+    assert "query q1: the retriever raised ConnectionError: refused; scored as 0" in caplog.text
     assert "19 of 20 queries failed" in caplog.text
 
 
@@ -334,8 +334,8 @@ def test_unknown_ids_stop_a_retriever_early_and_are_not_kept(tmp_path: Path):
     settings = CollectionSettings(concurrency=1, folder=tmp_path)
     with pytest.raises(
         PosirError,
-        match=r"no retrieved document of 10 is in the corpus; first 5e1f, "
-        r"and.*--document-field",
+        match=r"no retrieved document of 10 is in the corpus; the run has 5e1f, "
+        r".*--document-field",
     ):
         collect(search, tmp_path, settings)
     assert len(asked) == FIRST_QUERIES

@@ -244,11 +244,11 @@ def test_hits_with_columns_keep_the_fields_of_the_user():
     [
         (
             {"retrieval_context": [TEXT]},
-            "field 'retrieval_context' has the texts .* as the field 'retrieved_context_ids'$",
+            "field 'retrieval_context' contains chunk texts .* as field 'retrieved_context_ids'$",
         ),
         (
             {"retrieved_contents": [TEXT]},
-            "field 'retrieved_contents' has the texts .* as the field 'retrieved_ids'$",
+            "field 'retrieved_contents' contains chunk texts .* as field 'retrieved_ids'$",
         ),
         ({"ids": ["a", "b"], "scores": [1.0]}, "different lengths"),
         ((np.array([[0.5]]), np.array([[3]])), "hit 1 is .*it must be an id"),

@@ -11,7 +11,7 @@ from mteb.types import PromptType
 
 from posir_score.alignment import AlignedRun
 from posir_score.chunk_scoring import score_splitters
-from posir_score.excerpts import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
+from posir_score.evidence_spans import EvidenceData, EvidenceSpan, divide_span, read_evidence_data
 from posir_score.hits import Hit
 from posir_score.retrieved_chunks import Loss, ReadChunks, RetrievedChunks, score_chunks
 from posir_tasks.datasets.opening import open_data
@@ -86,7 +86,7 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     assert lost == pytest.approx(
         {Loss.CUT: 0.5 / 4, Loss.OTHER_CHUNK: 1 / 4, Loss.NOT_RETRIEVED: 1 / 4}
     )
-    places = {(row.place, row.part): (row.excerpts, row.recall.value) for row in scores.by_position}
+    places = {(row.place, row.part): (row.spans, row.recall.value) for row in scores.by_position}
     assert places == {
         ("document", "second third"): (1, 0.5),
         ("document", "last third"): (3, pytest.approx(1 / 3)),
@@ -139,7 +139,8 @@ def test_what_is_no_chunk_is_named():
     assert [
         scores.lost[loss].value for loss in (Loss.NOT_RETURNED, Loss.NOT_LOCATED, Loss.OTHER_CHUNK)
     ] == [0.25, 0.5, 0]
-    assert scores.suspects == ("1 hit has the text of the query. Return the text of the chunk.",)
+    warning = "1 hit contains the text of the query. Return the text of the chunk."
+    assert scores.suspects == (warning,)
 
 
 def test_a_repeated_text_is_where_its_number_says():
@@ -210,7 +211,8 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     )
     said = " ".join(score_chunks("run", part, read).describe_chunks())
     assert all(
-        words in said for words in ("1 of 5 excerpts", "unknown", "estimated; 1 is read in part")
+        words in said
+        for words in ("1 of 5 evidence spans", "unknown", "estimated; 1 is read in part")
     )
     # That all returned chunks are read whole says nothing of the others.
     read = ReadChunks.measure(part, ReadPart.first(100, KnownBy.GIVEN))
@@ -273,8 +275,8 @@ def test_the_same_chunks_have_the_scores_of_their_splitter(tmp_path: Path):
             theirs.precision,
         )
         if row.k == ours.k:
-            assert [(r.place, r.part, r.excerpts, r.recall) for r in ours.by_position] == [
-                (r.place, r.part, r.excerpts, r.recall) for r in scored.places
+            assert [(r.place, r.part, r.spans, r.recall) for r in ours.by_position] == [
+                (r.place, r.part, r.spans, r.recall) for r in scored.places
             ]
 
 

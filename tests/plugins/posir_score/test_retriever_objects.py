@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from posir_score.alignment import AlignmentRules
-from posir_score.api import describe_retriever
+from posir_score.api import name_retriever
 from posir_score.collecting import CollectionSettings, Journal, PendingQuery, QueryAnswers
 from posir_score.hits import RawHit, read_hits
 from posir_score.retriever_objects import (
@@ -210,26 +210,26 @@ def search(target: Any, k: int = 7, *, has_vectors: bool = True) -> tuple[list[s
     [
         (
             LangChain(search_kwargs={}),
-            "a LangChain retriever, asked by `invoke(query)`; LangChain, id in `metada",
+            "a LangChain retriever, called as `invoke(query)`; LangChain, id in `metada",
         ),
         (LangChain(k=4), "a LangChain retriever"),
         (LangChain(search_kwargs={"k": 4, "filter": 1}), "a LangChain retriever"),
         (
             LlamaIndex(),
-            "a LlamaIndex retriever, asked by `retrieve(query)`; LlamaIndex, id in",
+            "a LlamaIndex retriever, called as `retrieve(query)`; LlamaIndex, id in",
         ),
         (Obj(as_query_engine=1, as_retriever=as_retriever), "a LlamaIn"),
         (Obj(synthesize=len, retrieve=len, aretrieve=len, retriever=LlamaIndex()), "a LlamaIndex"),
         (Obj(similarity_search=lambda _, k: hits(k), invoke=len), "a LangChain vector store"),
-        (Chroma(), "a Chroma collection, asked by `query(..., n_results=k)`; rows, such as L"),
+        (Chroma(), "a Chroma collection, called as `query(..., n_results=k)`; rows, such as L"),
         (LanceDB(), "a LanceDB table"),
         (
             Haystack(INPUTS),
-            "a Haystack pipeline, asked by `run(...)`; Haystack, id in",
+            "a Haystack pipeline, called as `run(...)`; Haystack, id in",
         ),
         (Haystack(INPUTS, is_last=True), "a Haystack pipeline"),
         (Obj(__haystack_input__=1, run=run_component), "a Hayst"),
-        (Qdrant("chunks"), "a Qdrant collection, asked by `query_points(..., limit=k)`; Qdrant, i"),
+        (Qdrant("chunks"), "a Qdrant collection, called as `query_points(..., limit=k)`; Qdrant, "),
         ((Qdrant("chunks", "other"), "chunks"), "a Qdrant collection"),
         (Milvus(), "a Milvus collection"),
         (PyLate(), "a PyLate retriever"),
@@ -304,8 +304,8 @@ def test_a_retriever_is_named_as_the_command_has_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     opened = open_retriever(load_retriever("ret5_app:it"), has_embedder=False)
-    assert describe_retriever(opened) == "ret5_app-it"
-    assert describe_retriever(load_retriever("ret5_app:find")) == "ret5_app-find"
+    assert name_retriever(opened) == "ret5_app-it"
+    assert name_retriever(load_retriever("ret5_app:find")) == "ret5_app-find"
 
 
 def test_how_the_first_hit_was_read_is_kept(tmp_path: Path):
@@ -316,7 +316,7 @@ def test_how_the_first_hit_was_read_is_kept(tmp_path: Path):
     answers.ask(opened, "app-it", [PendingQuery("", "q1", "q")])
     journal.close()
     assert answers.reading == (
-        "app-it: a Chroma collection, asked by `query(..., n_results=k)`, k = 3; hits: rows, such "
+        "app-it: a Chroma collection, called as `query(..., n_results=k)`, k = 3; hits: rows, such "
         "as LanceDB's, id in `id`."
     )
 

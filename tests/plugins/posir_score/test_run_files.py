@@ -269,7 +269,7 @@ def test_lists_of_a_query_in_parquet_need_its_column(tmp_path: Path):
     assert merge(read_run_file(tmp_path / "a.parquet")) == {"q": {"d2": 0.5, "d1": 0.25}}
     pl.DataFrame(autorag).drop("qid").write_parquet(tmp_path / "b.parquet")
     with pytest.raises(
-        DataError, match=r"b\.parquet: no column of the query; .*as in the table of the queries"
+        DataError, match=r"b\.parquet: has no query column; .*as in the table of queries"
     ):
         read_run_file(tmp_path / "b.parquet")
 
@@ -375,7 +375,7 @@ def test_an_order_by_scores_needs_scores(tmp_path: Path):
     (tmp_path / "a.json").write_text('{"q": ["x", "y"]}')
     orders: list[Order] = ["score", "distance"]
     for order in orders:
-        with pytest.raises(DataError, match=f"no hit has a {order}, which --order {order} needs"):
+        with pytest.raises(DataError, match=f"no hit has a {order}, but --order {order} needs"):
             read_run_file(tmp_path / "a.json", order)
     (tmp_path / "b.json").write_text('{"q": {"x": null, "y": null}}')
     with pytest.raises(DataError, match="hit 1, x, has no score; 2 of 2 lack one"):
@@ -447,7 +447,7 @@ def test_ranks_of_some_rows_are_refused_unless_scores_decide(tmp_path: Path):
     for order in orders:
         with pytest.raises(
             DataError,
-            match=r"'rank' must be a whole number .*line 2 \('None'\) of query q, document y",
+            match=r"'rank' must be an integer .*line 2 \('None'\) of query q, document y",
         ):
             read_run_file(tmp_path / "a.jsonl", order)
     assert [
@@ -527,7 +527,7 @@ def test_whole_numbers_that_may_be_scores_or_ranks_are_refused(values: tuple[str
         for row, stated in enumerate(values)
         for place, value in enumerate(stated.split())
     ]
-    with pytest.raises(DataError, match=r"the third column has .*--order rank .*--order score"):
+    with pytest.raises(DataError, match=r"third column contains .*--order rank .*--order score"):
         read_rankings("mine", [(query, name, int(value)) for query, name, value in cells], None)
     by_rank = read_rankings("mine", cells, "rank").by_subset[ANY_SUBSET]
     by_score = read_rankings("mine", cells, "score").by_subset[ANY_SUBSET]
@@ -584,7 +584,7 @@ def test_an_order_decides_between_a_score_and_a_distance(
         "abc",
         "abc",
     ]
-    assert caplog.text.count("the lowest distance is best") == 1
+    assert caplog.text.count("the lowest value is best") == 1
 
 
 @pytest.mark.parametrize("missing", ["null", None])
@@ -658,7 +658,7 @@ def test_predictions_of_mteb_name_subset_and_model(tmp_path: Path):
         (tmp_path / f"{task}_predictions.json").write_text(json.dumps(predictions))
     run = read_run(tmp_path, "Mine")
     assert (run.name, [*run.by_subset], merge(run, "part")) == ("b", ["part"], EXAMPLE)
-    with pytest.raises(PosirError, match="has predictions for Mine, Other and none for Third"):
+    with pytest.raises(PosirError, match="contains predictions for Mine, Other, but not for Third"):
         read_run(tmp_path, "Third")
 
 
@@ -778,13 +778,13 @@ def test_distances_are_turned_before_chunks_are_merged():
             "qid,retrieved_ids\nq,\"['d1', 'd2']\"\n",
             "field 'retrieved_ids' must be a list",
         ),
-        ("a.csv", "query_id,doc_id,score\nq,,1\n", "field 'document id' must be a text"),
+        ("a.csv", "query_id,doc_id,score\nq,,1\n", "field 'document id' must be a string"),
         (
             "a.csv",
             "query_id,text,score\nq,d,1\n",
-            "no column of the document; the file has query_id, text, score",
+            "has no document column; its columns are query_id, text, score",
         ),
-        ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a text"),
+        ("a.jsonl", '{"qid": true, "docid": "d", "score": 1}', "field 'query id' must be a string"),
         ("a.json", r'{"q": {"\ud800": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.json", r'{"q": {"d\u0000": 1}}', "hits cannot be read: 1 row, first query q: hit 1 is"),
         ("a.jsonl", "{", "cannot be read"),
@@ -792,17 +792,17 @@ def test_distances_are_turned_before_chunks_are_merged():
         (
             "a.jsonl",
             '{"input": "Who?", "retrieval_context": ["a"]}',
-            "first line 1: field 'retrieval_context' has the texts",
+            "first line 1: field 'retrieval_context' contains chunk texts",
         ),
         (
             "a.json",
             '{"mteb_model_meta": {}, "s": {"dev": {}, "test": {}}}',
-            "field 's' must have the rankings of one split",
+            "field 's' must contain the rankings of one split",
         ),
         ("a.json", '{"q": 1}', "first query q: expected a list of hits, got int"),
-        ("a.json", "{}", "has no ranked document"),
-        ("a.trec", "", "has no ranked document"),
-        ("a.lz4", "", "Save it with `run.save('a.parquet')`"),
+        ("a.json", "{}", "contains no ranked document"),
+        ("a.trec", "", "contains no ranked document"),
+        ("a.lz4", "", "Save the run in ranx with `run.save('a.parquet')`"),
         ("a.parquet", "no", "cannot be read: is not a valid Parquet file"),
     ],
 )

@@ -20,7 +20,7 @@ from scipy import stats
 from sklearn.metrics import ndcg_score
 
 import posir
-from posir_score.api import describe_retriever
+from posir_score.api import name_retriever
 from posir_significance.decision import decide_result
 from posir_significance.findings import Quantity, State
 from posir_tasks.base.errors import PosirError
@@ -636,7 +636,7 @@ def test_runs_of_one_name_or_ranking_are_refused(score: Any, tmp_path: Path):
 def test_names_in_another_number_than_runs_are_refused(tmp_path: Path):
     file = tmp_path / "run.json"
     file.write_text(json.dumps(RUN))
-    with pytest.raises(PosirError, match=r"2 runs and 1 name\. Give a --name for each run"):
+    with pytest.raises(PosirError, match=r"2 runs, but 1 name\. Give a --name for each run"):
         posir.score([file, file], data="PosIR-Mini", name=["A"])
 
 
@@ -806,7 +806,7 @@ def test_a_function_within_another_has_its_own_name():
 
     for retriever, name in ((search, "search"), (lambda _query, _k: [], "lambda")):
         retriever.__module__ = "__main__"
-        assert describe_retriever(retriever) == name
+        assert name_retriever(retriever) == name
 
 
 DOCUMENTS = st.sampled_from([f"d{number}" for number in range(12)])

@@ -154,7 +154,7 @@ def test_predictions_of_another_split_are_refused(task_with: Any, tmp_path: Path
     task = task_with("MSMARCO", loaded, "dev")
     _, predictions = evaluate(task, "dev", rankings, tmp_path / "predictions")
     predictions.write_text(predictions.read_text().replace('"dev"', '"train"'))
-    with pytest.raises(PosirError, match=r"of split train, but split dev of MSMARCO is scored"):
+    with pytest.raises(PosirError, match=r"for split train, but split dev of MSMARCO is scored"):
         posir.score(predictions, data="MSMARCO", output=tmp_path / "results")
 
 
@@ -165,7 +165,7 @@ def test_hits_that_mteb_would_not_rerank_are_counted(task_with: Any, tmp_path: P
     task_with("SciFact", {**loaded, "top_ranked": candidates}, "test")
     (run,) = posir.score(cut, data="SciFact", name="mine", output=tmp_path).runs
     assert run.counts.other_candidates == 3
-    assert any("reranked" in sentence for sentence in run.describe())
+    assert any("reranks" in sentence for sentence in run.describe())
 
 
 def test_the_form_of_mteb_1_is_converted(

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import posir
-from posir_score.excerpts import read_evidence_data
+from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.data.copies import choose_originals, find_copies, merge_copies, move_span
 from posir_tasks.data.data import Judgments, PositionData, build_text_frame
 from posir_tasks.datasets.opening import open_data

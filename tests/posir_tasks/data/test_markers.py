@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import posir
-from posir_score.excerpts import read_evidence_data
+from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import Answer, Cause, Use
 from posir_tasks.data.markers import is_flagged_unanswerable, is_no_answer_marker

@@ -58,7 +58,7 @@ def test_a_damaged_file_is_searched_again_with_a_warning(
         file.write_bytes(content[: len(content) // 2] if damage == "cut off" else b"")
     assert load_first_stage(request) == first
     assert f"{file}: " in caplog.text
-    assert "the first stage is searched again and the file replaced" in caplog.text
+    assert "the first stage runs again and replaces the file" in caplog.text
     caplog.clear()
     assert load_first_stage(request) == first
     assert not caplog.records

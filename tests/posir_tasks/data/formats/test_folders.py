@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import posir
-from posir_score.excerpts import read_evidence_data
+from posir_score.evidence_spans import read_evidence_data
 from posir_tasks.base.errors import DataError
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.formats.collections import read_beir

@@ -1,12 +1,13 @@
-"""Evidence spans, and scores of retrieved chunks by the characters that they share with the spans.
+"""Evidence spans, and scores of retrieved chunks by their character overlap with the spans.
 
 Source: Smith & Troynikov 2024, Evaluating Chunking Strategies for Retrieval (Chroma technical
-report), and its code. The report calls evidence spans excerpts. It counts tokens; its code, which
-is followed here, counts characters. Let C be the characters that are both in a question's evidence
-and in the retrieved chunks, E the characters of the evidence, and R the characters of the retrieved
-chunks, each chunk counted in full. Then recall is |C| / |E|, precision is |C| / |R|, and IoU is
-|C| / (|R| + |E| - |C|). Precision Omega is the precision of retrieving exactly the chunks that
-overlap or touch the evidence. It counts each character once, including evidence outside all chunks.
+report), and its code. The report calls evidence spans excerpts and counts tokens; its code, which
+this module follows, counts characters. Let C be the characters that are both in a question's
+evidence and in the retrieved chunks, E the characters of the evidence, and R the characters of the
+retrieved chunks, each chunk counted in full. Then recall is |C| / |E|, precision is |C| / |R|, and
+IoU is |C| / (|R| + |E| - |C|). Precision Omega is the precision of retrieving exactly the chunks
+that overlap or touch the evidence. It counts each character once, including evidence outside all
+chunks.
 """
 
 from __future__ import annotations
@@ -42,20 +43,21 @@ DIVIDED = "split across chunks"
 NOT_RETURNED = "in no returned chunk"
 #: Document number of a chunk that is not located.
 NOWHERE = -1
-#: A position is relative to a document or to a chunk.
+#: Units that a position is relative to, as shown after `first third`.
 POSITION_UNITS = {"document": "of the document", "chunk": "of a chunk"}
 
 
 @dataclass(frozen=True)
 class PositionRecall:
-    """Recall of the evidence at one position: a third of the documents or of the chunks."""
+    """Evidence recall at one position, such as the first third of the documents or the chunks."""
 
     name: str
     """Name of the splitter or the run."""
     place: str
-    """`document` or `chunk`."""
+    """Unit of the position: `document` or `chunk`."""
     part: str
-    excerpts: int
+    """One of `THIRDS`, `DIVIDED` or `NOT_RETURNED`."""
+    spans: int
     """Number of evidence spans."""
     recall: Estimate
 
@@ -69,7 +71,7 @@ class PositionRecall:
 
 @dataclass(frozen=True)
 class EvidenceSpan:
-    """A span that answers a question, and the number of its document."""
+    """A span that answers a question, with its document number."""
 
     document: int
     span: Span
@@ -102,7 +104,7 @@ class Coverage(NamedTuple):
 
 
 def divide_span(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
-    """Divide a span by the spans of chunks of the same document."""
+    """Divide a span into the parts inside and outside the given chunks of the same document."""
     inside: list[Span] = []
     outside: list[Span] = []
     position = span.start
@@ -121,12 +123,12 @@ def divide_span(span: Span, chunks: Iterable[Sequence[int]]) -> Coverage:
 
 
 def count_characters(spans: Iterable[Span]) -> int:
-    """Count the characters of spans."""
+    """Count the characters in spans that do not overlap."""
     return sum(span.end - span.start for span in spans)
 
 
 def merge_spans(spans: Iterable[Sequence[int]]) -> list[Span]:
-    """Merge spans that overlap or touch, and sort them."""
+    """Sort spans, and merge spans that overlap or touch."""
     union: list[Span] = []
     for start, end in sorted(map(tuple, spans)):
         if union and start <= union[-1].end:
@@ -151,7 +153,7 @@ class ChunkSpans:
     def build(
         cls, documents: Iterable[int], spans: Sequence[Span | None], lengths: Sequence[int]
     ) -> ChunkSpans:
-        """Build the arrays. A chunk without a span is in no document."""
+        """Build the arrays. A chunk without a span gets the document number `NOWHERE`."""
         pairs = zip(documents, spans, strict=True)
         owners = [NOWHERE if span is None else document for document, span in pairs]
         array = np.array([span or (0, 0) for span in spans], np.int64).reshape(-1, 2)
@@ -170,10 +172,10 @@ class ChunkSpans:
 def score_retrieved(
     evidence: Sequence[EvidenceSpan], retrieved: ChunkSpans
 ) -> tuple[float, float, float]:
-    """Compute IoU, recall and precision of the chunks that are retrieved for a question.
+    """Compute IoU, recall and precision of the chunks retrieved for a question.
 
-    Overlapping evidence is counted as in the code of the evaluation: the lengths of all spans are
-    summed, while characters inside chunks are counted once.
+    Overlapping evidence is counted as in the report's code: the lengths of all spans are summed,
+    while characters inside chunks are counted once.
     """
     covered = 0
     missing = 0
@@ -213,16 +215,16 @@ def _group_by_document(evidence: Iterable[EvidenceSpan]) -> Iterable[tuple[int, 
 
 @dataclass(frozen=True)
 class EvidenceData:
-    """Questions with their evidence spans, and the documents of the spans."""
+    """Questions with their evidence spans, and the documents that contain the spans."""
 
     name: str
     documents: dict[str, str]
-    """Document id to text. A document's number is its index."""
+    """Texts by document id. A document's number is its index."""
     questions: tuple[tuple[str, tuple[EvidenceSpan, ...]], ...]
-    """The text of each question, and its evidence spans, at least one."""
+    """Text and evidence spans of each question. Every question has at least one span."""
     articles: Integers
-    """Article number of each document, shape (documents,). Documents of one article share a text, a
-    title or an opening.
+    """Article number of each document, shape (documents,). Documents from the same article share a
+    text, a title or an opening.
     """
     skipped: int
     """Number of questions without evidence in their document."""
@@ -263,8 +265,8 @@ class EvidenceData:
 
     @cached_property
     def clusters(self) -> Integers:
-        """Article number of each question, shape (questions,). Questions about one article are not
-        independent.
+        """Article number of each question, shape (questions,). Questions about the same article are
+        not independent.
         """
         return self.articles[self.owners]
 
@@ -282,11 +284,11 @@ def read_evidence_data(
 
     Args:
         opened: The data.
-        repair: Move an answer to its only match nearby.
-        is_merged: Read documents with the same text as one document.
+        repair: Move an answer that is not at its offset to its only match nearby.
+        is_merged: Merge documents with the same text.
 
     Raises:
-        DataError: No question has a span.
+        DataError: No question has an evidence span.
     """
     documents: dict[str, str] = {}
     titles: dict[str, str] = {}
@@ -304,7 +306,7 @@ def read_evidence_data(
             skipped_questions.add((item.file, item.name))
         if not isinstance(item, Passage):
             continue
-        # Rows without ids that have the same text are about one document.
+        # Rows without ids belong to the same document if their texts are equal.
         name = item.id or generated_ids.setdefault(item.text, f"{item.name}#{len(documents)}")
         if is_merged:
             name = originals.setdefault(digest_words(item.text), name)
@@ -319,12 +321,10 @@ def read_evidence_data(
                 spans.append(EvidenceSpan(number, span))
     questions = tuple((text, tuple(spans)) for (_, _, text), spans in evidence.items() if spans)
     if not questions:
-        raise DataError(
-            f"{opened.location} ({opened.kind}): has no questions with the span of their evidence."
-        )
+        raise DataError(f"{opened.location} ({opened.kind}): no question has an evidence span.")
     if opened.is_recognized and opened.repeated:
         logger.warning(
-            "%s: %s; each is asked of its own document (--scope).",
+            "%s: %s; each question searches only its own document (--scope).",
             opened.name,
             opened.repeated.describe(),
         )
@@ -336,12 +336,12 @@ def read_evidence_data(
         skipped=len(skipped_questions) + len(evidence) - len(questions),
         within=opened.use is not Use.CORPUS,
     )
-    _warn_of_copies(data)
+    _warn_about_copies(data)
     return data
 
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
-    """Locate a question's answer in its text, and move it to the original of the text."""
+    """Locate a question's answer in its text. If the text is a copy, map the span to `original`."""
     if question.answer is None:
         return None
     try:
@@ -351,7 +351,7 @@ def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool
     return span if text == original else move_span(span, text, original)
 
 
-def _warn_of_copies(data: EvidenceData) -> None:
+def _warn_about_copies(data: EvidenceData) -> None:
     names = [*data.documents]
     corpus = build_text_frame(names, [*data.documents.values()])
     relevant = {names[span.document] for _, evidence in data.questions for span in evidence}
@@ -361,7 +361,7 @@ def _warn_of_copies(data: EvidenceData) -> None:
 
 
 def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
-    """Find the third of a chunk that contains a span; `DIVIDED` if no chunk has the whole span."""
+    """Find the third of a chunk that contains a span; `DIVIDED` if no chunk contains all of it."""
     whole = [(start, end) for start, end in chunks if start <= span.start and span.end <= end]
     if not whole:
         return DIVIDED
@@ -373,23 +373,23 @@ def find_chunk_third(span: Span, chunks: Iterable[Sequence[int]]) -> str:
 def build_position_recalls(
     name: str, data: EvidenceData, recalls: Sequence[float], chunk_thirds: Sequence[str]
 ) -> Iterator[PositionRecall]:
-    """Yield the mean recall by third of document and chunk, with intervals for new questions.
+    """Yield mean recall by third of the document and the chunk, with intervals for new questions.
 
     Args:
-        name: The splitter or the run.
+        name: Name of the splitter or the run.
         data: The questions with their evidence.
         recalls: Recall of each evidence span, in the order of the questions.
         chunk_thirds: The third of a chunk that contains each span, `DIVIDED` or `NOT_RETURNED`.
     """
     texts = [*data.documents.values()]
-    numbers = []
+    question_numbers = []
     thirds = []
     for number, (_, evidence) in enumerate(data.questions):
         for span in evidence:
-            numbers.append(number)
+            question_numbers.append(number)
             thirds.append(THIRDS[find_third(span.span, len(texts[span.document]))])
     values = np.array(recalls)
-    questions = np.array(numbers)
+    questions = np.array(question_numbers)
     for unit, positions in zip(POSITION_UNITS, (thirds, chunk_thirds), strict=True):
         for position in (*THIRDS, DIVIDED, NOT_RETURNED):
             rows = np.array(positions) == position
@@ -406,10 +406,10 @@ def estimate_score(values: Floats, clusters: Integers) -> Estimate:
 
 
 def build_table(text_columns: int, headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
-    """Build a table whose first columns are texts. The other columns are numbers."""
+    """Build a table whose first `text_columns` columns are text. The other columns are numbers."""
     return Table(build_columns(headings, headings[text_columns:]), tuple(map(tuple, rows)))
 
 
 def format_evidence_estimate(share: Estimate) -> str:
-    """Format a share as percent, with its interval."""
+    """Format a share and its interval in percent."""
     return format_estimate(share, format_percent)
