@@ -85,7 +85,7 @@ def draw_figures(results: Path) -> None:
     """Write the pictures of README and site: the models on PosIR-Mini below each other, and alone,
     and a published one.
     """
-    strips = posir.read_results(results).strips()
+    strips = posir.read_results(results).position_charts()
     named = [replace(strip, name=f"{strip.name}: {label_verdict(strip)}") for strip in strips]
     model, task, length = PUBLISHED
     curve = find_curve(task, model, length)

@@ -22,7 +22,7 @@ from posir_report.columns import known_columns
 from posir_score.evaluation import RunCounts, RunScores
 from posir_score.retrieved_chunks import EvidenceScores
 from posir_significance.findings import (
-    PLAIN,
+    WITHOUT_INTERVAL,
     ChangeRow,
     ChangeSubject,
     NeededUnit,
@@ -180,7 +180,7 @@ def describe_findings() -> dict[str, Schema]:
     properties |= {f"{unit.value}_needed": COUNT_OR_NULL for unit in NeededUnit}
     for quantity in Quantity:
         name = quantity.value
-        properties |= {name: NUMBER_OR_NULL} if quantity in PLAIN else estimate(name)
+        properties |= {name: NUMBER_OR_NULL} if quantity in WITHOUT_INTERVAL else estimate(name)
     return properties
 
 

@@ -118,7 +118,9 @@ def _present(comparison: ModelComparison, *, full: bool, hint: str = "") -> Comp
             "comparisons": [list_columns(row) for row in comparison.rows],
             "notes": comparison.notes,
         },
-        parts=Deferred(lambda: [*sections.build_sections(comparison, rows, full=full), latex]),
+        extra_sections=Deferred(
+            lambda: [*sections.build_sections(comparison, rows, full=full), latex]
+        ),
         notes=(JUDGED_BRIEF,) if is_judged else BRIEF,
         details=(*NOTES, *comparison.notes),
         warnings=tuple(f"note: {note}" for note in (hint, *comparison.notes) if note),

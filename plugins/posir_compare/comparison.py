@@ -176,7 +176,7 @@ def _compare_judged_pair(
         subsets=len(common_subsets),
         queries=a.queries,
         documents=len(a.sizes),
-        counted=a.counted,
+        unit_name=a.unit_name,
         method=f"judged queries, paired by {a.clusters}",
         is_judged=True,
     )
@@ -260,7 +260,7 @@ def _compare_group(
         subject,
         queries=a.queries,
         documents=min(a.documents, b.documents),
-        counted=a.counted,
+        unit_name=a.unit_name,
         has_places=a.has_places,
     )
     changes = compare_groups(a, b, paired=are_paired, margins=margins, level=levels[0])

@@ -115,7 +115,7 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
         length=ALL,
         queries=group.queries,
         documents=group.documents,
-        counted=group.counted,
+        unit_name=group.unit_name,
         has_places=group.has_places,
     )
     yield _build_mean_row(Metric.NDCG_AT_10, subject, group.ndcg)
@@ -126,7 +126,7 @@ def list_scores(group: GroupAnalysis, model: str, task: str) -> Iterator[ChangeR
         documents = test.documents_at_ends if test and effect else MIN_DOCUMENTS
         if group.untested_reason is Reason.ORDER_BLIND:
             effect = NO_EFFECT
-        effect_subject = replace(subject, documents=documents, counted=DOCUMENT)
+        effect_subject = replace(subject, documents=documents, unit_name=DOCUMENT)
         yield _build_row(metric, effect_subject, effect)
 
 
@@ -139,7 +139,7 @@ def list_judged_scores(
         task=task,
         queries=scores.queries,
         documents=len(scores.sizes),
-        counted=scores.counted,
+        unit_name=scores.unit_name,
     )
     for metric in JUDGED_METRICS:
         yield _build_mean_row(metric, subject, estimates[metric.key])

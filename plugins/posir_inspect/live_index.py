@@ -609,5 +609,5 @@ def inspect_index(
     return replace(
         inspection,
         values=values | {"read": texts.read.to_json()},
-        parts=tuple(_build_sections(inspection)),
+        extra_sections=tuple(_build_sections(inspection)),
     )

@@ -13,7 +13,13 @@ from posir_inspect.splitting import ChunkComparison
 from posir_inspect.window import MINI, WindowReading
 from posir_significance.advice import build_commands
 from posir_significance.analysis import GroupAnalysis
-from posir_significance.findings import CHANGE_LEVEL, PLAIN, GroupFindings, Quantity, Reason
+from posir_significance.findings import (
+    CHANGE_LEVEL,
+    WITHOUT_INTERVAL,
+    GroupFindings,
+    Quantity,
+    Reason,
+)
 from posir_significance.messages.texts import (
     NEVER_READS,
     OTHER_ADVICE,
@@ -255,7 +261,7 @@ def complete_inspection(inspection: Inspection) -> Inspection:
         data=f"{inspection.model}, revision {revision}; {texts} of {inspection.source}",
         rows=tuple(_build_rows(inspection)),
         values=partial(_build_document, inspection),
-        parts=tuple(_build_sections(inspection, title)),
+        extra_sections=tuple(_build_sections(inspection, title)),
         notes=(LEGEND, skip_note),
         details=details,
     )
@@ -269,7 +275,7 @@ def _build_rows(inspection: Inspection) -> Iterator[dict[str, object]]:
             row = {**findings.to_json(), "wording": scores.wording.value, "length": length}
             row["vectors"] = inspection.fading_texts if length == ALL else None
             for quantity, finding in findings.findings.items():
-                if quantity not in PLAIN and finding.estimate:
+                if quantity not in WITHOUT_INTERVAL and finding.estimate:
                     row[quantity.value] = finding.estimate
             yield empty | {name: row[name] for name in COLUMNS if name in row}
     comparisons = {Wording.RAREST_WORDS: inspection.chunks}

@@ -224,7 +224,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         data=f"{window.model}, revision {(window.revision or 'unknown')[:12]}",
         rows=(row,),
         values={**row, "sentence": window.sentence, "measured_on": measured_on},
-        parts=(
+        extra_sections=(
             DisplaySection(window.model, tuple(sentences), only=Medium.TEXT),
             DisplaySection(
                 sentences=() if strips else tuple(sentences), strips=strips, only=Medium.PAGE

@@ -291,7 +291,7 @@ def build_measurements(
         page_title=page_title,
         rows=rows,
         values=lambda: {"rows": rows, "results": [result.to_json() for result in results]},
-        parts=parts,
+        extra_sections=parts,
         notes=[PROBE_INTERVALS],
         details=[*PROBE_TERMS, *descriptions],
         footer=[PROBE_PAGE] if is_long else [],

@@ -222,7 +222,7 @@ def show_recipe(paper: str, recipe: Recipe) -> PaperRecipe:
         title=recipe.title,
         rows=[item.model_dump() for item in recipe.items],
         values=recipe.model_dump(),
-        parts=parts,
+        extra_sections=parts,
         paper=paper,
         recipe=recipe,
     )

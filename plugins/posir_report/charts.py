@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import altair as alt
 
 from posir_report.summary import TaskSummary, partial_suffix
-from posir_significance.cells import FEW, ProfileCell, find_beyond
+from posir_significance.cells import MIN_CELL_QUERIES, ProfileCell, compute_truncated_share
 from posir_significance.messages.verdicts import title_curve
 from posir_tasks.base.wording import shorten_middle
 from posir_tasks.display import charts
@@ -18,13 +18,13 @@ PALE, BLUE = "#f7fbff", "#6baed6"
 #: Relative size of a cell in the heat map; True is for cells with few queries.
 BANDS = {False: 0.97, True: 0.74}
 CURVE_MARKS = (
-    f"Points: mean nDCG@10 with its 95% interval; hollow: fewer than {FEW} queries. Gray: 95% of "
-    "the means if position has no effect."
+    f"Points: mean nDCG@10 with its 95% interval; hollow: fewer than {MIN_CELL_QUERIES} queries. "
+    "Gray: 95% of the means if position has no effect."
 )
 MERGED = " Bins with few queries are merged into fifths of a document."
 HEAT_MAP_MARKS = (
     "In each cell nDCG@10 x 100, and below it the number of queries. Small cells: fewer than "
-    f"{FEW} queries; dash: none."
+    f"{MIN_CELL_QUERIES} queries; dash: none."
 )
 
 
@@ -37,7 +37,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     rows = []
     for cell in cells:
         panel = titles[cell.length]
-        beyond = find_beyond(summary.values, cell)
+        beyond = compute_truncated_share(summary.values, cell)
         rows.append({**cell.columns(), "panel": panel, "beyond_share": beyond})
         score = cell.ndcg_at_10.value if cell.ndcg_at_10 else None
         panels.setdefault(panel, []).append(score)

@@ -85,7 +85,7 @@ class Results(Result, Sequence[SubsetResult]):
             "title": self._describe_size(),
             "data": self._describe_data(),
             "rows": Deferred(lambda: self.length_rows),
-            "parts": Deferred(self._build_sections),
+            "extra_sections": Deferred(self._build_sections),
             "notes": Deferred(self._write_notes),
             "details": Deferred(self._write_details),
         }
@@ -352,7 +352,7 @@ class Results(Result, Sequence[SubsetResult]):
             )
         selection = tuple(result for result in self if task in (None, result.task))
         results = replace(self, subset_results=selection)
-        return Picture(draw_position_charts(results.strips(), source=results.data))
+        return Picture(draw_position_charts(results.position_charts(), source=results.data))
 
 
 def build_results(

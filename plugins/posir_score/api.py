@@ -106,7 +106,7 @@ def show_runs(runs: Sequence[RunScores]) -> ScoredRuns:
 
     return replace(
         scored,
-        parts=Deferred(lambda: _build_sections(scored, report)),
+        extra_sections=Deferred(lambda: _build_sections(scored, report)),
         notes=Deferred(lambda: (LEGEND, *report().notes)),
         details=Deferred(lambda: report().details),
     )
@@ -116,7 +116,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
     """Yield the sections of the report, the scores on all judged queries, and the chunk scores."""
     if scored.results or scored.judged:
         # LaTeX-only sections are skipped, so that LaTeX output shows the text tables.
-        yield from (part for part in report().parts if part.only is not Medium.LATEX)
+        yield from (part for part in report().extra_sections if part.only is not Medium.LATEX)
     chunks = []
     for run in scored.runs:
         if run.evidence:

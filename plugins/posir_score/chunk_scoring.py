@@ -169,7 +169,7 @@ def score_splitters(
         notes=(LEGEND,),
     )
     values = {name: getattr(result, name) for name in CONTENT} | {"notes": remarks}
-    return replace(result, values=values, parts=tuple(_build_sections(result)))
+    return replace(result, values=values, extra_sections=tuple(_build_sections(result)))
 
 
 def compare_splitters(

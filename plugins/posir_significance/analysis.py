@@ -65,7 +65,7 @@ class GroupAnalysis:
         return bool(len(self.observations.weights))
 
     @property
-    def counted(self) -> str:
+    def unit_name(self) -> str:
         """What the independent units are: documents, or clusters of documents that a query with
         several places links.
         """

@@ -23,7 +23,7 @@ from posir_tasks.values.schemes import ALL_LENGTHS, Axes
 from posir_tasks.values.scores import ResultValues, flatten
 
 #: Cells with fewer queries are marked; the 95% interval is wider than 0.16 at nDCG@10 of 0.5.
-FEW = 100
+MIN_CELL_QUERIES = 100
 #: Number of bins before and after merging.
 EQUAL_BINS, MERGED_BINS = 20, 5
 
@@ -50,7 +50,7 @@ class ProfileCell:
     end: float
     queries: int
     few: bool
-    """True for fewer than `FEW` queries."""
+    """True for fewer than `MIN_CELL_QUERIES` queries."""
     ndcg_at_10: Estimate | None
     """Mean over the queries, in [0, 1]."""
     null_band: Interval | None
@@ -102,7 +102,7 @@ def pool_lengths(ranks: DocumentRanks, *, merged: bool) -> list[ProfileCell]:
     return _build_bucket(ALL_LENGTHS, ranks.axes.positions, observations, merged=merged)
 
 
-def find_beyond(values: ResultValues, cell: ProfileCell) -> float | None:
+def compute_truncated_share(values: ResultValues, cell: ProfileCell) -> float | None:
     """Compute the share of truncated evidence in a cell, in [0, 1]; None if it is unknown.
 
     The cell may contain merged bins, and one length bucket or all of them.
@@ -140,7 +140,7 @@ def _build_bucket(
             middle=(index + 0.5) / total,
             end=(index + 1) / total,
             queries=counts[index],
-            few=counts[index] < FEW,
+            few=counts[index] < MIN_CELL_QUERIES,
             ndcg_at_10=means[index],
             null_band=None if np.isnan(bands[index][0]) else tuple(bands[index]),
         )

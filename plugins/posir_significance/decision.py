@@ -138,7 +138,7 @@ def decide(
         read=group.observations.read,
         questions=group.queries,
         documents=group.documents,
-        counted=group.counted,
+        unit_name=group.unit_name,
         tested_questions=test.question_count if test else 0,
         tested_documents=test.document_count if test else 0,
     )

@@ -157,13 +157,13 @@ class Finding:
         name = self.quantity.value
         interval = self.estimate.interval if self.estimate else None
         values: dict[str, Any] = {name: self.estimate and self.estimate.value}
-        if self.quantity not in PLAIN:
+        if self.quantity not in WITHOUT_INTERVAL:
             values[f"{name}_interval"] = list(interval) if interval else None
         return values
 
 
 #: Quantities without an interval.
-PLAIN = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
+WITHOUT_INTERVAL = frozenset({Quantity.UNREAD_SHARE, Quantity.PSI_AS_PUBLISHED})
 
 
 class ComputedFindings(Mapping[Quantity, Finding]):
@@ -206,7 +206,7 @@ class GroupFindings:
     questions: int
     documents: int
     """Number of independent documents (articles, if known) or clusters of documents."""
-    counted: str = DOCUMENT
+    unit_name: str = DOCUMENT
     """Name of the unit that `documents` counts."""
     tested_questions: int = 0
     """Questions in test R, or in test W if there is no test R."""
@@ -319,7 +319,7 @@ class ChangeSubject:
     """Number of independent documents (articles, if known) or other units; the smaller number for
     unpaired results.
     """
-    counted: str = DOCUMENT
+    unit_name: str = DOCUMENT
     """Name of the unit that `documents` counts."""
     method: str = ""
     """How the systems are paired, as text."""

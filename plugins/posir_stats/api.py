@@ -79,7 +79,7 @@ def stats(
         notes=[tables.describe_source(statistics)],
         details=[tables.describe_tables(statistics)],
         draw=draw,
-        parts=(
+        extra_sections=(
             DisplaySection(tables=positions, only=Medium.TEXT),
             DisplaySection(tables.POSITIONS, tables=positions, folded=True, only=Medium.PAGE),
         ),

@@ -423,7 +423,7 @@ def present_training(
         rows=rows,
         values={"settings": settings, "notes": notes, "changes": rows},
         sentences=describe_changes(changes),
-        parts=[
+        extra_sections=[
             DisplaySection(tables=(table,), strips=tuple(strips)),
             DisplaySection(sentences=(DEPLOYMENT,)),
         ],
@@ -499,10 +499,10 @@ def write_report(report: TrainingReport, model: SentenceTransformer) -> None:
     write_text(work_folder / "report.json", report.to_json())
     write_text(work_folder / "report.md", report.to_markdown())
     write_text(work_folder / "report.html", report.to_html())
-    strips = report.strips()
+    strips = report.position_charts()
     Picture(draw_position_charts(strips)).save(work_folder / "curve.png")
     image = f"![{' '.join(strip.description for strip in strips)}]({WORK}/curve.png)"
-    (table,) = report.parts[0].tables
+    (table,) = report.extra_sections[0].tables
     notes = map(escape_prose, report.notes)
     card = "\n\n".join([*report.sentences, image, to_markdown(table), DEPLOYMENT, *notes])
     add_to_card(report.folder, card, model.model_card_data.base_model)

@@ -99,7 +99,7 @@ class Result:
     tables: Sequence[Table] = ()
     draw: Callable[[], Sequence[Figure]] | None = None
     """Builds the figures next to the tables, or None."""
-    parts: Sequence[DisplaySection] = ()
+    extra_sections: Sequence[DisplaySection] = ()
     """Sections below sentences and tables, for all media or a single one."""
     page_title: str = ""
     """Heading of the page, if different from the title."""
@@ -121,17 +121,17 @@ class Result:
     """1 if a check fails, 2 if it is inconclusive."""
 
     def sections(self, medium: Medium = Medium.TEXT) -> tuple[DisplaySection, ...]:
-        """Return the sections of a medium in order: sentences, tables, then `parts`.
+        """Return the sections of a medium in order: sentences, tables, then `extra_sections`.
 
         LaTeX gets only its own sections or, if there are none, those for text.
         """
-        special = tuple(part for part in self.parts if part.only is medium)
+        special = tuple(part for part in self.extra_sections if part.only is medium)
         if medium is Medium.LATEX:
             return special or self.sections()
         sections = list(to_paragraphs(self.sentences))
         if self.tables or self.draw:
             sections.append(DisplaySection(tables=tuple(self.tables), draw=self.draw))
-        return (*sections, *(part for part in self.parts if part.only in (None, medium)))
+        return (*sections, *(part for part in self.extra_sections if part.only in (None, medium)))
 
     def records(self) -> Sequence[Any]:
         """Return the rows for the data frame and the CSV."""
@@ -143,7 +143,7 @@ class Result:
             return self.values()
         return self.rows if self.values is None else self.values
 
-    def strips(self) -> list[PositionChart]:
+    def position_charts(self) -> list[PositionChart]:
         """Return the position charts for pages and cards."""
         return [strip for section in self.sections(Medium.PAGE) for strip in section.strips]
 
@@ -209,7 +209,7 @@ class Result:
         Raises:
             PosirError: There is no position chart.
         """
-        strips = self.strips()
+        strips = self.position_charts()
         if not strips:
             raise PosirError(
                 "Cannot draw a card: there are no results by position, or the output is another "
@@ -249,7 +249,7 @@ class Result:
         from posir_tasks.display.figures import export, prepare_figures
 
         style = FigureStyle(format, bare, width, font_size, font)
-        return export(prepare_figures(self.strips(), self.figures(), Path(folder), style))
+        return export(prepare_figures(self.position_charts(), self.figures(), Path(folder), style))
 
     def print_on(self, console: Console, *, explain: bool = False, printed: int = 0) -> None:
         """Print sections and notes; with `explain`, also detailed sections and all paragraphs.
@@ -304,7 +304,7 @@ class Result:
             template,
             title=title,
             data=self.data,
-            strips=self.strips(),
+            strips=self.position_charts(),
             sections=sections,
             legend=self.paragraphs(explain=True),
         )
@@ -361,7 +361,7 @@ def write_charts(
 
     files: dict[Path, Callable[[], bytes]] = {}
     if folder:
-        files |= prepare_figures(result.strips(), result.figures(), folder, style)
+        files |= prepare_figures(result.position_charts(), result.figures(), folder, style)
     if html:
         files[html] = lambda: result.to_html().encode()
     if card:

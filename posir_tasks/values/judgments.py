@@ -76,7 +76,7 @@ class JudgedScores:
         return JudgedScores(by, self.digests + other.digests, sizes, sums)
 
     @property
-    def counted(self) -> str:
+    def unit_name(self) -> str:
         """Name of the unit that is counted: `document`, `topic` or `cluster`."""
         return self.clusters if self.clusters in (DOCUMENT, TOPIC) else CLUSTER
 

@@ -182,7 +182,7 @@ def describe_limit(reason: LimitReason, row: ChangeRow) -> str:
     """Describe the reason for the verdict on a limit of a change or a score."""
     if reason is LimitReason.FEW_DOCUMENTS:
         needed = row.needed.number if row.needed else MIN_DOCUMENTS
-        return describe_few(needed, row.subject.documents, row.subject.counted)
+        return describe_few(needed, row.subject.documents, row.subject.unit_name)
     return LIMIT_REASONS[reason].format(metric=row.metric)
 
 

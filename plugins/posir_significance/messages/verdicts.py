@@ -429,11 +429,11 @@ def describe_false_alarms(decided: int) -> str:
     return FALSE_ALARMS.format(number=f"{decided:,}", alarms=alarms)
 
 
-def describe_few(needed: int | None, number: int, counted: str) -> str:
+def describe_few(needed: int | None, number: int, unit_name: str) -> str:
     """Describe a lack of documents or other units; empty if there are enough."""
     if not needed:
         return ""
     return (
-        f"{pluralize(number, f'{counted} is', f'{counted}s are')} too few, at least {needed:,} "
+        f"{pluralize(number, f'{unit_name} is', f'{unit_name}s are')} too few, at least {needed:,} "
         "are needed"
     )

@@ -189,7 +189,7 @@ def test_queries_with_several_places_are_paired_and_tested_apart(tmp_path):
     gate = comparison.check(["ndcg_at_10 < -50", "position_effect > 99"])
     tested = [(limit.task, limit.metric.key, limit.verdict.value) for limit in gate.limits]
     assert tested.count(("PosIR-English, several places", "ndcg_at_10", "passes")) == 1
-    assert {row.subject.counted for row in rows.values()} == {"cluster"}
+    assert {row.subject.unit_name for row in rows.values()} == {"cluster"}
     assert (len(tested), gate.exit_status) == (3, 0)
     shown = posir.report(tmp_path)
     assert shown.check("position_effect > 90").exit_status == 0

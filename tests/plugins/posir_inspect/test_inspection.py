@@ -99,7 +99,7 @@ def test_the_page_of_a_model_that_reads_all_says_the_state():
     inspection = run(FirstWords(), invent_texts(20, 9), 8_000)
     findings = inspection.fading[-1].findings
     assert findings.value(Quantity.UNREAD_SHARE) == 0
-    facts = dict(inspection.strips()[0].facts())
+    facts = dict(inspection.position_charts()[0].facts())
     assert facts["Bias within the window"].endswith(label_state(findings))
 
 

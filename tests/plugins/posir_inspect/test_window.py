@@ -288,14 +288,14 @@ def test_truncation_on_the_left_leaves_the_last_tokens(tmp_path):
         "known_by": "measured",
     }
     assert "the last 64 tokens" in reading.sentence
-    (strip,) = reading.strips()
+    (strip,) = reading.position_charts()
     assert [is_read for _, is_read in strip.scores] == [False, True]
 
 
 def test_a_server_that_refuses_long_texts_gets_40_requests():
     with serve_embeddings(max_words=1191) as server:
         reading = posir.window(server.reference)
-    (strip,) = reading.strips()
+    (strip,) = reading.position_charts()
     assert (strip.edges, strip.truncated) == ([0, 0.5, 1.0], 0.5)
     assert strip.code.startswith("posir inspect ")
     assert "reads the first 1,191 tokens" in reading.page_title
@@ -308,7 +308,7 @@ def test_a_model_that_reads_all_that_was_tried_has_a_bound():
     with serve_embeddings() as server:
         reading = posir.window(server.reference, max_tokens=3000)
     assert reading.sentence.startswith("It reads at least 3,000 words of a text")
-    assert [strip.truncated for strip in reading.strips()] == [0]
+    assert [strip.truncated for strip in reading.position_charts()] == [0]
     assert (reading.records()[0]["tokens"], reading.records()[0]["tokens_high"]) == (3000, None)
 
 

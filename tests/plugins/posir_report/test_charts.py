@@ -22,7 +22,12 @@ from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
 from posir_report.tables import truncation_notes
 from posir_significance.analysis import MIN_QUERIES
-from posir_significance.cells import FEW, build_cells, build_curve_cells, pool_curve_cells
+from posir_significance.cells import (
+    MIN_CELL_QUERIES,
+    build_cells,
+    build_curve_cells,
+    pool_curve_cells,
+)
 from posir_significance.messages.verdicts import describe_group
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import shorten_middle
@@ -169,7 +174,7 @@ def test_curves_show_the_mean_of_every_cell(raw, curves):
     assert curves.length.tolist() == np.repeat(LENGTHS, 20).tolist()
     assert_same(curves.ndcg_at_10, cells["mean"])
     assert curves.queries.tolist() == cells["size"].fillna(0).tolist()
-    assert curves.few.tolist() == (curves.queries < FEW).tolist()
+    assert curves.few.tolist() == (curves.queries < MIN_CELL_QUERIES).tolist()
     assert {True, False} == set(curves.few)
     assert_same(curves.middle, np.tile((np.arange(20) + 0.5) / 20, 4))
     queries = raw.length.value_counts().reindex(range(4), fill_value=0)

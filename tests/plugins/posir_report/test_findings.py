@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from posir_significance.cells import find_beyond, pool_lengths
+from posir_significance.cells import compute_truncated_share, pool_lengths
 from posir_significance.decision import decide
 from posir_significance.findings import Reason, State
 from posir_significance.messages.verdicts import CURVE_TITLE, title_curve
@@ -46,7 +46,9 @@ def test_evidence_beyond_the_window_is_counted_in_each_bin(merged):
     read = kept[np.array([bins[0] for _, bins in ranks.cell_keys])][part.cells]
     part = replace(part, twelfths=np.where(read, 0, 13), counted_with=CountedWith.TOKENIZER)
     values = ResultValues(replace(ranks, sets=(part,)), ReadPart.first(256, KnownBy.MEASURED))
-    shares = [find_beyond(values, cell) for cell in pool_lengths(values.ranks, merged=merged)]
+    shares = [
+        compute_truncated_share(values, cell) for cell in pool_lengths(values.ranks, merged=merged)
+    ]
     size = 4 if merged else 1
     total, left = (
         array.sum(axis=(0, 2)).reshape(-1, size).sum(axis=1) for array in (counts, within)
