@@ -14,7 +14,8 @@ from posir_tasks.display import charts
 from posir_tasks.values.profile import PositionProfile
 
 #: Colors of the minimum and maximum score in the heat map; black text is legible on both.
-PALE, BLUE = "#f7fbff", "#6baed6"
+PALE = "#f7fbff"
+BLUE = "#6baed6"
 #: Relative size of a cell in the heat map; True is for cells with few queries.
 BANDS = {False: 0.97, True: 0.74}
 CURVE_MARKS = (

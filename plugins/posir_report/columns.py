@@ -27,8 +27,13 @@ MAIN_KEYS = (
 )
 #: Keys that `--full` adds.
 FULL_KEYS = (
-    *("documents", "tested_questions", "truncation_loss", "controlled_psi"),
-    *("start_minus_end", "psi_as_published", "psi_by_chance"),
+    "documents",
+    "tested_questions",
+    "truncation_loss",
+    "controlled_psi",
+    "start_minus_end",
+    "psi_as_published",
+    "psi_by_chance",
 )
 #: Keys of `--recall`.
 RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))

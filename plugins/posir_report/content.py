@@ -218,18 +218,18 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
 
 def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
     """Collect a model's scores on a task for JSON, unrounded."""
-    declared = summary.scores.declared
+    declarations = summary.scores.declarations
     groups = {}
     for row in rows:
         findings = row.findings
         groups[row.length.lower()] = {
             **(findings.to_json() if findings else {}),
             "answer": dict(iterate_answer(findings, row.task)) if findings else None,
-            "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
+            "scores": scores_to_json(row.scores, (*declarations, NOTABLE_BIAS)),
         }
     bins = []
     for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
-        bins.append({"position": name, "scores": scores_to_json(scores, declared)})
+        bins.append({"position": name, "scores": scores_to_json(scores, declarations)})
     places = tables.describe_spans(summary)
     return {
         "model": summary.model,
