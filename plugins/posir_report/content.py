@@ -159,7 +159,7 @@ def _tabulate_lengths(
     table = tables.build_answer_table(
         tables.LENGTH, names, tested, title, chosen, has_sketch=has_sketch
     )
-    notes = (*tables.level_notes(tested), describe_folded_lengths(folded))
+    notes = (*tables.write_level_notes(tested), describe_folded_lengths(folded))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
@@ -216,7 +216,7 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     return strips
 
 
-def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
+def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
     """Collect a model's scores on a task for JSON, unrounded."""
     declarations = summary.scores.declarations
     groups = {}

@@ -184,7 +184,7 @@ def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
             )
 
 
-def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
+def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
     """Build a table with a row for each model, task and single subset."""
     headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus unread", *METRICS.values())
     rows = []

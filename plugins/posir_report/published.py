@@ -25,7 +25,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
         lengths = {row.length for row in rows if row.task == task}
         for published_row in data.published_rows(task):
             if published_row.length in lengths:
-                row = row_from_published(published_row)
+                row = convert_published(published_row)
                 published.append(replace(row, model=f"{row.model} (published)"))
     if not published:
         raise PosirError(
@@ -41,7 +41,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for run in ordered for row in run]
 
 
-def row_from_published(published: data.PublishedRow) -> ReportRow:
+def convert_published(published: data.PublishedRow) -> ReportRow:
     """Convert a published row to a report row.
 
     In a length bucket, the published nDCG@10 is the unweighted mean of the bins.

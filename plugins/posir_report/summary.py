@@ -54,7 +54,7 @@ from posir_tasks.values.scores import (
 )
 
 
-def partial_suffix(subsets: int, missing: int) -> str:
+def format_partial_suffix(subsets: int, missing: int) -> str:
     """Return ` (partial: 2 of 32 subsets)` for the name of a task, or nothing if complete."""
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
