@@ -4,9 +4,14 @@ mteb's private names.
 
 import ast
 import re
+from collections.abc import Iterable
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import jinja2
+import pytest
+from jinja2 import nodes
 
 import posir
 
@@ -354,3 +359,100 @@ def test_decisions_on_rendered_text_are_found():
         assert len(find_text_tests(head + line)) == number, line
         assert len(find_text_tests(f"{head}def f():\n    {line}\n")) == number, line
     assert find_text_tests(head + "def f():\n    text = label_change(row)\n    text.split(':')\n")
+
+
+#: Texts for people in templates: attributes of columns, tables and sections, and variables.
+SHOWN = {"group", "heading", "title"}
+SHOWN_VARIABLES = {"cells", "heading"}
+#: Names of tests in Jinja that compare with a value.
+COMPARISONS = {"!=", "==", "eq", "equalto", "in", "ne"}
+#: Before the interval of a number, which templates still read from cells.
+INTERVAL = " ["
+
+
+def is_shown(node: nodes.Node | None) -> bool:
+    """Whether an expression is a heading, title or cell, or made of one by methods and filters."""
+    match node:
+        case nodes.Getattr(attr=attribute) | nodes.Getitem(arg=nodes.Const(value=attribute)) if (
+            attribute in SHOWN
+        ):
+            return True
+        case nodes.Name(name=name):
+            return name in SHOWN_VARIABLES
+        case nodes.Call(node=nodes.Getattr(node=inner)):
+            return is_shown(inner)
+        case nodes.Getitem(node=inner) | nodes.Filter(node=inner):
+            return is_shown(inner)
+    return False
+
+
+def has_text(parts: Iterable[nodes.Node]) -> bool:
+    """Whether an expression is a text that is written out, or lists one."""
+    constants = [inner for part in parts for inner in (part, *part.find_all(nodes.Const))]
+    values = [constant.value for constant in constants if isinstance(constant, nodes.Const)]
+    return any(isinstance(value, str) and value not in ("", INTERVAL) for value in values)
+
+
+def decides_on_text(node: nodes.Node) -> bool:
+    """Whether an expression compares a heading, title or cell with a text that is written out."""
+    match node:
+        case nodes.Compare(expr=first, ops=operands):
+            sides = [first, *(operand.expr for operand in operands)]
+            others = [side for side in sides if not is_shown(side)]
+            return len(others) < len(sides) and has_text(others)
+        case nodes.Call(node=nodes.Getattr(node=inner, attr="startswith" | "endswith")):
+            return is_shown(inner)
+        case nodes.Test(node=inner, name=name, args=values):
+            return name in COMPARISONS and is_shown(inner) and has_text(values)
+        case nodes.Filter(
+            name="selectattr" | "rejectattr", args=[nodes.Const(value=attribute), _, *values]
+        ):
+            return attribute in SHOWN and has_text(values)
+    return False
+
+
+def find_template_decisions(source: str) -> list[int]:
+    """The lines of a template that decide on a heading, a title or a cell."""
+    tree = jinja2.Environment().parse(source)
+    kinds = (nodes.Compare, nodes.Call, nodes.Test, nodes.Filter)
+    return [node.lineno for node in tree.find_all(kinds) if decides_on_text(node)]
+
+
+def test_no_template_decides_on_headings_or_cells():
+    templates = [file for package in PACKAGES for file in package.rglob("*.html")]
+    assert len(templates) > 4
+    assert {
+        file.name: lines
+        for file in templates
+        if (lines := find_template_decisions(file.read_text(encoding="utf-8")))
+    } == {}
+
+
+@pytest.mark.parametrize(
+    ("expression", "number"),
+    [
+        ('column.heading == "State"', 1),
+        ('"State" != columns[at].heading', 1),
+        ('column["heading"] == "State"', 1),
+        ('column.heading in ("Model", "Task")', 1),
+        ('"minus" in column.heading', 1),
+        ('column.heading | lower == "state"', 1),
+        ('column.heading.lower() == "state"', 1),
+        ('heading.startswith("Bias")', 1),
+        ('columns[at - 1].heading.lower().startswith("bias")', 1),
+        ('section.title.endswith("minus end")', 1),
+        ('cells[0].endswith("(fewest vectors)")', 1),
+        ('"fewest" in cells[0]', 1),
+        ('column.heading is eq "State"', 1),
+        ('columns | selectattr("heading", "equalto", "Difference")', 1),
+        ('columns | selectattr("group", "equalto", column.group)', 0),
+        ('columns | selectattr("align", "equalto", "right")', 0),
+        ("column.group != columns[0].group", 0),
+        ('column.role == "state"', 0),
+        ("not column.heading", 0),
+        ('" [" in cells[at]', 0),
+        ('kind.startswith("changes")', 0),
+    ],
+)
+def test_decisions_of_templates_are_found(expression, number):
+    assert len(find_template_decisions(f"{{% if {expression} %}}x{{% endif %}}")) == number

@@ -43,7 +43,7 @@ from posir_tasks.command.exit_status import UNDECIDED
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_points
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.estimates import Difference, Estimate, Interval
 from posir_tasks.values.judgments import DOCUMENT, JudgedScores
 from posir_tasks.values.means import ALPHA, LEVEL, MeanEstimate
@@ -414,7 +414,11 @@ def _tabulate_gate(limits: Sequence[TestedLimit], title: str, level: float, comm
             "of all cases."
         )
     table = Table(
-        build_columns(rows[0], ["Queries", "Baseline score", "Score", "Change"]),
+        build_columns(
+            rows[0],
+            ["Queries", "Baseline score", "Score", "Change"],
+            roles={"Model": Role.NAME, "Task": Role.NAME},
+        ),
         tuple(tuple(row.values()) for row in rows),
         title=title,
         notes=(note,),

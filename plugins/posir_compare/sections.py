@@ -32,7 +32,7 @@ from posir_tasks.display.latex import stack_estimates
 from posir_tasks.display.numbers import format_count, format_estimate, format_points
 from posir_tasks.display.presentation import to_paragraphs
 from posir_tasks.display.strip import PositionChart
-from posir_tasks.display.tables import Column, DisplaySection, Medium, Table, build_columns
+from posir_tasks.display.tables import Column, DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL, ResultValues
 
@@ -45,6 +45,14 @@ UNDECIDED_STATES = (ChangeState.INCONCLUSIVE, ChangeState.NOT_TESTED)
 HEADINGS = {
     Metric.POSITION_EFFECT: "Position effect (best: 0)",
     Metric.POSITION_EFFECT_IN_WINDOW: "Effect within the window (best: 0)",
+}
+#: Roles of the columns of scores.
+SCORE_ROLES = {
+    "Task": Role.NAME,
+    "Baseline": Role.NAME,
+    "Model": Role.NAME,
+    "Difference": Role.DIFFERENCE,
+    "Change": Role.STATE,
 }
 #: Caption of LaTeX tables.
 LATEX_NOTE = (
@@ -235,7 +243,10 @@ def tabulate_changes(rows: Sequence[ChangeRow], title: str, *, by_length: bool =
             lines.append((*cells, format_difference(row), label_change(row)))
     headings = ("Length in tokens", "Queries") if by_length else ("Model", "Score")
     columns = build_columns(
-        (*headings, "Change", "State"), (headings[1], "Change"), drawn=["Change"]
+        (*headings, "Change", "State"),
+        (headings[1], "Change"),
+        drawn=["Change"],
+        roles={"Model": Role.NAME},
     )
     kind: Literal["changes", "changes models"] = "changes" if by_length else "changes models"
     return Table(columns, tuple(lines), title, kind=kind, is_narrow=not by_length)
@@ -270,7 +281,9 @@ def tabulate_scores(rows: Iterable[ChangeRow]) -> Table:
         for row in rows
     ]
     return Table(
-        build_columns(cells[0], ("Queries", "Baseline score", "Score", "Difference")),
+        build_columns(
+            cells[0], ("Queries", "Baseline score", "Score", "Difference"), roles=SCORE_ROLES
+        ),
         tuple(tuple(line.values()) for line in cells),
         split_by="{Task} · {Method}\n{Model} against {Baseline}",
         keys=2,

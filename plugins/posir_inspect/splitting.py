@@ -462,10 +462,12 @@ class ChunkComparison:
         headings = ["Chunks", vectors, "nDCG@10", "State", "Change from whole"]
         if self.has_splitters:
             headings.insert(2, "Tokens")
-        rows = []
+        rows: list[tuple[str, ...]] = []
+        recommended: int | None = None
         for row in self.rows:
             name = f"{row.size:,} tokens" if row.size else row.name
             if row is self.row and self.is_advised:
+                recommended = len(rows)
                 name += "\n(fewest vectors)"
             score = format_estimate(row.ndcg_at_10, format_percent)
             cells = [name, f"{row.cost:.1f}", score, "", MISSING]
@@ -476,7 +478,7 @@ class ChunkComparison:
                 cells.insert(2, format_count(row.counts.tokens))
             rows.append(tuple(cells))
         columns = build_columns(headings, {*headings[1:]} - {"State"}, drawn=headings[-1:])
-        return Table(columns, tuple(rows))
+        return Table(columns, tuple(rows), recommended=recommended)
 
     def document(self) -> dict[str, object]:
         """Convert to JSON, without the rows."""

@@ -45,7 +45,7 @@ from posir_tasks.display.numbers import (
     format_number,
     format_p_value,
 )
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate, Interval
 from posir_tasks.values.means import ALPHA
 from posir_tasks.values.scores import ALL
@@ -271,7 +271,7 @@ def build_table(rows: Sequence[ProbeCorrelation]) -> Table:
     """Build a table with a row per probe, task and score."""
     names = ("Task", "Retrieval score", "Probe", "Data", "Summary")
     numbers = ("Models", "Families", "Spearman", "p", "Needed")
-    columns = build_columns((*names, *numbers, "Verdict"), numbers)
+    columns = build_columns((*names, *numbers, "Verdict"), numbers, roles={"Task": Role.NAME})
     cells = [
         (
             row.task,
@@ -599,5 +599,5 @@ def build_model_table(rows: Sequence[ModelCorrelation]) -> Table:
         )
         for row in rows
     ]
-    columns = build_columns(headings, numbers)
+    columns = build_columns(headings, numbers, roles={"Task": Role.NAME})
     return Table(columns, tuple(cells), notes=(MODEL_NOTE,), split_by="{Task} · {Score}", keys=2)

@@ -11,7 +11,7 @@ import numpy as np
 
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.display.numbers import format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.values.scores import ALL
 
 
@@ -64,7 +64,9 @@ def average_models(source: Path, endings: Sequence[str]) -> list[ModelMean]:
 def build_mean_table(rows: Sequence[ModelMean]) -> Table:
     """Build a table with a row per group and task."""
     cells = [(row.group, row.task, str(row.models), format_percent(row.score)) for row in rows]
-    columns = build_columns(("Models", "Task", "Number", "Score"), ("Number", "Score"))
+    columns = build_columns(
+        ("Models", "Task", "Number", "Score"), ("Number", "Score"), roles={"Task": Role.NAME}
+    )
     return Table(columns, tuple(cells))
 
 

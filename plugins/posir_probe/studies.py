@@ -52,7 +52,7 @@ from posir_tasks.display.numbers import (
     format_points,
     format_psi,
 )
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.encoding import Encoder, unit_vectors
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, average_gains, reading_json
@@ -198,7 +198,11 @@ def build_validity_table(rows: Iterable[ValidityRow]) -> Table:
         for row in rows
     ]
     return Table(
-        build_columns(("Model", "Sample", "Position", *numbers), numbers),
+        build_columns(
+            ("Model", "Sample", "Position", *numbers),
+            numbers,
+            roles={"Model": Role.NAME, "Difference": Role.DIFFERENCE},
+        ),
         tuple(cells),
         notes=(VALIDITY_NOTE,),
         split_by="{Model} · {Sample}",
@@ -521,6 +525,6 @@ def build_group_tables(rows: Sequence[GroupRow]) -> list[Table]:
     tables = []
     for part in frame.partition_by("title", maintain_order=True):
         matrix = part.drop("title").pivot("position", values="value").fill_null(MISSING)
-        columns = build_columns(matrix.columns)
+        columns = build_columns(matrix.columns, roles={"Model": Role.NAME})
         tables.append(Table(columns, tuple(matrix.rows()), title=part["title"][0]))
     return tables

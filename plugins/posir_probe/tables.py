@@ -43,7 +43,7 @@ from posir_tasks.base.wording import pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
 from posir_tasks.display.numbers import FORMATS, MISSING, format_estimate
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.command_reference import NO_REFERENCE, CommandReference
 from posir_tasks.tasks.catalog import find_task
 from posir_tasks.values.estimates import Estimate
@@ -55,7 +55,10 @@ if TYPE_CHECKING:
 MAX_ROWS = 45
 #: Maximum number of probes whose values are printed without `--explain`.
 MAX_SECTIONS = 3
+COMPARED = "What is compared"
 DIFFERENCE = "Difference"
+#: Roles of columns by heading.
+ROLES = {COMPARED: Role.NAME, DIFFERENCE: Role.DIFFERENCE}
 #: Headings of differences, in order.
 GROUPS = (SEARCH, WITHIN, WHOLE, OTHER) = (
     "Search",
@@ -179,7 +182,7 @@ def build_differences(results: Sequence[ProbeResult], probes: Mapping[str, Probe
             row = (probe.title, difference, format_published(probe))
             by_group[choose_group(probe)].append(row)
     return _build_table(
-        ("What is compared", DIFFERENCE, "Published values"),
+        (COMPARED, DIFFERENCE, "Published values"),
         [row for rows in by_group.values() if len(rows) > 1 for row in rows],
         (DIFFERENCE,),
         notes=(PROBE_DIFFERENCE, PROBE_PUBLISHED),
@@ -228,7 +231,7 @@ def _build_table(
     split_by: str = "",
     notes: tuple[str, ...] = (),
 ) -> Table:
-    columns = build_columns(headings, right, drawn=[DIFFERENCE])
+    columns = build_columns(headings, right, drawn=[DIFFERENCE], roles=ROLES)
     table = Table(columns, tuple(rows), keys=0, split_by=split_by, notes=notes)
     return replace(table.without_empty_columns(), keys=1)
 

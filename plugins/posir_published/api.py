@@ -23,7 +23,7 @@ from posir_tasks.display.numbers import (
     format_psi,
 )
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.protocols import list_differences
 from posir_tasks.values.scores import ALL
 
@@ -327,6 +327,7 @@ def _format_queries(row: data.PublishedRow | data.PublishedBin) -> str:
 
 def _build_table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """Build a table that terminals split by first column and source; drop empty columns."""
-    columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS))
+    roles = {"Model": Role.NAME, "Task": Role.NAME}
+    columns = build_columns(headings, set(headings) - set(TEXT_COLUMNS), roles=roles)
     title = f"{{{headings[0]}}} · {{Source}}"
     return Table(columns, tuple(map(tuple, rows)), split_by=title, keys=2).without_empty_columns()

@@ -20,7 +20,7 @@ from posir_report.summary import (
 from posir_significance.intervals import estimate_judged
 from posir_tasks.data.repository import combine_revisions
 from posir_tasks.display.numbers import MISSING, format_count, format_estimate, format_percent
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.results import JudgedResult, StoredResult
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.judgments import METRICS, JudgedScores
@@ -195,4 +195,5 @@ def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
         means = [format_estimate(mean, format_percent) for mean in summary.estimates.values()]
         _, unread = summary.estimate_unread_share()
         rows.append((label, summary.full_task, queries, clusters, unread, *means))
-    return Table(build_columns(headings, headings[2:]), tuple(rows), keys=2)
+    roles = dict.fromkeys(headings[:2], Role.NAME)
+    return Table(build_columns(headings, headings[2:], roles=roles), tuple(rows), keys=2)

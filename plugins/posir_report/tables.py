@@ -28,7 +28,7 @@ from posir_significance.messages.reports import (
 from posir_significance.messages.verdicts import format_finding, label_state
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.numbers import MISSING, format_percent, format_score
-from posir_tasks.display.tables import Column, Table, build_columns
+from posir_tasks.display.tables import Column, Role, Table, build_columns
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.means import LEVEL
 from posir_tasks.values.place_ranks import average_places, count_queries, share_thirds
@@ -91,9 +91,11 @@ def build_score_table(
                 "left" if column.unit is Unit.TEXT else "right",
                 picture=brief and column is SKETCH,
                 drawn=brief and column.key == Quantity.POSITION_EFFECT,
+                role=Role.EFFECT if column.key == Quantity.POSITION_EFFECT else Role.PLAIN,
             )
         )
-    return Table((*build_columns(names), *score_columns), tuple(cells), title)
+    roles = {"Model": Role.NAME, "Task": Role.NAME}
+    return Table((*build_columns(names, roles=roles), *score_columns), tuple(cells), title)
 
 
 def build_answer_table(

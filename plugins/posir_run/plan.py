@@ -32,7 +32,7 @@ from posir_tasks.base.progress import progress
 from posir_tasks.data.mini import read_documents
 from posir_tasks.display.numbers import MISSING, format_count
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.embeddings.cache import EmbeddingFormat
 from posir_tasks.models.embeddings.context import EncodingContext, build_texts
 from posir_tasks.models.references import ModelReference
@@ -369,7 +369,7 @@ def build_table(plan: RunPlan) -> Table:
         duration = str(estimate.duration or MISSING)
         rows.append((estimate.name, *counts, tokens, queries, size, duration))
     numbers = ("Jobs", "Documents", "Tokens", "Queries", "Embeddings", "Time")
-    columns = build_columns(("Task", *numbers), right=numbers)
+    columns = build_columns(("Task", *numbers), right=numbers, roles={"Task": Role.NAME})
     return Table(columns, rows=tuple(rows), title=plan.model.name)
 
 

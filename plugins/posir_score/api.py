@@ -31,7 +31,7 @@ from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
 from posir_tasks.display.numbers import format_percent
 from posir_tasks.display.presentation import Deferred, Result
-from posir_tasks.display.tables import DisplaySection, Medium, Table, build_columns
+from posir_tasks.display.tables import DisplaySection, Medium, Role, Table, build_columns
 from posir_tasks.models.measured_model import load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.references import ModelReference
@@ -133,7 +133,7 @@ def _build_sections(scored: ScoredRuns, report: Callable[[], Results]) -> Iterat
             notes.append(f"{run.model}: {sentences}")
     audits = [" ".join(run.audit.describe()) for run in scored.runs]
     notes += [f"Judgments: {sentences}" for sentences in audits if sentences]
-    columns = build_columns(HEADINGS, HEADINGS[2:])
+    columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     table = Table(columns, tuple(rows), notes=tuple(dict.fromkeys(notes)), is_narrow=True)
     yield DisplaySection(tables=(table,))
     yield from chunks

@@ -29,7 +29,7 @@ from posir_tasks.base.wording import pluralize, suggest_name
 from posir_tasks.data.declared import MINI, DeclaredTask, format_size
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.presentation import Result
-from posir_tasks.display.tables import Table, build_columns
+from posir_tasks.display.tables import Role, Table, build_columns
 from posir_tasks.models.protocols import (
     REPORTED_FIELDS,
     SETTINGS,
@@ -401,13 +401,14 @@ def tasks(word: str | None = None) -> Result:
         for (_, name, language), members in entries:
             sizes = map(format_size, (members[0].documents, members[0].questions))
             cells.append((name, language.replace(ANY, f"{len(members)} languages"), *sizes))
+    columns = build_columns(HEADINGS, HEADINGS[2:], roles={"Task": Role.NAME})
     note = f"{len(rows)} of {len(all_tasks)} tasks; `posir tasks` lists all."
     if not word:
         note = NOTE.format(languages=", ".join(sorted(names.values())))
     return Result(
         title="Tasks",
         rows=rows,
-        tables=[Table(build_columns(HEADINGS, HEADINGS[2:]), tuple(cells))],
+        tables=[Table(columns, tuple(cells))],
         notes=[note],
         footer=[ADVICE.format(task=rows[0]["task"] if word else "PosIR-English-Nano")],
     )

@@ -16,6 +16,7 @@ from enum import StrEnum
 from functools import lru_cache
 from itertools import groupby, zip_longest
 from string import Formatter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from rich.cells import cell_len, chop_cells
@@ -64,6 +65,20 @@ class OutputFormat(StrEnum):
     LATEX = "latex"
 
 
+class Role(StrEnum):
+    """What a column means to a page."""
+
+    PLAIN = ""
+    NAME = "name"
+    """Names of models, tasks and the like."""
+    EFFECT = "effect"
+    """Position effects: on a drawn axis, each direction is named."""
+    DIFFERENCE = "difference"
+    """Differences: the table is compact."""
+    STATE = "state"
+    """States, shown in the cells of differences in the column before."""
+
+
 @dataclass(frozen=True)
 class Column:
     """A column of a table."""
@@ -78,6 +93,7 @@ class Column:
     """If true, the cells are text charts: shown if the table fits, and never on pages."""
     drawn: bool = False
     """If true, a page draws the intervals next to the column, on one axis with 0."""
+    role: Role = Role.PLAIN
 
 
 @dataclass(frozen=True)
@@ -104,6 +120,8 @@ class Table:
     """
     is_narrow: bool = False
     """If true, names in the first column are shortened to fit, except on pages."""
+    recommended: int | None = None
+    """Index of a row that a page highlights."""
 
     @property
     def headings(self) -> tuple[str, ...]:
@@ -122,9 +140,15 @@ class Table:
             yield self
             return
         keys = [self.headings.index(name) for name in names]
-        for values, rows in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
+        first = 0
+        for values, group in groupby(self.rows, key=lambda row: [row[key] for key in keys]):
+            rows = tuple(group)
             title = self.split_by.format_map(dict(zip(names, values, strict=True)))
-            part = replace(self, rows=tuple(rows), title=title, split_by="")
+            part = replace(self, rows=rows, title=title, split_by="")
+            if self.recommended is not None:
+                index = self.recommended - first
+                part = replace(part, recommended=index if 0 <= index < len(rows) else None)
+            first += len(rows)
             yield part.without_columns(names).without_empty_columns()
 
     def without_empty_columns(self) -> Table:
@@ -215,13 +239,22 @@ def total_width(widths: Sequence[int]) -> int:
 
 
 def build_columns(
-    headings: Iterable[str], right: Collection[str] = (), drawn: Collection[str] = ()
+    headings: Iterable[str],
+    right: Collection[str] = (),
+    drawn: Collection[str] = (),
+    roles: Mapping[str, Role] = MappingProxyType({}),
 ) -> tuple[Column, ...]:
     """Build columns from headings, right-aligned if in `right`, with drawn intervals if in
-    `drawn`.
+    `drawn`, and with the role by heading in `roles`.
     """
     return tuple(
-        Column(name, "right" if name in right else "left", drawn=name in drawn) for name in headings
+        Column(
+            name,
+            "right" if name in right else "left",
+            drawn=name in drawn,
+            role=roles.get(name, Role.PLAIN),
+        )
+        for name in headings
     )
 
 

@@ -149,7 +149,7 @@ def test_a_reranker_of_another_first_stage_has_a_name_of_its_own(tiny, tmp_path,
     # All 72 documents are candidates, so that the reranker alone decides.
     assert evaluate(mteb.get_model(reranker))["position_profile"] == plain["position_profile"]
     monkeypatch.setenv("POSIR_FIRST_STAGE", reranker)
-    with pytest.raises(PosirError, match=r"POSIR_FIRST_STAGE: .* reranks and does not search"):
+    with pytest.raises(PosirError, match=r"POSIR_FIRST_STAGE: .* is a reranker and cannot search"):
         evaluate(mteb.get_model(reranker))
 
 

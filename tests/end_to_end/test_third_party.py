@@ -243,7 +243,7 @@ def test_a_repository_is_a_task_in_three_lines(
     assert language.startswith(
         "DataError Hub dataset someone/letters@main: no deu-Latn data; expected <language>/"
     )
-    assert language.endswith("It has eng-Latn.")
+    assert language.endswith("It contains eng-Latn.")
     assert repository.startswith(
         "DataError Hub dataset someone/else@main: cannot be read (RepositoryNotFoundError"
     )

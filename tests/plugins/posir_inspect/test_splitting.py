@@ -108,8 +108,10 @@ def test_the_cheapest_chunks_that_beat_whole_texts_are_advised():
         True,
     )
     assert clear.row.cost == 2
+    assert clear.tabulate().recommended == 1
     few = advise(0.4, 0.5, 0.7, documents=8)
     assert (few.is_decided, few.change.reason) == (False, Reason.FEW_DOCUMENTS)
+    assert few.tabulate().recommended is None
     doubtful = advise(0.4, 0.67, 0.7, documents=12, noise=0.3)
     assert doubtful.row.size == 512
     assert "inconclusive" in doubtful.sentences[-1]

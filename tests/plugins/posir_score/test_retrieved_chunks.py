@@ -97,7 +97,7 @@ def test_recall_and_losses_are_those_counted_by_hand(stated: str):
     }
     assert scores.to_json()["lost_cut_at_3"].value == 0.5 / 4
     assert Loss.NOT_READ not in scores.lost
-    assert "the embedder's context window is unknown" in " ".join(scores.describe(0.5))
+    assert "how much is beyond the embedder's context window" in " ".join(scores.describe(0.5))
 
 
 def test_a_chunk_that_is_not_in_its_document_is_named():

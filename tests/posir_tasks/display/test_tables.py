@@ -23,6 +23,7 @@ from posir_tasks.display.tables import (
     Column,
     DisplaySection,
     OutputFormat,
+    Role,
     Table,
     build_columns,
     format_csv,
@@ -394,6 +395,39 @@ def test_a_part_has_no_empty_column_except_keys():
     table = Table(build_columns(("Task", "Model", "p", "Score", "Mark")), rows, split_by="{Task}")
     assert [part.headings for part in table.parts()] == [("Model", "Score"), ("Model", "p", "Mark")]
     assert table.without_empty_columns() == table
+
+
+@pytest.mark.parametrize("recommended", [None, 0, 1, 2])
+def test_the_recommended_row_stays_so_in_its_part(recommended):
+    rows = (("one", "a"), ("one", "b"), ("two", "c"))
+    table = Table(
+        build_columns(("Task", "Method")), rows, split_by="{Task}", recommended=recommended
+    )
+    found = [part.rows[part.recommended] for part in table.parts() if part.recommended is not None]
+    assert found == [row[1:] for row in rows if recommended == rows.index(row)]
+
+
+def test_a_page_reads_roles_and_no_heading():
+    """In any words, a state is in the cell of its difference, and a recommended row stands out."""
+    rows = (("a", "+1.0 [+0.5, +1.5]", "better"), ("b", "0.0 [-0.5, +0.5]", "equivalent"))
+
+    def render(headings, roles=(), recommended=None):
+        columns = build_columns(
+            headings, headings[1:2], headings[1:2], dict(zip(headings, roles, strict=False))
+        )
+        return Result(
+            title="T", rows=[], tables=[Table(columns, rows, recommended=recommended)]
+        ).to_html()
+
+    plain = render(("Model", "Difference", "Change"))
+    assert plain.count("</th>") == 3
+    assert 'class="name"' not in plain
+    assert 'class="advised"' not in plain
+    page = render(("Modell", "Unterschied", "Lage"), (Role.NAME, Role.DIFFERENCE, Role.STATE), 1)
+    assert page.count("</th>") == 2
+    assert page.count('class="name"') == 2
+    assert page.count('class="advised"') == 1
+    assert page.index('class="advised"') > page.index("better")
 
 
 def test_titles_of_groups_are_not_shortened_as_names_are():
