@@ -460,7 +460,7 @@ def rescore_file(file: Path) -> int:
             old_names = set(run.get(SCORE_NAMES_KEY, ()))
             new = round_floats(
                 score_result(values).to_json(
-                    values.profile.positions, taken=scores.keys() - old_names
+                    values.profile.positions, reserved_keys=scores.keys() - old_names
                 )
             )
             for group, old in scores.get(GROUPS_KEY, {}).items():

@@ -289,7 +289,7 @@ def _score_problems(
         if key in scores:
             expected[key] = {**scores[key], "schema": SCHEMA}
     added = score_result(result.values).to_json(
-        result.profile.positions, taken={*unchecked, *expected, RUN_KEY}
+        result.profile.positions, reserved_keys={*unchecked, *expected, RUN_KEY}
     )
     corpus = result.data.corpus
     expected |= added

@@ -25,7 +25,7 @@ from posir_significance.messages.comparisons import (
     title_models,
 )
 from posir_significance.messages.verdicts import describe_steps, format_difference
-from posir_significance.strips import build_overlay, build_strip
+from posir_significance.strips import build_overlay, build_position_chart
 from posir_tasks.base.wording import pluralize, shorten_names
 from posir_tasks.display.labels import Label, Tone
 from posir_tasks.display.latex import stack_estimates
@@ -206,7 +206,7 @@ def _draw_systems(comparison: ModelComparison, models: Sequence[str]) -> Iterato
                 name = f"{name}, {pair.task}"
             group = analyze(values).overall
             findings = decide(group)
-            strip = replace(build_strip(findings, group, name), facts=tuple)
+            strip = replace(build_position_chart(findings, group, name), facts=tuple)
             if run is pair.b:
                 advice = (("Next", describe_steps(findings, pair.task)),)
                 commands = build_commands(findings, run.find_reference(pair.task))

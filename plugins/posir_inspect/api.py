@@ -17,7 +17,7 @@ from posir_tasks.base.errors import PosirError, UsageError
 from posir_tasks.base.files import cache_folder
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, public
-from posir_tasks.models.command_reference import refer_by_name, refer_to
+from posir_tasks.models.command_reference import build_reference, build_reference_from_environment
 from posir_tasks.models.measured_model import MeasuredModel, load_embedder
 from posir_tasks.models.protocols import PaperName
 from posir_tasks.models.reading_length import MAX_TOKENS
@@ -237,7 +237,7 @@ def inspect(
         )
     writer = write([text.text for text in collection.texts])
     data = str(texts) if isinstance(texts, str | Path) else ""
-    reference = refer_to(encoder.model.mteb_model_meta, str(model), data)
+    reference = build_reference(encoder.model.mteb_model_meta, str(model), data)
     request = InspectionInput(
         encoder, counter, collection, max_tokens, splitters, writer, reference, snippet
     )
@@ -381,7 +381,7 @@ def window(
         splitter.divide(contents[0])
     stage = "Asking the server" if find_endpoint(str(model)) else "Loading the model"
     with track(stage), with_settings(query_field=query_field, passage_field=passage_field):
-        reference = refer_by_name(str(model))
+        reference = build_reference_from_environment(str(model))
         longest = max(max_tokens or MAX_TOKENS, require or 0)
         measured_model = _describe(str(model), revision, tokenizer, longest)
     reading = measure_window(measured_model, required=require, max_tokens=max_tokens)

@@ -40,7 +40,7 @@ from posir_significance.messages.verdicts import (
     label_state,
     list_effects,
 )
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_position_chart
 from posir_tasks.base.private_names import TASKS_REGISTRY
 from posir_tasks.base.wording import drop_organization, pluralize
 from posir_tasks.data.formats.passages import SkippedText, describe_skipped
@@ -353,7 +353,7 @@ def _build_sections(inspection: Inspection, title: str) -> Iterator[DisplaySecti
 def _build_strip(inspection: Inspection, scores: PositionScores) -> PositionChart:
     """Build the position chart for the questions in one wording, with advice and code."""
     findings = scores.findings
-    strip = build_strip(findings, scores.group, scores.wording.words)
+    strip = build_position_chart(findings, scores.group, scores.wording.words)
     if len(inspection.fading or ()) == 1:
         strip = replace(strip, name=inspection.name)
     unread = (findings.value(Quantity.UNREAD_SHARE) or 0) * findings.questions

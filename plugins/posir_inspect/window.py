@@ -40,7 +40,7 @@ DRAWN_PARTS = {None: (1, None), Part.FIRST: (1, None), Part.LAST: (1, 0), Part.E
 MINI = "PosIR-Mini"
 #: Maximum error factor of estimated token counts.
 ESTIMATE_FACTOR = 1.5
-#: The same for texts of frequent words, since most of these are single tokens.
+#: Maximum error factor for texts of frequent words, most of which are single tokens.
 SYNTHETIC_FACTOR = 1.1
 #: Maximum number of requests to check chunks.
 MAX_FIT_REQUESTS = 20
@@ -65,7 +65,7 @@ class ChunkFit:
     def sentence(self) -> str:
         """A sentence about the chunks that exceed the window."""
         if not self.too_long:
-            return f"{self.chunker}: all of {self.chunks:,} chunks are read to the end."
+            return f"{self.chunker}: all {self.chunks:,} chunks are read to the end."
         least = "" if self.complete else "at least "
         return (
             f"{self.chunker}: {least}{self.too_long:,} of {self.chunks:,} chunks are longer than "
@@ -120,7 +120,7 @@ class WindowReading(Result):
 
     @property
     def read_part(self) -> ReadPart:
-        """The part as stored in results, with the upper bound of an inexact number."""
+        """The window as stored in results. A range is stored as its upper bound."""
         return self.reading.read_part((self.special_tokens or 0) + self.prompt_tokens)
 
     @property
@@ -203,15 +203,15 @@ def complete_reading(window: WindowReading) -> WindowReading:
         "characters_read": reading.characters,
     }
     sentences = [window.sentence, *_describe_details(window)]
-    is_unfit = False
+    has_oversized_chunks = False
     if window.fit:
         row |= {"chunks": window.fit.chunks, "chunks_too_long": window.fit.too_long}
         sentences.append(window.fit.sentence)
-        is_unfit = window.fit.required and window.fit.too_long > 0
+        has_oversized_chunks = window.fit.required and window.fit.too_long > 0
     footer: tuple[str, ...] = ()
     commands: tuple[str, ...] = ()
     if window.reference.model and not window.is_reranker:
-        footer = (f"To inspect a task, or a folder of your own texts instead of {MINI}:",)
+        footer = (f"To inspect a task (replace {MINI} with a folder to inspect your own texts):",)
         commands = (window.reference.write("posir", "inspect", window.reference.model, MINI),)
     name = drop_organization(window.model)
     unit = "tokens" if window.special_tokens is not None else reading.unit
@@ -232,7 +232,7 @@ def complete_reading(window: WindowReading) -> WindowReading:
         ),
         footer=footer,
         commands=commands,
-        exit_status=int(window.enough is False or is_unfit),
+        exit_status=int(window.enough is False or has_oversized_chunks),
     )
 
 
@@ -345,7 +345,7 @@ def measure_window(
 def measure_fit(
     model: MeasuredModel, reading: ReadingLength, splitter: TextSplitter, texts: Sequence[str]
 ) -> ChunkFit:
-    """Divide texts, and count the chunks that exceed the window.
+    """Split texts into chunks and count those that exceed the window.
 
     The model's tokenizer counts the tokens of each chunk. Without a tokenizer, chunks are encoded
     in batches, the longest first, until a batch contains no truncated chunk. A chunk is truncated

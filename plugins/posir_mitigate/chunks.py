@@ -198,8 +198,8 @@ class ContextChunks(DividingMethod):
         if not isinstance(base, EndpointEncoder) or base.kind.in_context is None:
             raise self.unsupported(
                 base,
-                "needs a server and model that embed chunks in context, such as voyage-context-3. "
-                "Use chunks.",
+                "needs a server and model with contextual chunk embeddings, such as "
+                "voyage-context-3. Use chunks.",
             )
         return MaximumSearch(base, Chunker.of_model(base, self.chunking).vectorize_in_context)
 

@@ -15,7 +15,7 @@ from posir_tasks.base.errors import PosirError
 from posir_tasks.base.progress import track
 from posir_tasks.base.public import DataReference, Option, public, to_list
 from posir_tasks.display.presentation import Result
-from posir_tasks.models.command_reference import refer_to
+from posir_tasks.models.command_reference import build_reference
 from posir_tasks.models.protocols import PaperName, list_differences
 from posir_tasks.models.run_settings import find_run_protocol, with_settings
 from posir_tasks.results import read_results
@@ -151,7 +151,7 @@ def probe(
         encoder, source, Path(output), documents, selection, split_at_periods, cut or 0, name
     )
     results = run_probes(run, probes)
-    reference = refer_to(
+    reference = build_reference(
         encoder.model.mteb_model_meta, str(model), str(data) if isinstance(data, str | Path) else ""
     )
     return build_measurements(results, Path(output), source.skipped, reference)

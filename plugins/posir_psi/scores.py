@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posir_tasks.values.profile import NDCG_AT_10, average_gains
-from posir_tasks.values.scores import Better, Score, Unit
+from posir_tasks.values.scores import Direction, Score, Unit
 
 
 def compute_psi(scores: ArrayLike) -> NDArray[np.float64]:
@@ -50,7 +50,7 @@ SCORES = (
         "PSI (as published)",
         "Observed 1 - worst / best position bin, inflated by chance.",
         unit=Unit.INDEX,
-        better=Better.LOWER,
+        better=Direction.LOWER,
         citation="Zeng et al. 2025, arXiv 2505.13950v5",
         compute=lambda group: none_if_nan(
             float(compute_psi(average_gains(group.counts, NDCG_AT_10)))

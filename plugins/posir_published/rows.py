@@ -24,7 +24,7 @@ from posir_tasks.values.schemes import (
     RelativePositions,
     contrast_thirds,
 )
-from posir_tasks.values.scores import ALL, Better, ScoreInfo, Unit
+from posir_tasks.values.scores import ALL, Direction, ScoreInfo, Unit
 
 #: Sources as the tables print them.
 POSIR_SOURCE = "published, Zeng et al. 2026 (arXiv 2601.08363v1)"
@@ -80,7 +80,7 @@ START_TO_END_UNWEIGHTED = ScoreInfo(
     "of position bins, as the papers publish no numbers of queries for them. Positive if the "
     "beginning is found better.",
     unit=Unit.POINTS,
-    better=Better.NEAR_ZERO,
+    better=Direction.NEAR_ZERO,
     column=False,
 )
 NOTABLE_BIAS = ScoreInfo(

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from posir_compare.gate import Gate, parse_limits, run_gate
-from posir_report.columns import choose_columns, default_columns, known_columns
+from posir_report.columns import choose_columns, known_columns, list_default_columns
 from posir_report.results import Results, build_results
 from posir_significance.decision import Margins
 from posir_tasks import results as find_result_files
@@ -142,7 +142,7 @@ def report(
 
 def _tabulate_scores() -> Result:
     """List the keys of `--columns`."""
-    defaults = default_columns()
+    defaults = list_default_columns()
     rows = []
     lines = []
     for score in known_columns():

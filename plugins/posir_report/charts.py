@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import altair as alt
 
-from posir_report.summary import TaskSummary, partial_suffix
+from posir_report.summary import TaskSummary, format_partial_suffix
 from posir_significance.cells import MIN_CELL_QUERIES, ProfileCell, compute_truncated_share
 from posir_significance.messages.verdicts import title_curve
 from posir_tasks.base.wording import shorten_middle
@@ -14,7 +14,8 @@ from posir_tasks.display import charts
 from posir_tasks.values.profile import PositionProfile
 
 #: Colors of the minimum and maximum score in the heat map; black text is legible on both.
-PALE, BLUE = "#f7fbff", "#6baed6"
+PALE = "#f7fbff"
+BLUE = "#6baed6"
 #: Relative size of a cell in the heat map; True is for cells with few queries.
 BANDS = {False: 0.97, True: 0.74}
 CURVE_MARKS = (
@@ -32,7 +33,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
     """Draw nDCG@10 over position, a panel per length bucket, with intervals, null bands and the
     model's window.
     """
-    titles = length_titles(summary.profile)
+    titles = build_length_titles(summary.profile)
     panels: dict[str, list[float | None]] = {}
     rows = []
     for cell in cells:
@@ -65,7 +66,7 @@ def draw_curves(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConc
 
 def draw_heat_map(summary: TaskSummary, cells: Sequence[ProfileCell]) -> alt.VConcatChart:
     """Draw nDCG@10 and the query count of every cell: lengths as rows, positions as columns."""
-    titles = length_titles(summary.profile)
+    titles = build_length_titles(summary.profile)
     axes = summary.profile.axes
     positions = charts.build_positions(axes)
     values = []
@@ -112,7 +113,7 @@ def _add_frame(
 ) -> alt.VConcatChart:
     """Add the state as title, a subtitle with model and task, and the source."""
     model = shorten_middle(summary.model)
-    partial = partial_suffix(len(summary.subsets), len(summary.missing))
+    partial = format_partial_suffix(len(summary.subsets), len(summary.missing))
     source = (
         f"Source: {summary.profile.queries:,} queries; {summary.task}, data revision "
         f"{summary.data_revision}; {model}, revision {summary.revision[:12]}."
@@ -123,7 +124,7 @@ def _add_frame(
     return charts.add_frame(chart, title, subject, explanation, source, alt_text)
 
 
-def length_titles(profile: PositionProfile) -> dict[str, str]:
+def build_length_titles(profile: PositionProfile) -> dict[str, str]:
     """Map the title of each length bucket to a title with its number of distinct queries."""
     titles = zip(profile.axes.length_titles, profile.queries_by_length, strict=True)
     return {title: f"{title} · {queries:,} queries" for title, queries in titles}

@@ -27,8 +27,13 @@ MAIN_KEYS = (
 )
 #: Keys that `--full` adds.
 FULL_KEYS = (
-    *("documents", "tested_questions", "truncation_loss", "controlled_psi"),
-    *("start_minus_end", "psi_as_published", "psi_by_chance"),
+    "documents",
+    "tested_questions",
+    "truncation_loss",
+    "controlled_psi",
+    "start_minus_end",
+    "psi_as_published",
+    "psi_by_chance",
 )
 #: Keys of `--recall`.
 RECALL = ("queries", *(f"recall_at_{depth}" for depth in RECALL_COLUMNS))
@@ -44,14 +49,14 @@ def known_columns() -> list[ScoreInfo]:
     return [*(declared[key] for key in keys), *REPORT_COLUMNS]
 
 
-def default_columns(*, full: bool = False) -> list[ScoreInfo]:
+def list_default_columns(*, full: bool = False) -> list[ScoreInfo]:
     """List the default columns, including those of other packages."""
     keys = (*MAIN_KEYS, *(FULL_KEYS if full else ()))
-    added = added_columns()
+    added = list_added_columns()
     return [column for column in known_columns() if column.key in keys or column in added]
 
 
-def added_columns() -> list[ScoreInfo]:
+def list_added_columns() -> list[ScoreInfo]:
     """List the columns that other packages declare."""
     builtin = {*MAIN_KEYS, *FULL_KEYS, *(column.key for column in REPORT_COLUMNS)}
     return [column for column in known_columns() if column.column and column.key not in builtin]
@@ -66,16 +71,16 @@ def choose_columns(keys: Sequence[str], *, full: bool = False) -> list[ScoreInfo
     known = {column.key: column for column in known_columns()}
     for key in keys:
         if key not in known:
-            defaults = ", ".join(column.key for column in default_columns())
+            defaults = ", ".join(column.key for column in list_default_columns())
             suggestion = suggest_name(key, known)
             raise UsageError(
                 f"--columns {key}: no such column.{suggestion} Default columns: {defaults}. For "
                 "all columns: `posir report --columns help`."
             )
-    return [known[key] for key in keys] if keys else default_columns(full=full)
+    return [known[key] for key in keys] if keys else list_default_columns(full=full)
 
 
-def bin_columns() -> list[ScoreInfo]:
+def list_bin_columns() -> list[ScoreInfo]:
     """List the default scores of position bins."""
     return [score for score in declared_scores() if score.by_position and score.column]
 

@@ -159,7 +159,7 @@ def _tabulate_lengths(
     table = tables.build_answer_table(
         tables.LENGTH, names, tested, title, chosen, has_sketch=has_sketch
     )
-    notes = (*tables.level_notes(tested), describe_folded_lengths(folded))
+    notes = (*tables.write_level_notes(tested), describe_folded_lengths(folded))
     return (replace(table, notes=tuple(filter(None, notes))),)
 
 
@@ -216,20 +216,20 @@ def build_strips(overall: Iterable[ReportRow]) -> list[PositionChart]:
     return strips
 
 
-def pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
+def collect_pooled_scores(summary: TaskSummary, rows: Iterable[ReportRow]) -> dict[str, Any]:
     """Collect a model's scores on a task for JSON, unrounded."""
-    declared = summary.scores.declared
+    declarations = summary.scores.declarations
     groups = {}
     for row in rows:
         findings = row.findings
         groups[row.length.lower()] = {
             **(findings.to_json() if findings else {}),
             "answer": dict(iterate_answer(findings, row.task)) if findings else None,
-            "scores": scores_to_json(row.scores, (*declared, NOTABLE_BIAS)),
+            "scores": scores_to_json(row.scores, (*declarations, NOTABLE_BIAS)),
         }
     bins = []
     for name, scores in zip(summary.profile.positions, summary.scores.bins, strict=True):
-        bins.append({"position": name, "scores": scores_to_json(scores, declared)})
+        bins.append({"position": name, "scores": scores_to_json(scores, declarations)})
     places = tables.describe_spans(summary)
     return {
         "model": summary.model,

@@ -70,7 +70,7 @@ class JudgedSummary(RunSummary):
             return dict(zip(METRICS, map(MeanEstimate, result.values), strict=True))
         return {metric: estimate_judged(self.scores, metric) for metric in METRICS}
 
-    def estimate_not_read(self) -> tuple[Estimate | None, str]:
+    def estimate_unread_share(self) -> tuple[Estimate | None, str]:
         """Estimate the unread share of the corpora's tokens.
 
         Returns:
@@ -92,7 +92,7 @@ class JudgedSummary(RunSummary):
         return estimate, text
 
     def columns(self) -> dict[str, Any]:
-        """Return the columns for CSV and JSON; columns of the report keep their names."""
+        """Return the columns for CSV and JSON. Columns of reports have the same names."""
         scores = self.scores
         return {
             "model": self.model,
@@ -103,7 +103,7 @@ class JudgedSummary(RunSummary):
             "clusters": scores and len(scores.sizes),
             "clusters_by": scores and scores.clusters,
             **self.estimates,
-            "corpus_not_read": self.estimate_not_read()[0],
+            "corpus_not_read": self.estimate_unread_share()[0],
             "subsets": len(self.subsets),
             "subset": self.subset or None,
             "data_revision": self.data_revision,
@@ -127,7 +127,8 @@ def summarize_judged(results: Iterable[StoredResult]) -> list[JudgedSummary]:
         # Both dictionaries contain every run, in the same order.
         judged.setdefault(run, [])
         plain.setdefault(run, [])
-        (judged if isinstance(result, JudgedResult) else plain)[run].append(result)
+        runs = judged if isinstance(result, JudgedResult) else plain
+        runs[run].append(result)
     subsets: dict[str, set[tuple[str, ...]]] = {}
     for run, run_results in judged.items():
         model, _, task = run
@@ -172,23 +173,27 @@ def describe_subsets(summaries: Iterable[JudgedSummary]) -> Iterator[str]:
         shared = set.intersection(*by_run.values())
         union = set.union(*by_run.values())
         if shared != union:
-            names = "; ".join(sorted(shared)) or "none"
+            problem = f"{task}: models have results on different splits and subsets."
+            if not shared:
+                yield f"{problem} No row is shared by all models."
+                continue
+            names = "; ".join(sorted(shared))
             yield (
-                f"{task}: models have results on different splits and subsets. All models have "
-                f"{len(shared)} of {len(union)}: {names}. Compare models on these rows only."
+                f"{problem} All models have {len(shared)} of {len(union)}: {names}. Compare models "
+                "on these rows only."
             )
 
 
-def judged_table(summaries: Sequence[JudgedSummary]) -> Table:
+def build_judged_table(summaries: Sequence[JudgedSummary]) -> Table:
     """Build a table with a row for each model, task and single subset."""
-    headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus not read", *METRICS.values())
+    headings = ("Model", "Task", "Judged queries", "Clusters", "Corpus unread", *METRICS.values())
     rows = []
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         scores = summary.scores
         clusters = f"{len(scores.sizes):,} by {scores.clusters}" if scores else MISSING
         queries = format_count(scores.queries if scores else None)
         means = [format_estimate(mean, format_percent) for mean in summary.estimates.values()]
-        _, not_read = summary.estimate_not_read()
-        rows.append((label, summary.full_task, queries, clusters, not_read, *means))
+        _, unread = summary.estimate_unread_share()
+        rows.append((label, summary.full_task, queries, clusters, unread, *means))
     roles = dict.fromkeys(headings[:2], Role.NAME)
     return Table(build_columns(headings, headings[2:], roles=roles), tuple(rows), keys=2)

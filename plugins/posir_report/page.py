@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posir_report.columns import added_columns
+from posir_report.columns import list_added_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -112,7 +112,7 @@ def _tabulate_models(rows: Sequence[ReportRow]) -> Table:
         if any(estimates):
             columns.append(Column(heading))
             cells.append(stack_estimates(estimates, format_value))
-    for score in added_columns():
+    for score in list_added_columns():
         columns.append(Column(score.title))
         cells.append([format_cell(row, score) for row in models])
     return Table(tuple(columns), tuple(zip(*cells, strict=True)))

@@ -11,9 +11,10 @@ from posir_tasks.values.scores import ALL, ScoreValue
 
 
 def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
-    """Add the published rows for the same tasks and lengths; sort by task and descending nDCG@10.
+    """Merge rows with the published rows for the same tasks and lengths, sorted by task and
+    descending nDCG@10.
 
-    Published rows have no intervals. Their PSI by chance is an upper bound, if there is one.
+    Published rows have no intervals. Their PSI by chance, if available, is an upper bound.
 
     Raises:
         PosirError: No task has published results.
@@ -24,7 +25,7 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
         lengths = {row.length for row in rows if row.task == task}
         for published_row in data.published_rows(task):
             if published_row.length in lengths:
-                row = row_from_published(published_row)
+                row = convert_published(published_row)
                 published.append(replace(row, model=f"{row.model} (published)"))
     if not published:
         raise PosirError(
@@ -40,17 +41,18 @@ def merge_published(rows: Sequence[ReportRow]) -> list[ReportRow]:
     return [row for run in ordered for row in run]
 
 
-def row_from_published(published: data.PublishedRow) -> ReportRow:
+def convert_published(published: data.PublishedRow) -> ReportRow:
     """Convert a published row to a report row.
 
     In a length bucket, the published nDCG@10 is the unweighted mean of the bins.
     """
-    average = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
+    ndcg_key = "ndcg_at_10" if published.length == ALL else "ndcg_at_10_as_published"
     curve = data.find_curve(published.task, published.model, published.length)
-    mean, p95 = published.psi_chance_mean_at_most, published.psi_chance_p95_at_most
+    mean = published.psi_chance_mean_at_most
+    p95 = published.psi_chance_p95_at_most
     scores: dict[str, ScoreValue] = {
         "queries": published.queries,
-        average: Estimate(published.ndcg_at_10),
+        ndcg_key: Estimate(published.ndcg_at_10),
         "psi_as_published": published.psi_as_published,
         "psi_by_chance": None if mean is None or p95 is None else Estimate(mean, (0.0, p95)),
         data.START_TO_END_UNWEIGHTED.key: curve.start_to_end_unweighted if curve else None,

@@ -14,8 +14,8 @@ from posir_report import tables
 from posir_report.columns import (
     RECALL,
     add_published_columns,
-    bin_columns,
     choose_columns,
+    list_bin_columns,
     select_columns,
 )
 from posir_report.content import (
@@ -24,11 +24,16 @@ from posir_report.content import (
     NOTE,
     build_answer_sections,
     build_strips,
+    collect_pooled_scores,
     describe_findings,
-    pooled_scores,
     title_findings,
 )
-from posir_report.judged import JudgedSummary, describe_subsets, judged_table, summarize_judged
+from posir_report.judged import (
+    JudgedSummary,
+    build_judged_table,
+    describe_subsets,
+    summarize_judged,
+)
 from posir_report.page import build_latex_tables
 from posir_report.published import merge_published
 from posir_report.summary import (
@@ -158,7 +163,7 @@ class Results(Result, Sequence[SubsetResult]):
         """List the pooled scores and the position profile of each model on each task."""
         rows = iter(self.length_rows)
         pooled = [
-            pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
+            collect_pooled_scores(summary, [next(rows) for _ in summary.scores.groups])
             | {"training_overlap": self._find_overlap(summary)}
             for summary in progress(self.summaries, "Scoring results")
         ]
@@ -188,7 +193,7 @@ class Results(Result, Sequence[SubsetResult]):
             yield from build_answer_sections(
                 rows, self.summaries, self.columns if self.keys else ()
             )
-            yield from to_paragraphs(tables.place_notes(self.summaries))
+            yield from to_paragraphs(tables.write_place_notes(self.summaries))
             yield DisplaySection(
                 strips=Deferred(lambda: build_strips(self.overall)), only=Medium.PAGE
             )
@@ -196,16 +201,16 @@ class Results(Result, Sequence[SubsetResult]):
         if self.full and self.summaries:
             rows = [replace(row, length=row.length_title or row.length) for row in self.length_rows]
             rows += average_languages(self.length_rows)
-            table = tables.length_table(rows, self.columns, curves=True)
+            table = tables.build_length_table(rows, self.columns, curves=True)
             yield DisplaySection(tables=(table,))
         if self.judged:
-            yield DisplaySection(tables=(judged_table(self.judged_summaries),))
+            yield DisplaySection(tables=(build_judged_table(self.judged_summaries),))
 
     def _build_latex_tables(self) -> Iterator[Table]:
         if not self.keys:
             yield from build_latex_tables(self.summaries, self.length_rows)
             return
-        table = tables.length_table(self.length_rows, self.columns)
+        table = tables.build_length_table(self.length_rows, self.columns)
         notes = (NOTE, tables.build_legend(self.columns))
         yield replace(table, title=self.title, notes=notes)
 
@@ -250,8 +255,8 @@ class Results(Result, Sequence[SubsetResult]):
         """Yield notes on truncation and documents, and a legend of the columns."""
         if self.subset_results:
             labels = full_labels(self.summaries)
-            yield from tables.truncation_notes(labels, self.summaries)
-            yield from tables.document_notes(labels, self.summaries)
+            yield from tables.write_truncation_notes(labels, self.summaries)
+            yield from tables.write_document_notes(labels, self.summaries)
             yield NOTE
             yield tables.build_legend([*self.columns, tables.SKETCH])
 
@@ -292,7 +297,7 @@ class Results(Result, Sequence[SubsetResult]):
     def bins(self) -> Result:
         """Show nDCG@10 of every position bin: a row for each model, task and bin."""
         rows = [row for summary in self.summaries for row in build_bin_rows(summary)]
-        return replace(self._tabulate(rows, bin_columns()), values=self.document)
+        return replace(self._tabulate(rows, list_bin_columns()), values=self.document)
 
     def recall(self) -> Result:
         """Show Recall@5, @10 and @100: a row for each model and task, then for its bins."""
@@ -302,7 +307,7 @@ class Results(Result, Sequence[SubsetResult]):
         for summary in summaries:
             rows += [replace(build_length_row(summary, 0), position=ALL), *build_bin_rows(summary)]
         result = self._tabulate(rows, columns)
-        notes = [*result.notes, *tables.cut_ranking_notes(full_labels(summaries), summaries)]
+        notes = [*result.notes, *tables.write_cut_ranking_notes(full_labels(summaries), summaries)]
         records = [select_columns(row, columns) for row in rows]
         return replace(result, rows=records, notes=notes)
 
@@ -311,7 +316,9 @@ class Results(Result, Sequence[SubsetResult]):
         rows = self.length_rows
         merged = merge_published([*rows, *average_languages(rows)])
         columns = add_published_columns(self.columns, merged)
-        result = self._tabulate(merged, columns, tables.length_table(merged, columns, curves=True))
+        result = self._tabulate(
+            merged, columns, tables.build_length_table(merged, columns, curves=True)
+        )
         differences = list_differences((row.task, row.model) for row in rows)
         return replace(result, notes=[*result.notes, *differences])
 
@@ -324,7 +331,7 @@ class Results(Result, Sequence[SubsetResult]):
         return Result(
             title=self.title,
             rows=[row.columns() for row in rows],
-            tables=[table or tables.bin_table(rows, columns)],
+            tables=[table or tables.build_bin_table(rows, columns)],
             sentences=tuple(describe_findings(self.length_rows)),
             notes=[NOTE],
             details=[tables.build_legend(columns)],

@@ -28,7 +28,7 @@ from posir_significance.decision import (
 )
 from posir_significance.findings import GroupFindings, Quantity
 from posir_significance.messages.verdicts import describe_group
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.wording import drop_organizations
 from posir_tasks.data.repository import LOCAL, combine_revisions
@@ -54,7 +54,7 @@ from posir_tasks.values.scores import (
 )
 
 
-def partial_suffix(subsets: int, missing: int) -> str:
+def format_partial_suffix(subsets: int, missing: int) -> str:
     """Return ` (partial: 2 of 32 subsets)` for the name of a task, or nothing if complete."""
     return f" (partial: {subsets} of {subsets + missing} subsets)" if missing else ""
 
@@ -194,7 +194,7 @@ class ReportRow:
         """The position chart of the findings, or None without findings."""
         if self.findings is None or self.load_group is None:
             return None
-        return build_strip(self.findings, self.load_group(), self.model)
+        return build_position_chart(self.findings, self.load_group(), self.model)
 
     def identity(self) -> dict[str, str]:
         """Return the columns that identify the row."""
@@ -481,12 +481,12 @@ def average_languages(rows: Iterable[ReportRow]) -> list[ReportRow]:
                 groups[row.model, row.revision, name, row.length][row.task] = row
     averages = []
     for (model, revision, name, length), by_task in groups.items():
-        means: GroupScores = {}
+        means: dict[str, ScoreValue] = {}
         for key in ("ndcg_at_10", "ndcg_at_10_as_published", "psi_as_published"):
             estimates = [row.estimate(key) for row in by_task.values()]
             values = [estimate.value for estimate in estimates if estimate]
             if len(values) == len(AVERAGED_TASKS[name]):
-                means = {**means, key: Estimate(float(np.mean(values)))}
+                means[key] = Estimate(float(np.mean(values)))
         if means:
             averages.append(
                 ReportRow(model=model, task=name, length=length, revision=revision, scores=means)

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from posir_report.columns import added_columns, known_columns
+from posir_report.columns import known_columns, list_added_columns
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
+    format_partial_suffix,
     full_labels,
-    partial_suffix,
 )
 from posir_significance.findings import Quantity
 from posir_significance.messages.reports import (
@@ -118,11 +118,11 @@ def build_answer_table(
         keys.insert(0, "queries")
     known = {column.key: column for column in (*known_columns(), SKETCH)}
     columns = [known[key] for key in keys if key in known]
-    columns += [column for column in (*added_columns(), *chosen) if column not in columns]
+    columns += [column for column in (*list_added_columns(), *chosen) if column not in columns]
     return build_score_table(rows, columns, {heading: names}, title, brief=True)
 
 
-def length_table(
+def build_length_table(
     rows: Iterable[ReportRow], columns: Sequence[ScoreInfo], *, curves: bool = False
 ) -> Table:
     """Build a table with a row over all lengths and a row per length bucket."""
@@ -133,10 +133,10 @@ def length_table(
         "Length": [row.length for row in rows],
     }
     table = build_score_table(rows, [SKETCH, *columns] if curves else columns, names)
-    return replace(table, split_by="{Model} · {Task}", notes=tuple(level_notes(rows)))
+    return replace(table, split_by="{Model} · {Task}", notes=tuple(write_level_notes(rows)))
 
 
-def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
+def build_bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
     """Build a table with a row for each position bin."""
     rows = list(rows)
     names = {
@@ -152,7 +152,7 @@ def bin_table(rows: Iterable[ReportRow], columns: Sequence[ScoreInfo]) -> Table:
 
 def name_task(row: ReportRow) -> str:
     """Name the task of a row, with the number of subsets if some are missing."""
-    return row.task + partial_suffix(row.subsets, row.missing_subsets)
+    return row.task + format_partial_suffix(row.subsets, row.missing_subsets)
 
 
 def build_legend(columns: Iterable[ScoreInfo]) -> str:
@@ -198,14 +198,16 @@ def describe_spans(summary: TaskSummary) -> dict[str, Any] | None:
     }
 
 
-def place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_place_notes(summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe the queries with several evidence spans of each model and task."""
     for label, summary in zip(full_labels(summaries), summaries, strict=True):
         if places := describe_spans(summary):
             yield describe_place_counts(label, summary.task, places)
 
 
-def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_truncation_notes(
+    labels: Sequence[str], summaries: Sequence[TaskSummary]
+) -> Iterator[str]:
     """Describe the window and truncation of each model, then list models with unknown windows."""
     unknown = []
     for label, summary in zip(labels, summaries, strict=True):
@@ -218,14 +220,14 @@ def truncation_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) ->
         yield UNKNOWN_WINDOWS.format(models=", ".join(unknown))
 
 
-def level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
+def write_level_notes(rows: Iterable[ReportRow]) -> Iterator[str]:
     """Yield a note on the confidence levels of length rows if they are not 95%."""
     levels = {row.findings.verdict.level for row in rows if row.findings} - {LEVEL}
     if levels:
         yield describe_levels(sorted(levels))
 
 
-def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
     """Describe large design effects: similar questions about one document widen intervals."""
     for label, summary in zip(labels, summaries, strict=True):
         scores = summary.scores[ALL]
@@ -240,7 +242,9 @@ def document_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> I
             )
 
 
-def cut_ranking_notes(labels: Sequence[str], summaries: Sequence[TaskSummary]) -> Iterator[str]:
+def write_cut_ranking_notes(
+    labels: Sequence[str], summaries: Sequence[TaskSummary]
+) -> Iterator[str]:
     """Describe rankings that seem to end at rank 10: no relevant document has rank 11 to 100."""
     for label, summary in zip(labels, summaries, strict=True):
         counts = summary.profile.counts.sum(axis=(0, 1))

@@ -5,7 +5,8 @@ precision are defined as for text splitters in `posir_score.evidence_spans`. A c
 its text or, without a text, by its offsets. If a chunk is longer than the embedder's window, its
 end is unread, and so is the evidence there. Evidence outside all returned chunks may be read or
 unread. Which evidence this is depends on the retrieval, so a comparison of read and unread evidence
-would suffer from selection bias. Above 1% of the evidence spans, no such comparison is made.
+would suffer from selection bias. If more than 1% of the evidence spans are outside the returned
+chunks, the comparison is skipped.
 """
 
 from __future__ import annotations
@@ -104,7 +105,9 @@ class ChunkKey(NamedTuple):
     @property
     def length(self) -> int:
         """Length in characters."""
-        return len(self.text) if self.text else len(range(self.start or 0, self.end or 0))
+        if self.text:
+            return len(self.text)
+        return max((self.end or 0) - (self.start or 0), 0)
 
     def describe(self, characters: int) -> str:
         """Describe the chunk by its first words, or by its offsets in a document of length
@@ -137,7 +140,7 @@ class RetrievedChunks:
     """For each document number, the texts of its distinct chunks by span."""
     other_texts: frozenset[str]
     """Texts of chunks from documents without evidence."""
-    not_located: tuple[str, ...]
+    unlocated_chunks: tuple[str, ...]
     """Descriptions of distinct chunks that were not found in their document."""
 
     @classmethod
@@ -150,14 +153,16 @@ class RetrievedChunks:
         document_numbers = {name: number for number, name in enumerate(data.documents)}
         by_query: dict[QueryKey, list[ChunkKey]] = {}
         for subset, query in data.ids:
-            chunks = by_query[subset, query] = []
+            chunks: list[ChunkKey] = []
+            by_query[subset, query] = chunks
             for hit in run.hits[subset].get(query, ()):
                 number = document_numbers.get(f"{subset}/{hit.document}", NOWHERE)
                 name = hit.chunk.removeprefix(hit.document)
                 chunks.append(ChunkKey(number, hit.text, hit.start, hit.end, name))
         document_names = [*data.documents]
         documents = [*data.documents.values()]
-        spans = _locate_chunks({key for keys in by_query.values() for key in keys}, documents)
+        distinct_chunks = {key for keys in by_query.values() for key in keys}
+        spans = _locate_chunks(distinct_chunks, documents)
         texts: dict[int, dict[Span, str]] = defaultdict(dict)
         unlocated_chunks: dict[ChunkKey, None] = {}
         for key, span in spans.items():
@@ -196,18 +201,19 @@ class RetrievedChunks:
         is_returned = divide_span(evidence.span, spans).inside
         return find_chunk_third(evidence.span, spans) if is_returned else NOT_RETURNED
 
-    def describe_suspects(self) -> Iterator[str]:
+    def warn_about_texts(self) -> Iterator[str]:
         """Yield warnings if hits contain the query or a preview instead of the chunk."""
-        queries = 0
+        query_hits = 0
         hits: list[ChunkKey] = []
         for key, (text, _) in zip(self.data.ids, self.data.questions, strict=True):
             for hit in self.by_query[key]:
-                queries += (hit.text or "").strip() == text.strip()
+                if (hit.text or "").strip() == text.strip():
+                    query_hits += 1
                 if hit.document != NOWHERE:
                     hits.append(hit)
-        if queries:
+        if query_hits:
             yield (
-                f"{pluralize(queries, 'hit contains', 'hits contain')} the text of the query. "
+                f"{pluralize(query_hits, 'hit contains', 'hits contain')} the text of the query. "
                 "Return the text of the chunk."
             )
         # On average, a chunk was returned for at least two questions.
@@ -231,9 +237,13 @@ def _locate_chunks(keys: Iterable[ChunkKey], texts: Sequence[str]) -> dict[Chunk
         locator = TextLocator(texts[document])
         previous = START
         for key in group:
-            span = spans[key] = key.locate(locator, previous)
+            span = key.locate(locator, previous)
+            spans[key] = span
             # Numbered chunks follow one another in the document.
-            previous = (span or previous) if key.number is not None else START
+            if key.number is None:
+                previous = START
+            elif span:
+                previous = span
     return spans
 
 
@@ -248,7 +258,7 @@ class ReadChunks:
     has_tokenizer: bool
     unread: Mapping[int, Sequence[Span]] = field(default_factory=dict)
     """Unread spans by document number: text that every chunk with this text truncates."""
-    not_returned: int = 0
+    uncovered_spans: int = 0
     """Number of evidence spans not fully covered by returned chunks. Whether the embedder reads
     them is unknown.
     """
@@ -259,7 +269,7 @@ class ReadChunks:
         chunks: RetrievedChunks,
         read: ReadPart,
         tokenizer: Tokenizer | None = None,
-        added: int = 0,
+        extra_tokens: int = 0,
     ) -> ReadChunks:
         """Truncate chunks to the embedder's window.
 
@@ -267,7 +277,7 @@ class ReadChunks:
             chunks: The chunks.
             read: The part of a text that the embedder reads.
             tokenizer: The embedder's tokenizer; None if unknown.
-            added: Number of prompt and special tokens per chunk.
+            extra_tokens: Number of prompt and special tokens per chunk.
         """
         counter = tokenizer or EstimatedTokenizer()
         located_chunks = [
@@ -277,22 +287,25 @@ class ReadChunks:
         ]
         tokens = counter.find_tokens([text for _, _, text in located_chunks])
         counts = [*map(len, tokens), *counter.count_all([*chunks.other_texts])]
-        lengths = tuple(sorted(count + added for count in counts))
+        lengths = tuple(sorted(count + extra_tokens for count in counts))
         measured = cls(chunks.data, read, lengths, tokenizer is not None)
         limit = read.tokens
         if limit is None or read.known_by is None:
             return measured
         whole = replace(
-            measured, read=ReadPart.all(read.known_by), not_returned=_count_not_returned(chunks)
+            measured, read=ReadPart.all(read.known_by), uncovered_spans=_count_uncovered(chunks)
         )
-        if not whole.is_selection and max(lengths, default=0) <= limit:
+        if not whole.may_have_selection_bias and max(lengths, default=0) <= limit:
             return whole
         if read.part is not Part.FIRST:
             return replace(measured, read=UNKNOWN)
         read_spans: dict[int, list[Span]] = defaultdict(list)
         for (document, span, text), offsets in zip(located_chunks, tokens, strict=True):
-            is_truncated = len(offsets) + added > limit
-            end = offsets[max(limit - added, 1) - 1, 1] if is_truncated else len(text)
+            is_truncated = len(offsets) + extra_tokens > limit
+            end = len(text)
+            if is_truncated:
+                text_tokens = max(limit - extra_tokens, 1)
+                end = offsets[text_tokens - 1, 1]
             # The text may differ in length from its span in the document.
             size = round(end / len(text) * (span.end - span.start))
             read_spans[document].append(Span(span.start, span.start + size))
@@ -311,11 +324,12 @@ class ReadChunks:
             subset: Name of the subset.
             languages: Language codes of the subset's texts.
         """
-        if self.read.kind is ReadKind.UNKNOWN or self.is_selection:
+        if self.read.kind is ReadKind.UNKNOWN or self.may_have_selection_bias:
             return ReadEvidence(self.read, np.zeros(0, np.int64))
         twelfths = evidence.twelfths()
         numbers = {name: number for number, name in enumerate(self.data.documents)}
-        for row, name in enumerate(evidence.document_ids if len(evidence.ends) else ()):
+        located_ids = evidence.document_ids if len(evidence.ends) else []
+        for row, name in enumerate(located_ids):
             document = f"{subset}/{name}"
             # Spans and length of a translation may refer to the original text.
             scale = len(self.data.documents[document]) / max(int(evidence.characters[row]), 1)
@@ -330,10 +344,10 @@ class ReadChunks:
         return ReadEvidence(self.read, twelfths, counted_with)
 
     @property
-    def is_selection(self) -> bool:
+    def may_have_selection_bias(self) -> bool:
         """True if the returned chunks lack so much evidence that selection bias is possible."""
         spans = sum(len(evidence) for _, evidence in self.data.questions)
-        return self.not_returned > MAX_UNKNOWN * spans
+        return self.uncovered_spans > MAX_UNKNOWN * spans
 
     @property
     def truncated_chunks(self) -> int | None:
@@ -343,7 +357,7 @@ class ReadChunks:
         return sum(count > (self.read.tokens or count) for count in self.tokens)
 
 
-def _count_not_returned(chunks: RetrievedChunks) -> int:
+def _count_uncovered(chunks: RetrievedChunks) -> int:
     texts = [*chunks.data.documents.values()]
     return sum(
         divide_span(span.span, chunks.list_spans(span.document)).lacks_words(texts[span.document])
@@ -442,21 +456,23 @@ class EvidenceScores:
                 longer=self.longer_than_read or 0,
             )
         if self.not_returned:
+            is_one = self.not_returned == 1
             share = f"{self.not_returned:,} of {pluralize(self.spans, 'evidence span')}"
             yield (
-                f"{share} are not fully covered by returned chunks: whether the embedder reads "
-                "them is unknown."
+                f"{share} {'is' if is_one else 'are'} not fully covered by returned chunks, so it "
+                f"is unknown whether the embedder reads {'it' if is_one else 'them'}."
             )
         if self.not_located:
-            chunks = pluralize(len(self.not_located), "chunk is", "chunks are")
-            yield (
-                f"{chunks} not in the document, and count as retrieved without evidence; first: "
-                f"{self.not_located[0]}."
+            chunks = pluralize(
+                len(self.not_located),
+                "chunk was not found in its document and counts as a chunk without evidence",
+                "chunks were not found in their documents and count as chunks without evidence",
             )
+            yield f"{chunks}, for example {self.not_located[0]}."
         yield from self.suspects
 
 
-def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> EvidenceScores:
+def score_chunks(name: str, chunks: RetrievedChunks, read_chunks: ReadChunks) -> EvidenceScores:
     """Score the chunks of the run called `name`."""
     data = chunks.data
     max_hits = max(map(len, chunks.by_query.values()))
@@ -473,14 +489,14 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         )
         lost = Counter[Loss]()
         for span in evidence:
-            missing = count_losses(span, hits[:main_depth], chunks, read)
+            missing = count_losses(span, hits[:main_depth], chunks, read_chunks)
             lost.update(missing)
             recalls.append(1 - missing.total() / span.length)
             thirds.append(chunks.find_third(span))
         total = sum(span.length for span in evidence)
         losses.append([lost[loss] / total for loss in Loss])
     shares = dict(zip(Loss, np.array(losses).T, strict=True))
-    if read.read.kind is ReadKind.UNKNOWN:
+    if read_chunks.read.kind is ReadKind.UNKNOWN:
         del shares[Loss.NOT_READ]
     depth_scores = []
     for depth, columns in zip(depths, np.array(scores).transpose(1, 2, 0), strict=True):
@@ -492,25 +508,28 @@ def score_chunks(name: str, chunks: RetrievedChunks, read: ReadChunks) -> Eviden
         depths=tuple(depth_scores),
         by_position=tuple(build_position_recalls(name, data, recalls, thirds)),
         lost={loss: estimate_score(values, data.clusters) for loss, values in shares.items()},
-        chunks=len(read.tokens),
-        median_tokens=statistics.median(read.tokens or (0,)),
-        longest_tokens=max(read.tokens, default=0),
-        tokens_estimated=not read.has_tokenizer,
-        longer_than_read=read.truncated_chunks,
-        not_located=chunks.not_located,
+        chunks=len(read_chunks.tokens),
+        median_tokens=statistics.median(read_chunks.tokens or (0,)),
+        longest_tokens=max(read_chunks.tokens, default=0),
+        tokens_estimated=not read_chunks.has_tokenizer,
+        longer_than_read=read_chunks.truncated_chunks,
+        not_located=chunks.unlocated_chunks,
         spans=len(recalls),
-        not_returned=read.not_returned,
-        suspects=tuple(chunks.describe_suspects()) if NOT_RETURNED in thirds else (),
+        not_returned=read_chunks.uncovered_spans,
+        suspects=tuple(chunks.warn_about_texts()) if NOT_RETURNED in thirds else (),
     )
 
 
 def count_losses(
-    evidence: EvidenceSpan, hits: Iterable[ChunkKey], chunks: RetrievedChunks, read: ReadChunks
+    evidence: EvidenceSpan,
+    hits: Iterable[ChunkKey],
+    chunks: RetrievedChunks,
+    read_chunks: ReadChunks,
 ) -> Counter[Loss]:
     """Count the characters of an evidence span missing from the hits, by location."""
     spans = [chunks.spans[hit] for hit in hits if hit.document == evidence.document]
     coverage = divide_span(evidence.span, [span for span in spans if span])
-    unread_spans = read.unread.get(evidence.document, ())
+    unread_spans = read_chunks.unread.get(evidence.document, ())
     unread = sum(divide_span(span, unread_spans).covered for span in coverage.outside)
     if coverage.inside:
         loss = Loss.CUT

@@ -1,8 +1,8 @@
-"""`posir.power`: how many questions each state needs.
+"""`posir.power`: the number of questions needed to reach each verdict.
 
-It follows from the variance of the position effect times the number of questions, which was
-measured on real models (docs/statistics.md). The difficulty of a question cancels, since each has
-three versions.
+The number follows from the variance of the position effect times the number of questions, which was
+measured on real models (docs/statistics.md). The difficulty of a question cancels, since each
+question has three versions.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class Design:
     lengths: int = 1
     """Number of lengths with simultaneous intervals, at least 1."""
     variance: float | None = None
-    """Variance of the position effect times the number of questions, in nDCG@10 squared; by default
-    measured.
+    """Variance of the position effect times the number of questions, in nDCG@10 squared; None for
+    the value measured with MiniLM.
     """
 
     @property
@@ -67,9 +67,9 @@ class Design:
         """Variance of the position effect times the number of questions."""
         if self.variance is not None:
             return self.variance
-        return (
-            VARIANCE if self.questions_per_document >= MIN_QUESTIONS else SINGLE_QUESTION_VARIANCE
-        )
+        if self.questions_per_document >= MIN_QUESTIONS:
+            return VARIANCE
+        return SINGLE_QUESTION_VARIANCE
 
 
 @dataclass(frozen=True)
@@ -120,8 +120,8 @@ def compute_sample(
     if effect and effect < margin:
         # With more questions, the interval only shrinks into the margin.
         return SampleSize(models, state, effect, None, None, margin)
-    share = power if effect else (1 + power) / 2
-    errors = float(ndtri((1 + level) / 2)) + float(ndtri(share))
+    probability = power if effect else (1 + power) / 2
+    errors = float(ndtri((1 + level) / 2)) + float(ndtri(probability))
     questions = variance * (errors / (effect or margin)) ** 2
     documents = max(questions / design.questions_per_document, MIN_DOCUMENTS)
     return SampleSize(
@@ -152,12 +152,13 @@ def compute_mean_sample(
     per_document = design.questions_per_document
     variance = DISPERSION * design.ndcg_at_10 * (1 - design.ndcg_at_10)
     variance *= 1 + design.icc * (per_document - 1)
-    size = variance / (difference or margin) ** 2
-    documents = max(size / per_document, MIN_DOCUMENTS)
-    share = power if difference else (1 + power) / 2
+    relative_variance = variance / (difference or margin) ** 2
+    documents = max(relative_variance / per_document, MIN_DOCUMENTS)
+    probability = power if difference else (1 + power) / 2
     for _ in range(3):
         quantile = float(stdtrit(max(documents - 1, 1), (1 + JUDGED_LEVEL) / 2))
-        documents = max((quantile + float(ndtri(share))) ** 2 * size / per_document, MIN_DOCUMENTS)
+        errors = quantile + float(ndtri(probability))
+        documents = max(errors**2 * relative_variance / per_document, MIN_DOCUMENTS)
     questions = ceil(documents * per_document)
     return SampleSize(2, state, None, questions, ceil(documents), margin, difference)
 
@@ -181,8 +182,8 @@ def _build_table(design: Design, rows: Sequence[SampleSize]) -> Table:
         title=f"Design · {design.questions_per_document:g} questions per document{lengths}",
         notes=(
             "Each document is rotated twice. Variance of the effect times questions: "
-            f"{design.effect_variance * 1e4:,.0f} "
-            "squared points. Two models: on the same versions.",
+            f"{design.effect_variance * 1e4:,.0f} squared points. Two models are compared on the "
+            "same versions.",
         ),
     )
     return table.without_empty_columns()
@@ -201,8 +202,8 @@ def power(
     variance: Annotated[float | None, Option(min=1, max=10_000)] = None,
     power: Annotated[float, Option(min=0.5, max=0.999)] = POWER,
 ) -> Result:
-    """Compute the questions and documents that a dataset needs for each state: favors an end, or no
-    bias above the margin.
+    """Compute how many questions and documents a dataset needs for each verdict: favors an end, or
+    no bias above the margin.
 
         posir power --difference 5
 
@@ -219,8 +220,8 @@ def power(
         ndcg: Expected mean nDCG@10, in points.
         questions_per_document: Mean number of questions about a document.
         icc: Intraclass correlation of nDCG@10 within documents.
-        variance: Variance of the position effect times the questions, in squared points; by default
-            measured with MiniLM.
+        variance: Variance of the position effect times the questions, in squared points;
+            defaults to the value measured with MiniLM.
         power: Probability of each state.
 
     Returns:
@@ -241,19 +242,21 @@ def power(
     design = Design(float(questions_per_document), ndcg / 100, icc, lengths, effect_variance)
     effect_margin = margin / 100 if margin else DEFAULT_MARGINS.position_effect
     mean_margin = margin / 100 if margin else DEFAULT_MARGINS.ndcg_at_10
-    points = [float(value) / 100 for value in to_list(difference)]
-    means = [float(value) / 100 for value in to_list(ndcg_difference)]
-    effects: list[float | None] = [None, *points] if points or not means else []
+    position_effects = [float(value) / 100 for value in to_list(difference)]
+    mean_differences = [float(value) / 100 for value in to_list(ndcg_difference)]
+    effects: list[float | None] = []
+    if position_effects or not mean_differences:
+        effects = [None, *position_effects]
     rows = [
         compute_sample(design, effect, power, effect_margin, models)
         for models in (1, 2)
         for effect in effects
     ]
-    if means:
-        changes = (*means, 0.0)
+    if mean_differences:
+        changes = (*mean_differences, 0.0)
         rows += [compute_mean_sample(design, change, power, mean_margin) for change in changes]
     return Result(
-        title="Questions and documents that decide on a position bias",
+        title="Questions and documents needed to detect a position bias",
         tables=(_build_table(design, rows),),
         rows=rows,
         values={**asdict(design), "power": power, "margin": effect_margin, "rows": rows},

@@ -20,9 +20,8 @@ def correct_p_values(
         if p_value is not None:
             members[family][index] = p_value
     for family_values in members.values():
-        for index, p_value in zip(
-            family_values, correct_by_holm([*family_values.values()]), strict=True
-        ):
+        family_corrected = correct_by_holm([*family_values.values()])
+        for index, p_value in zip(family_values, family_corrected, strict=True):
             corrected[index] = p_value
     return corrected
 

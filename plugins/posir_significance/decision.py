@@ -242,7 +242,7 @@ def decide_group(
     """Compute the findings on all questions of a result (index 0) or a length bucket (from 1);
     cached.
     """
-    cache = values.computed.setdefault("findings", {})
+    cache = values.cache.setdefault("findings", {})
     if (margin, index) not in cache:
         level = compute_length_level(analyze(values)) if index else LEVEL
         load = partial(load_group, values, index)

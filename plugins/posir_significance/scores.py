@@ -19,7 +19,7 @@ from posir_significance.observations import Floats, Integers
 from posir_tasks.values.estimates import Estimate
 from posir_tasks.values.profile import NDCG_AT_10, RECALL_COLUMNS, average_gains, build_recall_gains
 from posir_tasks.values.schemes import compute_bin_midpoints
-from posir_tasks.values.scores import Better, QueryGroup, Score, ScoreValue, Unit
+from posir_tasks.values.scores import Direction, QueryGroup, Score, ScoreValue, Unit
 
 #: Minimum number of bins for the p-value of a trend; SciPy's p-value of three points may be 0.
 MIN_BINS = 5
@@ -47,16 +47,21 @@ def _mean_ndcg_as_published(group: QueryGroup) -> Estimate | None:
     return Estimate(mean.value, mean.interval) if mean else None
 
 
+def _compute_design_effect(group: QueryGroup) -> float | None:
+    mean = _analyze(group).ndcg
+    return mean.design_effect if mean else None
+
+
 def _compute_psi_of_thirds(group: QueryGroup) -> float | None:
     means = average_thirds(_analyze(group).observations)
     return none_if_nan(float(compute_psi(means)))
 
 
 def _get_trend(key: str, group: QueryGroup) -> float | None:
-    computed = group.values.computed.setdefault("trends", {})
-    if group.length not in computed:
-        computed[group.length] = fit_trend(group.counts)
-    value: float | None = computed[group.length].get(key)
+    cache = group.values.cache.setdefault("trends", {})
+    if group.length not in cache:
+        cache[group.length] = fit_trend(group.counts)
+    value: float | None = cache[group.length].get(key)
     return value
 
 
@@ -135,7 +140,7 @@ COMPUTE: dict[str, Callable[[QueryGroup], ScoreValue]] = {
     "psi_of_thirds": _compute_psi_of_thirds,
     "documents": lambda group: _decide(group).documents,
     "tested_questions": lambda group: _decide(group).tested_questions,
-    "design_effect": lambda group: mean.design_effect if (mean := _analyze(group).ndcg) else None,
+    "design_effect": _compute_design_effect,
     **{key: partial(_get_trend, key) for key in TRENDS},
 }
 
@@ -156,7 +161,7 @@ def _read_scores() -> Iterator[Score]:
         fields: dict[str, Any] = dict(row)
         for name in ("column", "interval", "by_position"):
             fields[name] = bool(row[name])
-        fields |= {"unit": Unit(row["unit"]), "better": Better(row["better"])}
+        fields |= {"unit": Unit(row["unit"]), "better": Direction(row["better"])}
         yield Score(**fields, compute=_choose_function(row["key"]))
 
 

@@ -25,12 +25,16 @@ if TYPE_CHECKING:
     from posir_tasks.display.figures import Figure
 
 
-def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> PositionChart:
+def build_position_chart(findings: GroupFindings, group: GroupAnalysis, name: str) -> PositionChart:
     """Build the chart of a group of questions from its findings and analysis."""
     read = findings.read
     unread = findings.value(Quantity.UNREAD_SHARE) or 0.0
     parts = tuple(estimate_parts(group.observations))
-    head_shares = {Part.LAST: 0.0, Part.ENDS: (read.tokens_at_start or 0) / (read.tokens or 1)}
+    start_share = (read.tokens_at_start or 0) / (read.tokens or 1)
+    start_shares = {Part.LAST: 0.0, Part.ENDS: start_share}
+    start_parts = None
+    if read.part in start_shares:
+        start_parts = round(len(parts) * start_shares[read.part])
     window = [f"Reads {read.phrase}"] if read.kind is ReadKind.PART and not unread else []
     effect = f"Position effect {format_finding(findings[Quantity.POSITION_EFFECT])}"
     ndcg_truncated = None
@@ -43,15 +47,15 @@ def build_strip(findings: GroupFindings, group: GroupAnalysis, name: str) -> Pos
         parts,
         unread,
         ndcg_truncated,
-        round(len(parts) * head_shares[read.part]) if read.part in head_shares else None,
+        start_parts,
         describe_group(findings),
         partial(list_facts, findings),
     )
 
 
 def build_overlay(task: str, results: Mapping[str, ResultValues]) -> Iterator[DisplaySection]:
-    """Yield a folded page section with the curves of all models on a task, given results by name,
-    if at least two models have queries.
+    """Yield a folded section with the curves of all models on a task, given results by name. Yield
+    nothing if fewer than two models have queries.
     """
     curves = {name: values for name, values in results.items() if values.profile.queries}
     if len(curves) > 1:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import altair as alt
 
-from posir_report.charts import length_titles
+from posir_report.charts import build_length_titles
 from posir_stats.tables import DatasetStatistics, describe_spread
 from posir_tasks.datasets.statistics import ALL, Statistics
 from posir_tasks.display.charts import (
@@ -61,7 +61,7 @@ def draw_histograms(total: Statistics) -> alt.VConcatChart:
     """
     axes = total.positions.axes
     everything, *by_length = total.histogram().values()
-    titles = length_titles(total.positions).values()
+    titles = build_length_titles(total.positions).values()
     buckets = {
         title: counts for title, counts in zip(titles, by_length, strict=False) if any(counts)
     }

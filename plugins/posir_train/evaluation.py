@@ -22,7 +22,7 @@ from posir_significance.decision import decide
 from posir_significance.findings import Quantity
 from posir_significance.intervals import estimate_difference
 from posir_significance.observations import Floats, Integers, Observations, subtract_observations
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.datasets.dataset import Dataset
 from posir_tasks.datasets.opening import open_data
@@ -223,7 +223,7 @@ class PositionCurveCallback(TrainerCallback):
         if values is None or not state.is_world_process_zero:
             return
         group = analyze(values).overall
-        strip = build_strip(decide(group), group, f"step {step}")
+        strip = build_position_chart(decide(group), group, f"step {step}")
         output_folder = Path(args.output_dir or "")
         tag = "/".join(filter(None, [self._evaluator.name, "ndcg_at_10_by_position"]))
         file = output_folder / "position" / f"{tag.replace('/', '_')}-{step}.png"

@@ -36,7 +36,7 @@ from posir_significance.messages.comparisons import (
     warn_of_loss,
 )
 from posir_significance.observations import Observations, subtract_observations
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_position_chart
 from posir_tasks.base.errors import PosirError
 from posir_tasks.base.files import write_text
 from posir_tasks.base.progress import progress
@@ -413,7 +413,7 @@ def present_training(
     """Build the training report: sentences, table, and charts before and after training."""
     groups = [analyze(measurement.values).overall for measurement in measured]
     strips = [
-        build_strip(decide(group), group, name)
+        build_position_chart(decide(group), group, name)
         for name, group in zip(("before", "after"), groups, strict=True)
     ]
     rows = [to_record(change) for change in changes]

@@ -53,7 +53,8 @@ class CommandReference:
         folder = variables.get(DATA_VARIABLE)
         if isinstance(folder, str) and Path(folder).is_dir():
             current = os.environ.get(DATA_VARIABLE)
-            if not current or Path(current).expanduser().absolute() != Path(folder):
+            current_folder = Path(current).expanduser().absolute() if current else None
+            if current_folder != Path(folder):
                 settings[DATA_VARIABLE] = shorten_path(folder)
         data = str(reference.get("data", task))
         if Path(data).is_absolute():
@@ -80,12 +81,12 @@ class CommandReference:
         return " ".join([*assignments, shlex.join(words)])
 
 
-def refer_to(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
+def build_reference(meta: ModelMeta, model: str, data: str = "") -> CommandReference:
     """Build a command reference to a model with the settings that it was loaded with."""
     return CommandReference(model, data, _find_variables(meta))
 
 
-def refer_by_name(model: str) -> CommandReference:
+def build_reference_from_environment(model: str) -> CommandReference:
     """Build a command reference to a model with the settings of this process."""
     settings = {name: os.environ[name] for name in VARIABLES if os.environ.get(name)}
     return CommandReference(model, variables=settings)
@@ -117,7 +118,7 @@ def describe_reference(meta: ModelMeta) -> dict[str, Any]:
 
 
 def shorten_path(path: str) -> str:
-    """Return a path relative to the working folder if it is below it, else the absolute path."""
+    """Return a path relative to the working directory if it is inside that directory."""
     absolute = Path(path).expanduser().absolute()
     here = Path.cwd()
     if absolute == here or not absolute.is_relative_to(here):

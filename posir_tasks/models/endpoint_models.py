@@ -332,7 +332,7 @@ class EndpointEncoder(EmbeddingClient, AbsEncoder):
         """
         if self.max_length is not None:
             raise PosirError(
-                f"window {self.max_length}: chunks in context are sent as whole documents. "
+                f"window {self.max_length}: contextual chunk embeddings need whole documents. "
                 "Run without a window."
             )
         return np.concatenate(send_in_flight(self.embed_chunks, documents))

@@ -298,9 +298,9 @@ def score_result(values: ResultValues) -> ResultScores:
 
     declared = list(_declared())
     groups = list(values.groups())
-    by_group = ComputedScores.split(declared, groups)
+    by_group = ComputedScores.compute_all(declared, groups)
     bin_scores = [(name, score) for name, score in declared if score.by_position]
-    by_bin = ComputedScores.split(bin_scores, values.bins())
+    by_bin = ComputedScores.compute_all(bin_scores, values.bins())
     names = (group.name for group in groups)
     return ResultScores(
         tuple(score for _, score in declared),

@@ -134,7 +134,7 @@ class QueryScores(Mapping[str, Mapping[str, float]]):
         """Compute the scores that plugins declare, in the result format."""
         scores = score_result(self.additive)
         reserved = {*self.mteb_scores, *NO_SCORES}
-        return scores.to_json(self.additive.profile.positions, taken=reserved)
+        return scores.to_json(self.additive.profile.positions, reserved_keys=reserved)
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 class NanoTask(PosirTask):
     """A sample of PosIR's questions in one language, with their documents and hard negatives as
-    corpus.
+    the corpus.
     """
 
     def has_list(self, domain: str) -> bool:
@@ -39,17 +39,17 @@ class NanoTask(PosirTask):
         """
         name = self.metadata.name
         data = super().read_subset(subset, repository)
-        sample = nano.read_sample(name, subset, data, self._share(subset))
+        sample = nano.read_sample(name, subset, data, self._count_questions(subset))
         if sample is None:
             logger.warning(
-                "%s, %s: selecting the sample from the full corpus, which is done once",
+                "%s, %s: selecting the sample from the full corpus (first run only)",
                 name,
                 subset,
             )
             sample = self.select_sample(subset, data)
         return sample.apply(data)
 
-    def _share(self, subset: str) -> int:
+    def _count_questions(self, subset: str) -> int:
         return nano.share_questions(subset, self._list_available(self._repository()))
 
     def select_sample(self, subset: str, data: PositionData) -> nano.DomainSample:
@@ -61,9 +61,9 @@ class NanoTask(PosirTask):
         # Imports torch.
         from posir_tasks.search.first_stage import load_first_stage
 
-        share = self._share(subset)
+        question_count = self._count_questions(subset)
         single, _ = data.divide_places()
-        questions = single.select(nano.choose_questions(single.evidence, share))
+        questions = single.select(nano.choose_questions(single.evidence, question_count))
         request = SearchRequest(
             corpus=data.corpus,
             queries=questions.queries,
@@ -75,7 +75,9 @@ class NanoTask(PosirTask):
         )
         with track(f"Selecting the sample of {subset}"):
             candidates, _ = load_first_stage(request)
-            sample = nano.DomainSample.from_candidates(data, questions.evidence, candidates, share)
+            sample = nano.DomainSample.from_candidates(
+                data, questions.evidence, candidates, question_count
+            )
         file = nano.find_lists(self.metadata.name, subset)[0]
         write_text(file, sample.model_dump_json(indent=0))
         return sample
@@ -87,8 +89,8 @@ def build_nano_task(language: Language) -> type[NanoTask]:
     full = build_posir_task(language, language)
     description = (
         f"A sample of {full.metadata.name}: about 1,500 queries, balanced over domains and "
-        "positions, with its document lengths, and the documents that BM25 finds for them in "
-        "the full corpus. Its scores differ from those of the complete task."
+        "positions, with the document lengths of the full task, and the documents that BM25 finds "
+        "for them in the full corpus. Its scores differ from those of the complete task."
     )
     metadata = full.metadata.model_copy(
         update={"name": declare_nano(language).name, "description": description}

@@ -62,7 +62,7 @@ class Unit(StrEnum):
     TEXT = "text"
 
 
-class Better(StrEnum):
+class Direction(StrEnum):
     """The direction of better scores."""
 
     HIGHER = "higher"
@@ -88,10 +88,10 @@ class ResultValues:
     tokens_read: TokensRead | None = None
     """Counts of read and truncated tokens of the corpus; None if unknown."""
     places: DocumentRanks | None = None
-    """Queries with several places of evidence, which are not in `ranks`."""
+    """Queries with several evidence spans. `ranks` excludes them."""
     rotations: RotationRanks | None = None
     """Ranks of rotated documents; None if not stored."""
-    computed: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
+    cache: dict[str, Any] = field(default_factory=dict, init=False, repr=False)
     """Cache for plugins. Values must be small, since a report may contain thousands of results."""
 
     @property
@@ -170,7 +170,7 @@ class ResultValues:
         """
         from posir_tasks.values.means import estimate_means
 
-        by_gain = self.computed.setdefault("bins", {})
+        by_gain = self.cache.setdefault("bins", {})
         key = gain.tobytes()
         if key not in by_gain:
             columns = self.ranks.columns
@@ -179,7 +179,7 @@ class ResultValues:
             shares = 1 / np.bincount(position, minlength=size)[position]
             gains = gain[columns.ranks[query]]
             means = estimate_means(gains, columns.clusters[query], shares, position, size)
-            by_gain[key] = [mean and Estimate(mean.value, mean.interval) for mean in means]
+            by_gain[key] = [Estimate(mean.value, mean.interval) if mean else None for mean in means]
         estimates: list[Estimate | None] = by_gain[key]
         return estimates
 
@@ -282,7 +282,7 @@ class ScoreInfo:
     description: str
     """One sentence for the legend of a table and the tooltip of a column."""
     unit: Unit = Unit.NUMBER
-    better: Better = Better.NEITHER
+    better: Direction = Direction.NEITHER
     citation: str = ""
     """Paper that defines the score, with its arXiv id."""
     interval: bool = False
@@ -337,12 +337,12 @@ class ComputedScores(Mapping[str, ScoreValue]):
         self._index = index
 
     @classmethod
-    def split(
-        cls, declared: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
+    def compute_all(
+        cls, declarations: Iterable[tuple[str, Score]], groups: Iterable[QueryGroup]
     ) -> list[GroupScores]:
         """Return the scores of each group, given pairs of plugin name and score."""
         groups = list(groups)
-        by_key = {score.key: (plugin, score) for plugin, score in declared}
+        by_key = {score.key: (plugin, score) for plugin, score in declarations}
 
         @cache
         def compute(key: str) -> list[ScoreValue]:
@@ -353,7 +353,10 @@ class ComputedScores(Mapping[str, ScoreValue]):
             except Exception as error:
                 problem = f"{type(error).__name__}: {error}"
                 logger.warning(
-                    "posir plugin '%s': score '%s' raised %s; it is missing", plugin, key, problem
+                    "posir plugin '%s': score '%s' raised %s, so the score is omitted",
+                    plugin,
+                    key,
+                    problem,
                 )
                 return []
 
@@ -376,7 +379,7 @@ class ComputedScores(Mapping[str, ScoreValue]):
 class ResultScores:
     """The scores of a result by group of queries and by position bin."""
 
-    declared: tuple[ScoreInfo, ...]
+    declarations: tuple[ScoreInfo, ...]
     """Declarations of the scores."""
     groups: Mapping[str, GroupScores]
     bins: tuple[GroupScores, ...]
@@ -384,24 +387,28 @@ class ResultScores:
     def __getitem__(self, group: str) -> GroupScores:
         return self.groups[group]
 
-    def to_json(self, positions: Sequence[str], taken: Collection[str] = ()) -> dict[str, Any]:
+    def to_json(
+        self, positions: Sequence[str], reserved_keys: Collection[str] = ()
+    ) -> dict[str, Any]:
         """Return the fields of a result file: scores by group, scores by bin, and top-level scores
-        except names `taken` by mteb.
+        except `reserved_keys`, which other fields of the file use.
         """
         columns = [
-            score.key for score in self.declared if score.column and score.unit is not Unit.TEXT
+            score.key for score in self.declarations if score.column and score.unit is not Unit.TEXT
         ]
         by_group = dict[str, Any]()
         flat = dict[str, ScoreValue]()
         for group, scores in self.groups.items():
-            by_group[group] = scores_to_json(scores, self.declared)
+            by_group[group] = scores_to_json(scores, self.declarations)
             suffix = "" if group == ALL else f"_{group}"
             for key in columns:
-                if key in scores and f"{key}{suffix}" not in taken:
-                    value = scores[key]
-                    flat[f"{key}{suffix}"] = value.value if isinstance(value, Estimate) else value
+                flat_key = f"{key}{suffix}"
+                if key not in scores or flat_key in reserved_keys:
+                    continue
+                value = scores[key]
+                flat[flat_key] = value.value if isinstance(value, Estimate) else value
         by_bin = [
-            {"position": name, **scores_to_json(scores, self.declared)}
+            {"position": name, **scores_to_json(scores, self.declarations)}
             for name, scores in zip(positions, self.bins, strict=True)
         ]
         return {GROUPS_KEY: by_group, BINS_KEY: by_bin, **flat}
@@ -411,10 +418,10 @@ class ResultScores:
 INTERVAL = re.compile("_(low|high|interval)$")
 
 
-def prefix_scores(cells: Mapping[str, Value], taken: Collection[str]) -> dict[str, Value]:
-    """Rename cells to `scores.NAME` if another column has taken the score's name."""
+def prefix_scores(cells: Mapping[str, Value], reserved_keys: Collection[str]) -> dict[str, Value]:
+    """Rename cells to `scores.NAME` if another column has the score's name."""
     return {
-        f"scores.{name}" if INTERVAL.sub("", name) in taken else name: cell
+        f"scores.{name}" if INTERVAL.sub("", name) in reserved_keys else name: cell
         for name, cell in cells.items()
     }
 
@@ -426,12 +433,12 @@ def flatten(key: str, value: ScoreValue) -> dict[str, float | int | str | None]:
     return {key: value}
 
 
-def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[str, Any]:
+def scores_to_json(scores: GroupScores, declarations: Iterable[ScoreInfo]) -> dict[str, Any]:
     """Return the scores of a group as JSON, with `key_interval` next to `key` for scores with an
     interval.
     """
     values: dict[str, Any] = {}
-    for score in declared:
+    for score in declarations:
         if score.key not in scores:
             continue
         value = scores[score.key]
@@ -445,7 +452,8 @@ def scores_to_json(scores: GroupScores, declared: Iterable[ScoreInfo]) -> dict[s
 
 
 def estimate_to_json(key: str, estimate: Estimate) -> dict[str, Any]:
-    """Return an estimate as the fields `key` and `key_interval` (a list of two ends, or None)."""
+    """Return an estimate as the fields `key` and `key_interval`: [lower bound, upper bound],
+    or None."""
     return {
         key: estimate.value,
         f"{key}_interval": list(estimate.interval) if estimate.interval else None,
@@ -456,8 +464,8 @@ def check_value(value: object) -> ScoreValue:
     """Check the value of a score.
 
     Raises:
-        TypeError: The value has another type.
-        ValueError: The value is not finite or outside its interval.
+        TypeError: The value is not an Estimate, number, string or None.
+        ValueError: The value is infinite or NaN, or lies outside its interval.
     """
     match value:
         case Estimate(value=estimate, interval=interval):

@@ -62,7 +62,7 @@ from posir_tasks.values.means import estimate_mean
 from posir_tasks.values.profile import NDCG_AT_10, PositionProfile, average_gains
 from posir_tasks.values.result_schema import round_floats
 from posir_tasks.values.schemes import RelativePositions
-from posir_tasks.values.scores import Better, ScoreInfo, Unit
+from posir_tasks.values.scores import Direction, ScoreInfo, Unit
 from tests.support.board import (
     GROUPS,
     NO_LIBRARIES,
@@ -575,7 +575,7 @@ def share(monkeypatch):
         "First, <b>share",
         "Share of queries.",
         unit=Unit.PERCENT,
-        better=Better.HIGHER,
+        better=Direction.HIGHER,
         interval=True,
     )
     monkeypatch.setattr(recording, "known_columns", lambda: [*known_columns(), share])

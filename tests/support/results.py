@@ -73,7 +73,9 @@ def score_groups(profile, ranks=None, read=UNKNOWN):
     query has a document.
     """
     scores = score_result(ResultValues(ranks or separate_documents(profile), read))
-    return {name: scores_to_json(group, scores.declared) for name, group in scores.groups.items()}
+    return {
+        name: scores_to_json(group, scores.declarations) for name, group in scores.groups.items()
+    }
 
 
 def describe_run(revision: str, corpus: str = "c0", queries: str = "q0") -> dict[str, object]:

@@ -29,7 +29,7 @@ from posir_published.rows import (
     read_models,
     read_posq_systems,
 )
-from posir_report.published import row_from_published
+from posir_report.published import convert_published
 from posir_tasks.base.errors import PosirError, summarize_error
 from posir_tasks.base.untrusted import GateError, read_json
 from posir_tasks.values.estimates import Estimate
@@ -99,7 +99,7 @@ def _build_row(published: PublishedRow, bins: Sequence[PublishedBin]) -> BoardRo
     interval of start minus end follows. nDCG@10(Qk) and PSI have no interval, since the queries of
     their bins are not published.
     """
-    row = BoardRow.from_report(row_from_published(published))
+    row = BoardRow.from_report(convert_published(published))
     if published.queries:
         interval = compute_wilson_interval(published.ndcg_at_10, published.queries)
         row = row.with_scores(ndcg_at_10=Estimate(published.ndcg_at_10, interval))

@@ -42,7 +42,7 @@ from posir_report.summary import (
     build_rows,
     summarize,
 )
-from posir_report.tables import describe_spans, truncation_notes
+from posir_report.tables import describe_spans, write_truncation_notes
 from posir_significance.advice import build_commands
 from posir_significance.analysis import analyze, estimate_bins
 from posir_significance.cells import EQUAL_BINS, MERGED_BINS, is_sparse
@@ -417,7 +417,7 @@ def _build_detail(summary: TaskSummary, rows: Sequence[ReportRow], entry: Entry)
     groups = [group.observations for group in analyze(summary.values).groups]
     several_places = describe_spans(summary)
     notes = [describe_several_places(several_places)] if several_places else []
-    notes += truncation_notes([summary.model], [summary])
+    notes += write_truncation_notes([summary.model], [summary])
     if entry.paper is None:
         notes += list_differences([(entry.task, entry.model)])
     subsets = None

@@ -58,7 +58,9 @@ def test_states_follow_from_intervals(folder):
 def test_rows_have_the_scores_of_the_models(folder):
     common = find_common_results(only_pair(folder))
     scored = score_result(common.b)
-    scores = {name: scores_to_json(group, scored.declared) for name, group in scored.groups.items()}
+    scores = {
+        name: scores_to_json(group, scored.declarations) for name, group in scored.groups.items()
+    }
     rows = compare_pair(only_pair(folder), common)
     assert {row.metric for row in rows} == {
         Metric.NDCG_AT_10,

@@ -258,7 +258,9 @@ def test_chunks_in_context_are_compared_by_a_server():
         assert list(scores.values()) == pytest.approx(
             sorted((score(chunks, share) for chunks in documents), reverse=True)[:3], abs=1e-6
         )
-    with pytest.raises(PosirError, match="needs a server and model that embed chunks in context"):
+    with pytest.raises(
+        PosirError, match="needs a server and model with contextual chunk embeddings"
+    ):
         ContextChunks(8).wrap(build_encoder())
 
 

@@ -20,7 +20,7 @@ from posir_report.api import read_results as report_results
 from posir_report.charts import MERGED, draw_curves, draw_heat_map
 from posir_report.page import build_figure_sections, describe_saved
 from posir_report.summary import full_labels, summarize
-from posir_report.tables import truncation_notes
+from posir_report.tables import write_truncation_notes
 from posir_significance.analysis import MIN_QUERIES
 from posir_significance.cells import (
     MIN_CELL_QUERIES,
@@ -457,7 +457,7 @@ def windowed(summary, counted_with):
 
 @pytest.mark.parametrize("counted_with", CountedWith)
 def test_notes_say_what_is_truncated_and_how_tokens_were_counted(summary, counted_with):
-    first, second = truncation_notes(["a", "b"], [summary, windowed(summary, counted_with)])
+    first, second = write_truncation_notes(["a", "b"], [summary, windowed(summary, counted_with)])
     assert first.startswith("b: ")
     assert "256 tokens" in first
     assert "50%" in first

@@ -170,6 +170,8 @@ def test_subsets_are_pooled_if_all_models_of_the_task_have_them():
     assert means == pytest.approx({"de": 0.5, "en": 0.25})
     (note,) = describe_subsets(apart)
     assert "All models have 1 of 2: de." in note
+    (note,) = describe_subsets(summarize_judged([results[0], judge("c", "fr", [1.0])]))
+    assert "No row is shared by all models." in note
 
 
 def test_judged_queries_of_other_data_have_another_name():

@@ -16,9 +16,14 @@ from rich.console import Console
 import posir
 from posir_published.rows import published_rows
 from posir_report import api
-from posir_report.columns import bin_columns, default_columns
-from posir_report.content import BRIEF, build_answer_sections, describe_findings, pooled_scores
-from posir_report.published import merge_published, row_from_published
+from posir_report.columns import list_bin_columns, list_default_columns
+from posir_report.content import (
+    BRIEF,
+    build_answer_sections,
+    collect_pooled_scores,
+    describe_findings,
+)
+from posir_report.published import convert_published, merge_published
 from posir_report.summary import (
     ReportRow,
     TaskSummary,
@@ -31,12 +36,12 @@ from posir_report.summary import (
     summarize,
 )
 from posir_report.tables import (
-    bin_table,
+    build_bin_table,
     build_legend,
-    cut_ranking_notes,
+    build_length_table,
     format_cell,
-    length_table,
-    level_notes,
+    write_cut_ranking_notes,
+    write_level_notes,
 )
 from posir_significance.messages.reports import describe_folded_lengths
 from posir_tasks.base.errors import PosirError
@@ -58,7 +63,7 @@ from tests.support.simulation import build_profile, separate_documents
 DOMAINS = {"sports": 400, "game": 150, "news_media": 30}
 LENGTHS = ["Q1", "Q2", "Q3", "Q4"]
 EMPTY_ROW = ReportRow(model="", task="", subsets=1)
-COLUMNS = default_columns()
+COLUMNS = list_default_columns()
 NOTHING = ResultValues(separate_documents(build_profile(np.zeros((3, 12)))))
 
 
@@ -216,7 +221,7 @@ def test_scores_of_a_position_are_the_means_of_its_queries(raw, summary):
 
 
 def test_json_holds_the_unrounded_scores_and_a_readable_profile(raw, summary):
-    (value,) = json.loads(to_json([pooled_scores(summary, build_rows(summary))]))
+    (value,) = json.loads(to_json([collect_pooled_scores(summary, build_rows(summary))]))
     assert (value["model"], value["task"], value["subsets"]) == (
         "org/model",
         "PosIR-English",
@@ -274,7 +279,7 @@ def cells_of(markdown):
 
 def test_markdown_is_one_table_with_scores_as_papers_print_them(raw, summary):
     heading, rule, *lines = cells_of(
-        to_markdown(length_table(build_rows(summary), default_columns(full=True)))
+        to_markdown(build_length_table(build_rows(summary), list_default_columns(full=True)))
     )
     lines = [line for line in lines if len(line) > 1]
     assert len({len(line) for line in (heading, rule, *lines)}) == 1
@@ -374,7 +379,7 @@ def test_a_part_of_a_task_is_marked(raw, tmp_path):
     write_result(tmp_path, {"game": profile_of(raw)}, position_run=missing)
     (only,) = summarize(read_results(tmp_path))
     assert only.missing == ("aerospace", "mining")
-    assert "(partial: 1 of 3 subsets)" in to_markdown(length_table(build_rows(only), COLUMNS))
+    assert "(partial: 1 of 3 subsets)" in to_markdown(build_length_table(build_rows(only), COLUMNS))
 
 
 def test_the_command_prints_every_form(folder, summary):
@@ -383,7 +388,7 @@ def test_the_command_prints_every_form(folder, summary):
         assert done.exit_code == 0, done.output
         return done.stdout
 
-    pooled = pooled_scores(summary, mark_notable_bias(build_rows(summary)))
+    pooled = collect_pooled_scores(summary, mark_notable_bias(build_rows(summary)))
     overlap = {"sources": ["IndustryCorpus2", "FineWeb"], "share": None}
     assert json.loads(printed("--format", "json")) == json.loads(
         to_json([pooled | {"training_overlap": overlap}])
@@ -399,7 +404,7 @@ def test_the_command_prints_every_form(folder, summary):
     markdown = printed("--format", "markdown", "--full")
     parts = [
         markdown.index(part)
-        for part in (finding, *level_notes(build_rows(summary)), "PSI (as published)")
+        for part in (finding, *write_level_notes(build_rows(summary)), "PSI (as published)")
     ]
     assert parts == sorted(parts)
     assert "PSI (as published)" not in (table := printed())
@@ -436,8 +441,10 @@ def test_rankings_that_end_at_rank_10_are_noted(summary):
     counts[..., -2] = 0
     profile = replace(summary.profile, counts=counts, totals=counts.sum(axis=1))
     cut = separate_documents(profile)
-    assert len(list(cut_ranking_notes(["m"], [replace(summary, values=ResultValues(cut))]))) == 1
-    assert list(cut_ranking_notes(["m"], [summary])) == []
+    assert (
+        len(list(write_cut_ranking_notes(["m"], [replace(summary, values=ResultValues(cut))]))) == 1
+    )
+    assert list(write_cut_ranking_notes(["m"], [summary])) == []
 
 
 def test_published_results_are_shown_with_their_curves(folder):
@@ -452,7 +459,7 @@ def test_revisions_of_a_model_have_a_heading_and_a_column(summary):
         [row for item in both for row in build(item)] for build in (build_rows, build_bin_rows)
     )
     labels = {"org/model @ rev1", "org/model @ 0123456789ab"}
-    for table in (length_table(rows, COLUMNS), bin_table(bins, bin_columns())):
+    for table in (build_length_table(rows, COLUMNS), build_bin_table(bins, list_bin_columns())):
         assert {part.title for part in table.parts()} == {
             f"{label} · PosIR-English" for label in labels
         }
@@ -545,7 +552,7 @@ def test_means_over_languages_are_table_2_of_posir(tmp_path):
     """
     tasks = [f"PosIR-{language.name}" for language in LANGUAGES]
     rows = [
-        row_from_published(row)
+        convert_published(row)
         for task in tasks
         for row in published_rows(task)
         if row.model == "bge-m3"

@@ -116,11 +116,11 @@ def test_a_chunk_that_is_not_in_its_document_is_named():
         scores.chunks,
         "preview" in scores.suspects[0],
     ) == (0, 0, True)
-    assert ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN)).is_selection
+    assert ReadChunks.measure(chunks, ReadPart.first(100, KnownBy.GIVEN)).may_have_selection_bias
     assert {loss: share.value for loss, share in scores.lost.items() if share.value} == {
         Loss.NOT_LOCATED: 1
     }
-    assert "2 chunks are not in the document" in " ".join(scores.describe_chunks())
+    assert "2 chunks were not found in their documents" in " ".join(scores.describe_chunks())
 
 
 def test_what_is_no_chunk_is_named():
@@ -195,13 +195,13 @@ def test_what_is_beyond_the_window_of_its_chunk_is_not_read():
     # Read: 30 to 50, and 80 to 90 of the other document, whose chunk begins at 60; beyond: 80 to
     # 90, 90 to 100.
     assert read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist() == [4, 13, 10, 13, 3]
-    assert read.not_returned == 0
+    assert read.uncovered_spans == 0
     # Only 80 to 85 of the evidence is in a returned chunk: which evidence is known depends on what
     # is returned.
     part = locate(hits | {"absent": [Hit("b", 1.0, None, TEXT["b"][60:85])]}, data)
     read = ReadChunks.measure(part, ReadPart.first(14, KnownBy.GIVEN))
     assert (
-        read.not_returned,
+        read.uncovered_spans,
         read.read.part,
         read.locate(evidence, "s", ["eng-Latn"]).twelfths.tolist(),
     ) == (

@@ -12,7 +12,7 @@ from posir_significance.analysis import GroupAnalysis
 from posir_significance.decision import decide
 from posir_significance.findings import Reason
 from posir_significance.observations import Observations
-from posir_significance.strips import build_strip
+from posir_significance.strips import build_position_chart
 from posir_tasks.display.figures import export, prepare_figures
 from posir_tasks.display.strip import (
     CARD_SIZE,
@@ -154,7 +154,7 @@ def test_the_value_is_the_mean_of_each_part(part):
         gains, zeros, documents, np.arange(size), bins, 20, **known, read=read
     )
     group = GroupAnalysis(observations, Reason.NOT_STORED)
-    strip = build_strip(decide(group), group, "m")
+    strip = build_position_chart(decide(group), group, "m")
     frame = pd.DataFrame({"gain": gains, "twelfth": twelfths, "bin": bins})
     read_whole = frame[frame.twelfth < TWELFTHS]
     # Of twelve parts with 420 queries some have fewer than 30, of twenty bins with 600 likewise.

@@ -75,7 +75,7 @@ def test_the_result_file_has_scores_by_group_and_bin():
     )
     group = {"psi": Estimate(0.2, (0.1, 0.4)), "ndcg_at_10": 0.5, "slope": 0.1, "verdict": "even"}
     scores = ResultScores(declared, {"all": group, "q1": group}, ({"ndcg_at_10": 0.4},))
-    result = scores.to_json(["first"], taken={"ndcg_at_10"})
+    result = scores.to_json(["first"], reserved_keys={"ndcg_at_10"})
     assert json.loads(json.dumps(result)) == result
     assert result == {
         "position_scores": {

@@ -3,7 +3,7 @@
 import math
 
 from posir_tasks.values.profile import MRR_AT_10
-from posir_tasks.values.scores import Better, QueryGroup, Score, Unit
+from posir_tasks.values.scores import Direction, QueryGroup, Score, Unit
 
 
 def mrr_at_10(group: QueryGroup, index: int) -> float | None:
@@ -18,7 +18,7 @@ SCORES = [
         f"MRR@10, {name}",
         f"MRR@10 of the {name} position bin.",
         unit=Unit.PERCENT,
-        better=Better.HIGHER,
+        better=Direction.HIGHER,
         compute=lambda group, index=index: mrr_at_10(group, index),
     )
     for name, index in (("first", 0), ("last", -1))
