@@ -66,8 +66,8 @@ class GroupAnalysis:
 
     @property
     def unit_name(self) -> str:
-        """What the independent units are: documents, or clusters of documents that a query with
-        several places links.
+        """Name of the independent units: documents, or clusters of documents that share a query
+        with several evidence spans.
         """
         return CLUSTER if self.has_places else DOCUMENT
 

@@ -118,7 +118,7 @@ class Rule:
     description: str
     """Plural phrase that follows the number of rows: `documents have no text`."""
     outcome: str = ""
-    """What a task does with the rows; if empty, the task leaves them out."""
+    """A task's treatment of the rows; if empty, the task omits them."""
     left_out: pl.Expr | None = None
     """Rows that a task leaves out and counts; by default all rows that violate the rule."""
     is_problem: bool = True

@@ -93,7 +93,7 @@ class Scale:
     name: str
     format: Callable[[float | None], str]
     whole: str
-    """What the truncated share is a share of, such as `the evidence`."""
+    """The total of the truncated share, such as `the evidence`."""
     caption: str
     """A clause that explains the heights."""
 

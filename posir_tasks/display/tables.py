@@ -66,7 +66,7 @@ class OutputFormat(StrEnum):
 
 
 class Role(StrEnum):
-    """What a column means to a page."""
+    """Meaning of a column, for its style on a page."""
 
     PLAIN = ""
     NAME = "name"

@@ -256,6 +256,30 @@ def test_advice_follows_from_codes(group, steps):
     assert [advice.step for advice in advise(decide(group))] == steps
 
 
+@pytest.mark.parametrize(
+    ("share", "interval", "steps"),
+    [
+        (0.9, (-0.02, 0.30), [NextStep.CHUNK]),
+        (0.9, (-0.02, 0.04), [NextStep.NONE]),
+        (0.3, (-0.02, 0.30), [NextStep.NONE]),
+        (0.3, (0.01, 0.30), [NextStep.CHUNK]),
+        (0.0, (0.01, 0.30), [NextStep.NONE]),
+    ],
+)
+def test_chunks_are_advised_while_a_loss_is_possible(share, interval, steps):
+    findings = decide(build_group(build_test(documents=200, spread=0.1)))
+    estimates = {
+        Quantity.UNREAD_SHARE: Estimate(share),
+        Quantity.TRUNCATION_LOSS: Estimate(sum(interval) / 2, interval),
+    }
+    replaced = {
+        quantity: replace(findings[quantity], estimate=estimate)
+        for quantity, estimate in estimates.items()
+    }
+    findings = replace(findings, findings={**findings.findings, **replaced})
+    assert [advice.step for advice in advise(findings)] == steps
+
+
 def test_commands_have_the_reference_that_the_user_gave_quoted():
     findings = decide(build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST))
     commands = build_commands(
