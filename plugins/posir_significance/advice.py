@@ -28,6 +28,8 @@ class NextStep(StrEnum):
     """Run the model again to store rotated versions."""
     GIVE_EMBEDDER = "give_embedder"
     """Name the model behind a run to score rotated versions."""
+    OTHER_DATA = "other_data"
+    """Test on data that allow a verdict; more of the same data do not."""
     NONE = "none"
 
 
@@ -39,13 +41,16 @@ class Advice:
     number: int | None = None
 
 
-#: Next step for each reason that the test was not run.
+#: Next step for reasons that more of the same data do not remove.
 REMEDIES = {
     Reason.WINDOW_UNKNOWN: NextStep.MEASURE_WINDOW,
     Reason.NOT_STORED: NextStep.RUN_AGAIN,
     Reason.PARTLY_STORED: NextStep.RUN_AGAIN,
     Reason.NO_TEXTS: NextStep.GIVE_EMBEDDER,
     Reason.SCORES_DIFFER: NextStep.GIVE_EMBEDDER,
+    Reason.NO_ROOM: NextStep.OTHER_DATA,
+    Reason.ONE_UNIT: NextStep.OTHER_DATA,
+    Reason.SEVERAL_POSITIONS: NextStep.OTHER_DATA,
 }
 
 
@@ -65,6 +70,8 @@ def advise(findings: GroupFindings) -> tuple[Advice, ...]:
         is_documents = verdict.needed.unit is NeededUnit.DOCUMENTS
         step = NextStep.MORE_DOCUMENTS if is_documents else NextStep.MORE_QUESTIONS
         steps.append(Advice(step, verdict.needed.number))
+    elif verdict.state is State.INCONCLUSIVE:
+        steps.append(Advice(NextStep.OTHER_DATA))
     return tuple(steps) or (Advice(NextStep.NONE),)
 
 

@@ -69,6 +69,7 @@ VERDICTS: dict[State | Reason, str] = {
         "Inconclusive: nearly all or nearly no evidence is found, wherever it is (nDCG@10 {mean})."
     ),
 }
+NO_DOCUMENT_AT_ENDS = "Inconclusive: no document has evidence at both ends."
 #: Why a model or a change was not tested.
 UNTESTED = {
     Reason.WINDOW_UNKNOWN: "The window is unknown.",
@@ -96,6 +97,7 @@ STEPS = {
     NextStep.MEASURE_WINDOW: "measure the window (`posir window`); for a hybrid, test each model",
     NextStep.RUN_AGAIN: "run the model again, so that rotated versions are stored",
     NextStep.GIVE_EMBEDDER: "name the model behind the run with `--embedder`",
+    NextStep.OTHER_DATA: "test on other data",
     NextStep.NONE: "nothing to do",
 }
 NONE_TRUNCATED = "No evidence is truncated."
@@ -136,14 +138,14 @@ def describe_verdict(findings: GroupFindings) -> str:
     """Describe the verdict with its interval; if open, also the reason and the data it needs."""
     verdict = findings.verdict
     reason = findings.reason
-    key: State | Reason = findings.state
-    if reason and reason in VERDICTS:
-        key = reason
+    template = VERDICTS[reason if reason in VERDICTS else findings.state]
+    if reason is Reason.FEW_DOCUMENTS and verdict.needed is None:
+        template = NO_DOCUMENT_AT_ENDS
     interval = verdict.estimate.interval if verdict.estimate else None
     low, high = interval or (-1.0, 1.0)
     mean = findings.value(Quantity.NDCG_AT_10)
     sentences = [
-        VERDICTS[key].format(
+        template.format(
             text=_name_text(findings),
             margin=format_margin(findings.margin),
             points=format_finding(verdict),

@@ -22,7 +22,7 @@ from posir_significance.findings import (
     State,
 )
 from posir_significance.intervals import build_student_difference
-from posir_significance.messages.verdicts import describe_verdict
+from posir_significance.messages.verdicts import NO_DOCUMENT_AT_ENDS, describe_verdict
 from posir_significance.observations import Observations
 from posir_tasks.base.errors import UsageError
 from posir_tasks.models.command_reference import CommandReference
@@ -246,6 +246,8 @@ def test_few_documents_have_no_change():
         (build_group(whole=build_test(), read=UNKNOWN), [NextStep.MEASURE_WINDOW]),
         (build_group(build_test(documents=12, spread=0.4, seed=4)), [NextStep.MORE_QUESTIONS]),
         (build_group(build_test(documents=5)), [NextStep.MORE_DOCUMENTS]),
+        (build_group(build_test(documents=0)), [NextStep.OTHER_DATA]),
+        (build_group(reason=Reason.ONE_UNIT), [NextStep.OTHER_DATA]),
         (
             build_group(build_test(), build_test(unread=2, spread=0.05), READS_FIRST),
             [NextStep.CHUNK, NextStep.MORE_QUESTIONS],
@@ -338,5 +340,5 @@ def test_evidence_at_one_end_needs_no_number_of_documents(thirds):
     verdict = findings.verdict
     assert (verdict.state, verdict.reason) == (State.INCONCLUSIVE, Reason.FEW_DOCUMENTS)
     assert verdict.needed is None
-    assert "72 documents" in describe_verdict(findings)
+    assert describe_verdict(findings) == NO_DOCUMENT_AT_ENDS
     assert not any(step.number for step in advise(findings))
