@@ -4,6 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # By file name, so that the slow end-to-end tests start first. One worker more than cores, since many tests wait for processes.
 PYTEST := $(BIN)/pytest -n $(shell expr $$(nproc) + 1) --dist worksteal
+LINT := $(BIN)/ruff check . && $(BIN)/ruff format --check . && $(BIN)/lint-imports && $(BIN)/deptry .
 
 # For `test-oldest`: wheels only, since old source distributions may not build.
 OLDEST := .venv-oldest
@@ -22,9 +23,9 @@ demo: $(VENV)/ready
 	$(BIN)/mteb run -t PosIR-Mini -m all-MiniLM-L6-v2 --output-folder results/demo -v 1
 	$(BIN)/posir report results/demo
 
-# mypy runs in parallel with the tests, which leave a core idle at the end.
-test: lint
-	$(BIN)/mypy & types=$$!; $(PYTEST); tests=$$?; wait $$types && exit $$tests
+# The checks run in parallel with the tests, which leave a core idle while they wait for processes.
+test: $(VENV)/ready-to-test
+	($(LINT) && $(BIN)/mypy) & checks=$$!; $(PYTEST); tests=$$?; wait $$checks && exit $$tests
 
 # Include tests marked `slow` and new random examples; then measure the speed of the commands on the idle machine.
 test-all: check
@@ -50,10 +51,7 @@ check: lint
 	$(BIN)/mypy
 
 lint: $(VENV)/ready-to-test
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
-	$(BIN)/lint-imports
-	$(BIN)/deptry .
+	$(LINT)
 
 # Build the published files: an sdist, and a wheel from it.
 wheel: $(VENV)/ready-to-test
