@@ -113,7 +113,7 @@ CLIENTS: dict[str, Callable[[str], object]] = {
 
 @pytest.mark.parametrize("client", CLIENTS)
 @pytest.mark.parametrize("answer", ANSWERS)
-def test_an_answer_beyond_the_limits_is_requested_once(serve, client: str, answer: str):
+def test_an_answer_beyond_the_limits_is_not_requested_again(serve, client: str, answer: str):
     requests = []
     write_answer, word = ANSWERS[answer]
 
@@ -123,7 +123,8 @@ def test_an_answer_beyond_the_limits_is_requested_once(serve, client: str, answe
 
     with pytest.raises(PosirError, match=word):
         CLIENTS[client](serve(respond))
-    assert len(requests) == 1
+    # On a loaded machine the time may be over before the server has the request.
+    assert len(requests) <= 1
 
 
 @pytest.mark.parametrize("client", CLIENTS)
