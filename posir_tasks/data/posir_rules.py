@@ -24,7 +24,7 @@ from posir_tasks.data.checks import (
 )
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
-from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems
+from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems, name_pairs
 from posir_tasks.data.pairing import ADVICE
 
 #: Maximum length in characters or tokens. Sums of larger lengths could overflow.
@@ -413,7 +413,8 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
         sentence = f"{count:,} queries are in the qrels but not in the data"
         tolerated.append(ToleratedRows("queries_removed", count, sentence))
     contradictions = _collect_judgments(tables).contradictions
-    audit = JudgmentAudit(contradictions=SuspiciousItems.from_pairs(contradictions))
+    items = SuspiciousItems.from_names(name_pairs(contradictions))
+    audit = JudgmentAudit(items={"contradictions": items})
     for sentence in audit.describe():
         rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
         tolerated.append(rows)
