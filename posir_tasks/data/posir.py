@@ -281,18 +281,12 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
         raise DataError(
             f"{root}: no such folder. Give a folder in the PosIR layout, or one of its domains."
         )
-    if any((root / file).exists() for file in FILES):
-        prefix = f"{language}/{root.name}"
-        code = root.parent.name
-    elif any(root.glob("*/queries.parquet")):
-        prefix = language
-        code = root.name
-    else:
-        prefix = ""
-        code = language
+    data, code, domain = _locate_layout(root) or (root, "", "")
+    if not code:
+        return LocalRepository(data)
     if CODE.fullmatch(code) and code != language:
         raise DataError(f"{root}: contains the language {code}, not {language}.")
-    return LocalRepository(root, prefix)
+    return LocalRepository(root, f"{language}/{domain}" if domain else language)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
