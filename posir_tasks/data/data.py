@@ -75,7 +75,7 @@ class Judgments:
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
         """Build judgments from the relevant documents in a dataset."""
-        texts = dict[str, str]()
+        texts = {}
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
             data.questions["id"], data.questions["text"], data.evidence.document_ids, strict=True
@@ -277,7 +277,7 @@ class PositionData:
         evidence = self.evidence
         characters = [lengths[name] for name in evidence.document_ids]
         declared = evidence.characters.tolist() or characters
-        spans = list[Span]()
+        spans = []
         bounds = zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
         for span, length, size in zip(starmap(Span, bounds), declared, characters, strict=True):
             if span == NO_SPAN:

@@ -222,7 +222,7 @@ class JudgmentAudit:
 
         Keys are `finding`, `count`, `of` and `first`.
         """
-        rows = []
+        rows: list[dict[str, str | int]] = []
         for key in dict.fromkeys((*KINDS, *self.items)):
             items = self.items.get(key, NO_ITEMS)
             label = f"Question left out: {key}"
@@ -240,7 +240,7 @@ def _count_items(names: Mapping[str, Iterable[str]]) -> dict[str, SuspiciousItem
 
 def _list_repeated(judgments: Judgments) -> list[str]:
     """List the judged queries with the text of an earlier query, up to white space."""
-    texts: set[str] = set()
+    texts = set()
     repeated = []
     for query in judgments.grades:
         text = " ".join((judgments.queries.get(query) or "").split())

@@ -160,8 +160,8 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
             continue
         if str(answer.text) in text:
             by_file[question.file].append((answer, text))
-    countings = dict[str, Counting]()
-    notes = list[str]()
+    countings = {}
+    notes = []
     for file, answers in by_file.items():
         counting, exact, characters = recognize_counting(answers)
         if counting is not CHARACTERS:

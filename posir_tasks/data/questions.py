@@ -317,7 +317,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     Blank documents stay in the corpus, as in the PosIR layout; their questions are skipped.
     """
     imported = ImportedData()
-    by_id = dict[str, PassageQuestion]()
+    by_id = {}
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
     repeated = _find_repeated_ids(passages)

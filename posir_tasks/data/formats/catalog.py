@@ -160,7 +160,7 @@ def list_data_files(folder: Path) -> list[Path]:
 
 def _find_common_language(folder: Path) -> str:
     """Return the language code that all files in a folder declare, or an empty string."""
-    languages = set[str]()
+    languages = set()
     for file in list_data_files(folder):
         with suppress(DataError):
             form = find_format(file, ReadOptions())
@@ -407,7 +407,7 @@ def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
     """
     if format_ is not FILES:
         return format_.use
-    uses = set[Use | None]()
+    uses = set()
     for file in list_data_files(path):
         with suppress(DataError):
             uses.add(find_format(file, options).use)
@@ -558,7 +558,7 @@ def _describe_nearest(form: Format, names: Collection[str]) -> str:
 def _describe_folder(folder: Path) -> str:
     files = list_files(folder)
     advice = dict[str, None]()
-    names = list[str]()
+    names = []
     for file in files[:MAX_FILES]:
         name = sanitize(file.name)
         nearest = find_nearest_format([*list_fields(file)])

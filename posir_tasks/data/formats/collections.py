@@ -123,7 +123,7 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
     share an id.
     """
     file = find_compressed(folder / QUERIES)
-    skipped = list[SkippedText]()
+    skipped = []
     queries = dict[str, Row]()
     for location, row in read_rows(file, QUERY_FORM):
         if isinstance(row, SkippedText):
@@ -152,7 +152,7 @@ def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
     qrels_frame = _read_qrels(_find_qrels(folder, options))
     grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
     columns: dict[str, dict[str, str]] = defaultdict(dict)
-    texts = dict[str, str]()
+    texts = {}
     for name in grades.by_query:
         if name not in queries:
             continue

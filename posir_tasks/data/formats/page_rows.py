@@ -136,7 +136,7 @@ class PageForm:
         original, is_new_copy = pages.add(page)
         if is_new_copy:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
-        answers = list[Answer]()
+        answers = []
         try:
             answers = locate_spans(self.find_evidence(row, page, options), page.text, original.text)
         except FieldError:
@@ -216,7 +216,7 @@ def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None: 
 
 def _find_tydi_language(path: Path) -> str:
     """Return the language code that all rows share, or an empty string."""
-    languages = set[str]()
+    languages = set()
     for file in TYDI.list_files(path):
         for _, row in read_rows(file, TYDI.expected):
             if isinstance(row, Row):

@@ -366,7 +366,7 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     XQuAD. If question ids are missing or repeat across texts, every id is a digest of the text.
     Digests differ between languages, so cross-lingual tasks reject such data.
     """
-    document_ids = set[str]()
+    document_ids = set()
     questions: dict[str, set[str]] = {}
     for passage in passages:
         if passage.id:
@@ -391,7 +391,7 @@ def name_documents(items: Items, domain: str) -> Items:
     Only the first document is checked for questions, so that a large corpus is not loaded into
     memory.
     """
-    head = list[Item]()
+    head = []
     is_named = True
     for item in items:
         head.append(item)
@@ -403,7 +403,7 @@ def name_documents(items: Items, domain: str) -> Items:
         return
     complete = [*head, *items]
     derived = derive_document_ids([item for item in complete if isinstance(item, Passage)], domain)
-    documents = set[tuple[str, str]]()
+    documents = set()
     for item in complete:
         if isinstance(item, SkippedText):
             yield item

@@ -131,7 +131,7 @@ def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT)
     identifier = row.identifier("id|question_id", "")
     row.text("question", "")
     name = identifier or location
-    questions = list[PassageQuestion]()
+    questions = []
     try:
         if row.has("question"):
             questions = _list_questions(row, file, name, identifier)
@@ -208,7 +208,7 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
         yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
         yield from _skip_questions(paragraph, location, file)
         return
-    questions = list[PassageQuestion]()
+    questions = []
     ids = []
     for number, value in enumerate(values):
         name = f"{location}.qas[{number}]"

@@ -50,7 +50,7 @@ def list_fields(file: Path) -> Shape:
 @lru_cache(maxsize=64)
 def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
     suffix = split_suffix(file)[1]
-    shape: dict[str, bool] = {}
+    shape = {}
     # Reading the rows will raise the error.
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
