@@ -182,7 +182,6 @@ class CheckedTable:
         return problems
 
     def _list_applicable(self, rules: Iterable[Rule]) -> list[Rule]:
-        """List the rules whose columns are present."""
         present = {*self.frame.columns}
         return [
             rule

@@ -129,7 +129,6 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
-    """Join the queries with their relevant documents."""
     return tables.queries.frame.join(
         tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
     )

@@ -165,7 +165,6 @@ def repair_span(answer: str, start: int, document: str) -> Span:
 
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
-    """Return the spans near `start` that spell the answer differently."""
     first = max(0, start - REPAIR_DISTANCE)
     # Invisible characters may double the length.
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
@@ -389,7 +388,6 @@ def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
 
 
 def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]) -> None:
-    """Merge the evidence spans of a query. `grades` maps question ids to grades."""
     text = ""
     places = []
     for name, grade in grades.items():

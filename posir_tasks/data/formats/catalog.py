@@ -83,7 +83,6 @@ def _judgment_format(
     read: Callable[[Path], judgment_sets.JudgmentSet],
     **fields: Any,
 ) -> Format:
-    """Build the format of a judgment set."""
     return Format(
         title,
         kinds,
@@ -109,7 +108,6 @@ def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
 
 
 def _has_golden_set(folder: Path) -> bool:
-    """Return True if a folder contains a golden set and other files."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     return 0 < len(golden) < len(files)
@@ -548,7 +546,6 @@ def _describe_fields(path: Path) -> str:
 
 
 def _describe_nearest(form: Format, names: Collection[str]) -> str:
-    """Name a format and the missing fields of its nearest layout."""
     layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
     missing = ", ".join(sorted(layout - {*names}))
     lacks = f"; missing: {missing}" if missing else ""

@@ -167,7 +167,6 @@ def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
 
 
 def _list_fields(query: Row) -> list[Mapping[str, Any]]:
-    """Return the fields of a query and of its metadata."""
     metadata = query.fields.get("metadata")
     return [query.fields, metadata if isinstance(metadata, Mapping) else {}]
 

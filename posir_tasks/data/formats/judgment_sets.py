@@ -117,7 +117,6 @@ def read_autorag(folder: Path) -> JudgmentSet:
 
 
 def _read_parts(folder: Path, pattern: str) -> Iterator[tuple[str, Row, Path]]:
-    """Yield the location, row and file of each record in the files that match a pattern."""
     for file in sorted(folder.glob(pattern)):
         for location, row in _read_records(file, AUTORAG):
             yield location, row, file

@@ -131,7 +131,6 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGrades, str]:
-    """Return the queries, the ratings, and the names of the qrels files."""
     files = [file for file in sorted(folder.rglob("*")) if year in file.name]
     qrels = [file for file in files if "qrels" in file.name and "doc" not in file.name.lower()]
     topics = [file for file in files if file.match("*queries*.tsv")]
@@ -289,7 +288,6 @@ class Article:
 
 
 def _list_topics(folder: Path) -> dict[str, dict[str, Path]]:
-    """List the topics files by language and split."""
     files: dict[str, dict[str, Path]] = defaultdict(dict)
     for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
         language, _, split = file.stem.removeprefix(TOPICS).partition("-")

@@ -225,7 +225,6 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
 
 
 def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[SkippedText]:
-    """Yield the questions in a malformed paragraph as skipped."""
     values = paragraph.get("qas") if isinstance(paragraph, dict) else None
     for number in range(len(values) if isinstance(values, list) else 0):
         yield skip_question(file, f"{location}.qas[{number}]", Cause.MALFORMED)

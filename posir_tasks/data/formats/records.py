@@ -157,7 +157,6 @@ class Row:
         return FieldError(f"'{self._join_path(name)}' is not valid: {problem}")
 
     def _join_path(self, name: str) -> str:
-        """Return the path of a field within its file."""
         path = name.replace("/", ".")
         return f"{self.location}.{path}" if self.location else path
 
@@ -248,7 +247,6 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
 
 
 def _is_list(file: Path) -> bool:
-    """Return True if a file contains a JSON list."""
     with open_decompressed(file) as content:
         head = content.read(2**10)
     text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")

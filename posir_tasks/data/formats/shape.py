@@ -66,7 +66,6 @@ def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
 
 
 def _add_fields(shape: dict[str, bool], kind: Any) -> None:
-    """Add the fields of a nested column type."""
     if isinstance(kind, pl.List | pl.Array):
         _add_fields(shape, kind.inner)
     elif isinstance(kind, pl.Struct):
