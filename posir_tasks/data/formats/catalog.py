@@ -280,7 +280,7 @@ FORMATS = (
     _judgment_format(
         "a golden set of LlamaIndex or ragas",
         (*JSON_ROWS, *TABLES),
-        judgment_sets.read_golden_file,
+        judgment_sets.read_golden,
         marks=judgment_sets.GOLDEN_MARKS,
         fields=judgment_sets.GOLDEN_MARKS,
         advice="Contexts that a system retrieved are a run; `posir score` reads their ids.",

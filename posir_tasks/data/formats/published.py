@@ -22,7 +22,6 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import DataError
 from posir_tasks.base.files import iterate_lines, open_decompressed, read_decompressed
 from posir_tasks.base.untrusted import parse_json, read_json
-from posir_tasks.data.checks import iterate_rows
 from posir_tasks.data.declared import MIRACL_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Answer,
@@ -41,7 +40,13 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.qrels import read_qrels, split_lines
-from posir_tasks.data.formats.records import Row, choose_split, error_context, read_rows
+from posir_tasks.data.formats.records import (
+    Row,
+    choose_split,
+    error_context,
+    read_parquet_rows,
+    read_rows,
+)
 from posir_tasks.data.grades import CollectedGrades
 from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.locating import locate_once
@@ -222,25 +227,19 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
     domain = choose_split(folder, options.split, domains, default)
-    short = _read_bright_texts(folder, f"documents/{domain}-*.parquet")
-    long = _read_bright_texts(folder, f"long_documents/{domain}-*.parquet")
+    short = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
+    long = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
     file = f"{folder}: examples of {domain}"
     claims = Claims()
-    for row in _read_bright_rows(folder, f"examples/{domain}-*.parquet"):
+    for row in read_parquet_rows(folder, f"**/examples/{domain}-*.parquet"):
         pairs = _place_gold(row, short, long)
         yield from add_claims(claims, file, row.identifier("id"), row.text("query"), pairs)
     documents = (read_text(file, name, text, name) for name, text in long.items())
     yield from settle_claims(documents, claims, "the long documents")
 
 
-def _read_bright_rows(folder: Path, pattern: str) -> Iterator[Row]:
-    for file in sorted(folder.rglob(pattern)):
-        for fields in iterate_rows(file):
-            yield Row(fields, str(file))
-
-
 def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
-    return {row.text("id"): row.text("content") for row in _read_bright_rows(folder, pattern)}
+    return {row.text("id"): row.text("content") for row in read_parquet_rows(folder, pattern)}
 
 
 def _place_gold(

@@ -246,6 +246,15 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             yield location, row
 
 
+def read_parquet_rows(folder: Path, pattern: str) -> Iterator[Row]:
+    """Yield the rows of the Parquet files that match a pattern; raise DataError if a file cannot be
+    read.
+    """
+    for file in sorted(folder.glob(pattern)):
+        for number, fields in enumerate(iterate_rows(file)):
+            yield Row(fields, f"{file.name}[{number}]")
+
+
 def _is_list(file: Path) -> bool:
     with open_decompressed(file) as content:
         head = content.read(2**10)
