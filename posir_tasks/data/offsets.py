@@ -154,12 +154,11 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """
     by_file: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
-        answer = question.answer
-        # An answer that is not in its document cannot reveal the unit.
-        if answer is None or answer.start is None or not (answer.text or "").strip():
-            continue
-        if str(answer.text) in text:
-            by_file[question.file].append((answer, text))
+        for answer in question.answers[:1]:
+            # An answer that is not in its document cannot reveal the unit.
+            quotation = answer.text or ""
+            if answer.start is not None and quotation.strip() and quotation in text:
+                by_file[question.file].append((answer, text))
     countings = {}
     notes = []
     for file, answers in by_file.items():
@@ -188,17 +187,16 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
     questions = []
     for question in passage.questions:
         counting = countings.get(question.file, CHARACTERS)
-        answer = question.answer and counting.convert(question.answer, passage.text)
-        alternatives = tuple(
-            counting.convert(alternative, passage.text) for alternative in question.alternatives
-        )
-        questions.append(replace(question, answer=answer, alternatives=alternatives))
+        answers = (counting.convert(answer, passage.text) for answer in question.answers)
+        questions.append(replace(question, answers=tuple(answers)))
     return replace(passage, questions=questions)
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
     """Return a warning about spans without an answer text, or an empty string."""
-    answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
+    answers = [
+        answer for _, question in _iterate_questions(items) for answer in question.answers[:1]
+    ]
     unchecked = sum(
         answer.text is None and answer.start is not None and not answer.is_located
         for answer in answers

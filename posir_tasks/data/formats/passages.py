@@ -122,8 +122,10 @@ class PassageQuestion:
     name: str
     """Name of the question for messages: its id, or its location in the file."""
     text: str
-    answer: Answer | None
-    """None if the file has qrels without evidence spans."""
+    answers: tuple[Answer, ...]
+    """Alternative answers: the first that occurs in the document is used. Empty if the file has
+    qrels without evidence spans.
+    """
     id: str | None = None
     """Id of the query. If None, an id is derived from the content."""
     query: str | None = None
@@ -135,8 +137,6 @@ class PassageQuestion:
     grade: float = 1
     """Relevance of the document, above 0. If its spans have different grades, the highest counts.
     """
-    alternatives: tuple[Answer, ...] = ()
-    """Alternative answers. The first answer that occurs in the document is used."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,8 @@ def list_places(
     questions = []
     for number, answer in enumerate(answers, start=first):
         name = query if number == 1 else f"{query}#{number}"
-        questions.append(PassageQuestion(file, query, text, answer, name, query, grade))
+        answers_here = (answer,) if answer else ()
+        questions.append(PassageQuestion(file, query, text, answers_here, name, query, grade))
     return questions
 
 

@@ -115,10 +115,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
         return list_places(file, name, text, answers)
-    first, *more = answers
-    alternatives = tuple(more)
-    key = identifier or None
-    return [PassageQuestion(file, name, text, first, key, alternatives=alternatives)]
+    return [PassageQuestion(file, name, text, tuple(answers), identifier or None)]
 
 
 def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
