@@ -47,7 +47,7 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
-from posir_tasks.data.grades import GRADE_RULE, collect_grades, read_grade
+from posir_tasks.data.grades import GRADE_RULE, MAX_GRADE, collect_grades
 from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.sentences import find_sentences
 
@@ -180,26 +180,23 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
     spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
     frame = frame.with_columns(spans)
-    grades = list[float | None]()
-    for value in frame["score"]:
-        try:
-            grades.append(read_grade(value))
-        except ValueError:
-            grades.append(None)
-    score = pl.Series("score", grades, pl.Float64)
+    score = pl.col("score").str.strip_chars().cast(pl.Float64, strict=False)
+    # NaN is greater than any number.
+    score = pl.when(score.abs() <= MAX_GRADE).then(score)
     table = CheckedTable(str(file), frame)
     problems = []
     for name in COLUMNS:
         problems += table.check_rows(pl.col(name).is_null(), name, "is missing")
-    is_malformed = pl.col("score").is_not_null() & score.is_null()
-    problems += table.check_rows(is_malformed, "score", GRADE_RULE)
-    for name in SPAN:
-        is_invalid = (
-            pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
-        )
-        problems += table.check_rows(is_invalid, name, "must be an integer")
+    converted = {
+        "score": score,
+        **{name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN},
+    }
+    for name, values in converted.items():
+        is_malformed = pl.col(name).is_not_null() & values.is_null()
+        rule = GRADE_RULE if name == "score" else "must be an integer"
+        problems += table.check_rows(is_malformed, name, rule)
     raise_problems(problems)
-    return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
+    return frame.with_columns(**converted)
 
 
 def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequence[Answer | None]:
