@@ -71,6 +71,8 @@ MAX_NAME = 40
 #: Minimum `difflib` similarity between a field name and its misspelling.
 MIN_SIMILARITY = 0.8
 ENGLISH = "eng-Latn"
+#: The YAML header of a dataset card.
+CARD_HEADER = re.compile(r"---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
 
 
 def _always_english(path: Path) -> str:  # noqa: ARG001
@@ -497,14 +499,13 @@ def read_card_language(card: Path) -> str:
     """
     if not card.is_file():
         return ""
-    languages: object = None
+    codes = []
     with suppress(GateError, UnicodeDecodeError):
-        lines = decode(read_bytes(card)).splitlines()
-        if lines[:1] == ["---"] and "---" in lines[1:]:
-            head = parse_yaml("\n".join(lines[1 : lines.index("---", 1)]), card)
-            languages = head.get("language") if isinstance(head, dict) else None
-    names = languages if isinstance(languages, list) else [languages]
-    codes = suggest_codes(str(names[0])) if len(names) == 1 else []
+        header = CARD_HEADER.match(decode(read_bytes(card)))
+        values = parse_yaml(header[1], card) if header else None
+        match values.get("language") if isinstance(values, dict) else None:
+            case str(name) | [name]:
+                codes = suggest_codes(str(name))
     return codes[0] if len(codes) == 1 else ""
 
 
@@ -530,7 +531,10 @@ def describe_format(path: Path) -> str:
     sentences = [f"It contains the {noun} {head}{more}.", f"Its first record is {record}."]
     nearest = find_nearest_format(names)
     if nearest:
-        sentences += [_describe_nearest(nearest, names), nearest.advice]
+        layout = max(nearest.layouts, key=lambda layout: _find_share(layout, names))
+        missing = ", ".join(sorted(layout - {*names}))
+        lacks = f"; missing: {missing}" if missing else ""
+        sentences += [f"The nearest format is {nearest.title}{lacks}.", nearest.advice]
     return " ".join(filter(None, [*sentences, SUPPORTED_FORMATS]))
 
 
@@ -543,13 +547,6 @@ def _describe_fields(path: Path) -> str:
         if form.fields and suffix in form.kinds
     )
     return f"Formats with this suffix have the fields of {fields}." if fields else ""
-
-
-def _describe_nearest(form: Format, names: Collection[str]) -> str:
-    layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
-    missing = ", ".join(sorted(layout - {*names}))
-    lacks = f"; missing: {missing}" if missing else ""
-    return f"The nearest format is {form.title}{lacks}."
 
 
 def _describe_folder(folder: Path) -> str:
