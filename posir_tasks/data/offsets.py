@@ -170,11 +170,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
                 f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
                 "without the conversion. To keep the offsets, add --no-repair."
             )
-    if not countings:
-        return [*items], notes
-    return [
-        _convert(item, countings) if isinstance(item, Passage) else item for item in items
-    ], notes
+    if countings:
+        items = [_convert(item, countings) if isinstance(item, Passage) else item for item in items]
+    return [*items], notes
 
 
 def _iterate_questions(items: Iterable[Item]) -> Iterator[tuple[str, PassageQuestion]]:

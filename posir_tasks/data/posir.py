@@ -316,10 +316,7 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
         return None
     root, language, domain = layout
     repository = LocalRepository(root)
-    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
-    languages = [name for name in folders if not name.startswith(".")]
-    if language:
-        languages = [language]
+    languages = [language] if language else sorted(path.name for path in root.glob("[!.]*/"))
     keys = []
     for code in languages:
         domains = [domain] if domain else list_domains(repository, code)

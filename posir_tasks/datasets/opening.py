@@ -25,7 +25,6 @@ from posir_tasks.data.formats.catalog import (
     find_declared_language,
     find_format,
     find_use,
-    list_files,
     read_as,
     read_card_language,
     read_hub,
@@ -44,7 +43,7 @@ from posir_tasks.data.formats.passages import (
     read_text,
 )
 from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
-from posir_tasks.data.formats.records import error_context
+from posir_tasks.data.formats.records import error_context, list_files
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,

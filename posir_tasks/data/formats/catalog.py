@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import DataError, summarize_error
-from posir_tasks.base.files import find_files, open_decompressed, split_suffix
+from posir_tasks.base.files import open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.formats import (
@@ -42,6 +42,7 @@ from posir_tasks.data.formats.records import (
     Row,
     UnrecognizedError,
     error_context,
+    list_files,
 )
 from posir_tasks.data.formats.shape import (
     JSON_LINES,
@@ -122,15 +123,6 @@ def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
     sources = [file for file in files if file not in golden]
     documents = _read_files(sources, replace(options, root=folder))
     yield from judgment_sets.place_golden(golden, documents)
-
-
-def list_files(folder: Path) -> list[Path]:
-    """List the visible files below a folder, sorted."""
-    return [
-        file
-        for file in find_files(folder, "")
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    ]
 
 
 def list_data_files(folder: Path) -> list[Path]:

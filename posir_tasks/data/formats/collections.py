@@ -47,7 +47,7 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
-from posir_tasks.data.grades import GRADE_RULE, MAX_GRADE, collect_grades
+from posir_tasks.data.grades import GRADE_RULE, MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.sentences import find_sentences
 
@@ -91,12 +91,10 @@ def _read_id(row: Row) -> str:
 def read_beir(folder: Path, options: ReadOptions) -> Items:
     """Yield the documents in a BEIR folder with the questions of a split, one per evidence span."""
     qrels = _find_qrels(folder, options)
-    qrels_frame = _read_qrels(qrels)
-    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
+    rows, grades = _read_qrels(qrels)
     spans: dict[tuple[str, str], Spans] = defaultdict(list)
-    positive = qrels_frame.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
-    for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
-        if start is not None or end is not None:
+    for query, document, score, start, end in rows.unique(maintain_order=True).iter_rows():
+        if score > 0 and (start, end) != (None, None):
             spans[query, document].append((start, end))
     queries, skipped = _read_queries(folder)
     yield from skipped
@@ -149,8 +147,7 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return all judgments of a split, including those of irrelevant or missing documents."""
     queries, _ = _read_queries(folder)
-    qrels_frame = _read_qrels(_find_qrels(folder, options))
-    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
+    _, grades = _read_qrels(_find_qrels(folder, options))
     columns: dict[str, dict[str, str]] = defaultdict(dict)
     texts = {}
     for name in grades.by_query:
@@ -171,8 +168,10 @@ def _list_fields(query: Row) -> list[Mapping[str, Any]]:
     return [query.fields, metadata if isinstance(metadata, Mapping) else {}]
 
 
-def _read_qrels(file: Path) -> pl.DataFrame:
-    """Read the columns of qrels; raise DataError if a row is malformed."""
+def _read_qrels(file: Path) -> tuple[pl.DataFrame, CollectedGrades]:
+    """Return the rows of qrels with their spans, and the grades; raise DataError if a row is
+    malformed.
+    """
     frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
@@ -196,7 +195,8 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         rule = GRADE_RULE if name == "score" else "must be an integer"
         problems += table.check_rows(is_malformed, name, rule)
     raise_problems(problems)
-    return frame.with_columns(**converted)
+    rows = frame.with_columns(**converted).select(*COLUMNS, *SPAN)
+    return rows, collect_grades(rows.select(COLUMNS).iter_rows())
 
 
 def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequence[Answer | None]:

@@ -360,7 +360,7 @@ class ReadOptions:
         return file.name if self.root is None else file.relative_to(self.root).as_posix()
 
 
-def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
+def derive_document_ids(items: Iterable[Item], domain: str) -> dict[str, str]:
     """Derive an id for each text that has no id in its file.
 
     The id of a text is the smallest id of its questions, so that translations share it, as in
@@ -369,11 +369,13 @@ def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, s
     """
     document_ids = set()
     questions: dict[str, set[str]] = {}
-    for passage in passages:
-        if passage.id:
-            document_ids.add(passage.id)
+    for item in items:
+        if isinstance(item, SkippedText):
+            continue
+        if item.id:
+            document_ids.add(item.id)
         else:
-            questions.setdefault(passage.text, set()).update(passage.question_ids)
+            questions.setdefault(item.text, set()).update(item.question_ids)
     names = [name for group in questions.values() for name in group]
     is_unique = len(names) == len({*names})
     ids = {}
@@ -403,7 +405,7 @@ def name_documents(items: Items, domain: str) -> Items:
         yield from chain(head, items)
         return
     complete = [*head, *items]
-    derived = derive_document_ids([item for item in complete if isinstance(item, Passage)], domain)
+    derived = derive_document_ids(complete, domain)
     documents = set()
     for item in complete:
         if isinstance(item, SkippedText):

@@ -11,6 +11,7 @@ from typing import Any
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import (
     GZIP_ERRORS,
+    find_files,
     open_decompressed,
     read_decompressed,
     split_suffix,
@@ -240,6 +241,15 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             with error_context(file, location, expected):
                 row = Row.parse(parse_json(line, file))
             yield location, row
+
+
+def list_files(folder: Path) -> list[Path]:
+    """List the visible files below a folder, sorted."""
+    return [
+        file
+        for file in find_files(folder, "")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
 
 
 def read_parquet_rows(folder: Path, pattern: str) -> Iterator[Row]:
