@@ -326,12 +326,10 @@ def _format_report(imported: ImportedData, folder: Path) -> Iterator[str]:
 def _format_repairs(imported: ImportedData) -> Iterator[str]:
     shifts = Counter[int]()
     lines = []
-    for question, span in imported.repaired:
-        assert question.answer is not None, "repaired questions have an answer"
-        start = question.answer.start or 0
+    for question, answer, span in imported.repaired:
+        start = answer.start or 0
         shifts[span.start - start] += 1
-        quotation = short_repr(question.answer.text)
-        move = f"{quotation} from character {start} to {span.start}"
+        move = f"{short_repr(answer.text)} from character {start} to {span.start}"
         lines.append(f"  {question.file}: question {question.name}: {move}")
     if lines:
         summary = ", ".join(f"{shift:+d} ({count:,})" for shift, count in shifts.most_common())

@@ -342,7 +342,7 @@ def read_evidence_data(
 
 def _locate(question: PassageQuestion, text: str, original: str, *, repair: bool) -> Span | None:
     """Locate a question's answer in its text. If the text is a copy, map the span to `original`."""
-    if question.answer is None:
+    if not question.answers:
         return None
     try:
         span = find_answer(question, text, repair=repair).span

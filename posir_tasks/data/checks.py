@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from itertools import compress
 from pathlib import Path
 from reprlib import repr as short_repr
 from typing import Any, TypeAlias
@@ -178,25 +177,17 @@ class CheckedTable:
     def check(self, rules: Iterable[Rule]) -> list[DataProblem]:
         """Return a problem for each violated rule."""
         problems = []
-        for rule in self._find_broken(rules):
+        for rule in self._list_applicable(rules):
             problems += self.check_rows(rule.invalid, rule.field, rule.message)
         return problems
 
-    def _find_broken(self, rules: Iterable[Rule]) -> list[Rule]:
-        # Most rules hold, so all of them are evaluated in one pass.
+    def _list_applicable(self, rules: Iterable[Rule]) -> list[Rule]:
         present = {*self.frame.columns}
-        applicable = [
+        return [
             rule
             for rule in rules
             if present.issuperset([rule.field, *rule.invalid.meta.root_names()])
         ]
-        if not applicable:
-            return []
-        conditions = {
-            str(number): rule.invalid.fill_null(True).any()
-            for number, rule in enumerate(applicable)
-        }
-        return list(compress(applicable, self.frame.select(**conditions).row(0)))
 
     def tolerate(self, rules: Iterable[Rule]) -> tuple[CheckedTable, list[ToleratedRows]]:
         """Remove the unusable rows. Also return the tolerated rows by rule. A removed row is
@@ -204,7 +195,7 @@ class CheckedTable:
         """
         frame = self.frame
         tolerated = []
-        for rule in self._find_broken(rules):
+        for rule in self._list_applicable(rules):
             condition = rule.invalid if rule.left_out is None else rule.left_out
             broken = frame.select(broken=condition.fill_null(True))["broken"]
             count = int(broken.sum())
@@ -263,9 +254,8 @@ def read_valid_columns(
         try:
             frame = frame.with_columns(column.cast(required[name]))
         except pl.exceptions.InvalidOperationError:
-            cast = column.cast(required[name], strict=False).to_list()
-            pairs = zip(column.to_list(), cast, strict=True)
-            lost = pl.lit(pl.Series([value != converted for value, converted in pairs]))
+            restored = column.cast(required[name], strict=False).cast(column.dtype)
+            lost = pl.lit(column.ne_missing(restored))
             table = CheckedTable(str(file), frame)
             problems += table.check_rows(lost, name, f"does not fit {required[name]}")
             frame = frame.drop(name)

@@ -77,7 +77,7 @@ def find_copied_texts(corpus: pl.DataFrame, texts: Mapping[str, str]) -> list[st
         if text.strip():
             by_digest[digest_words(text)].append(name)
     longest = max((len(" ".join(text.split())) for text in texts.values()), default=0)
-    documents: set[bytes] = set()
+    documents = set()
     for text in corpus["text"].fill_null(""):
         # Skip documents that are too long; white space may double the length of a text.
         if len(text) <= 2 * longest:
@@ -183,7 +183,7 @@ def count_repeated_texts(pairs: Iterable[tuple[str, str]], corpus: pl.DataFrame)
 
 
 def _merge_grades(judgments: Judgments, originals: Mapping[str, str]) -> Judgments:
-    merged = dict[str, dict[str, float]]()
+    merged = {}
     for query, row in judgments.grades.items():
         grades = merged[query] = dict[str, float]()
         for name, grade in row.items():
@@ -246,7 +246,7 @@ def _join_places(data: PositionData) -> PositionData:
         span = Span(int(evidence.starts[row]), int(evidence.ends[row]))
         document = evidence.document_ids[row]
         spans.append(PlacedEvidence(name, source.query, document, span, source.grade))
-    places = dict[str, Place]()
+    places = {}
     selection = [row for row, name in enumerate(names) if name not in data.places]
     ends = evidence.ends.copy()
     for query, merged in merge_places(spans).items():

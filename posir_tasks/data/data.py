@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from itertools import starmap
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,7 +17,6 @@ from posir_tasks.base.digests import digest
 from posir_tasks.base.errors import PosirError
 from posir_tasks.data.formats.passages import RepeatedTexts, SkippedText
 from posir_tasks.data.grades import Pair
-from posir_tasks.text.interventions import NO_SPAN
 from posir_tasks.text.spans import Span
 from posir_tasks.text.words import estimate_tokens
 from posir_tasks.values.evidence import Evidence, Place
@@ -75,7 +73,7 @@ class Judgments:
     @classmethod
     def from_positions(cls, data: PositionData) -> Judgments:
         """Build judgments from the relevant documents in a dataset."""
-        texts = dict[str, str]()
+        texts = {}
         grades = dict[str, dict[str, float]]()
         for name, text, document in zip(
             data.questions["id"], data.questions["text"], data.evidence.document_ids, strict=True
@@ -272,23 +270,17 @@ class PositionData:
         """
         if not self.has_spans:
             return []
-        sizes = self.documents["text"].str.len_chars()
-        lengths = dict(zip(self.documents["id"], sizes, strict=True))
         evidence = self.evidence
-        characters = [lengths[name] for name in evidence.document_ids]
-        declared = evidence.characters.tolist() or characters
-        spans = list[Span]()
-        bounds = zip(evidence.starts.tolist(), evidence.ends.tolist(), strict=True)
-        for span, length, size in zip(starmap(Span, bounds), declared, characters, strict=True):
-            if span == NO_SPAN:
-                spans.append(NO_SPAN)
-                continue
-            start, end = span
-            if length != size:
-                start, end = (round(bound / (length or 1) * size) for bound in span)
-            start = min(max(start, 0), max(size - 1, 0))
-            spans.append(Span(start, min(max(end, start + 1), size)))
-        return spans
+        lengths = dict(self.documents.select("id", pl.col("text").str.len_chars()).iter_rows())
+        sizes = np.array([lengths[name] for name in evidence.document_ids], np.int64)
+        declared = evidence.characters if len(evidence.characters) else sizes
+        bounds = np.stack([evidence.starts, evidence.ends])
+        starts, ends = np.rint(bounds / np.maximum(declared, 1) * sizes).astype(np.int64)
+        starts = np.clip(starts, 0, np.maximum(sizes - 1, 0))
+        ends = np.clip(ends, starts + 1, sizes)
+        # The span of a question without a position stays empty.
+        spans = np.where(bounds.any(axis=0), [starts, ends], 0).T
+        return [Span(start, end) for start, end in spans.tolist()]
 
     def list_questions(self) -> Iterator[tuple[str, str, str, Span | None]]:
         """Yield the question id, question text, document id and evidence span (None if unknown)."""

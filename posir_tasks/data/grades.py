@@ -59,7 +59,7 @@ def collect_grades(rows: Iterable[tuple[str, str, float]]) -> CollectedGrades:
     The highest grade of a pair counts, regardless of row order.
     """
     by_query: dict[str, dict[str, float]] = defaultdict(dict)
-    contradictions = set[Pair]()
+    contradictions = set()
     for query, document, value in rows:
         grade = int(value) if float(value).is_integer() else value
         earlier = by_query[query].setdefault(document, grade)

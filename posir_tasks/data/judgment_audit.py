@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
-from dataclasses import dataclass, fields
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from posir_tasks.base.wording import pluralize, sanitize
@@ -18,13 +18,13 @@ class AuditKind(NamedTuple):
     """A kind of suspicious item."""
 
     label: str
-    total_field: str
-    """Field of `JudgmentAudit` that counts all items; empty if there is no total."""
+    total: str
+    """Key of the total in `JudgmentAudit.totals`; empty if there is no total."""
     sentence: str = ""
     """Sentence template; empty if another module writes the sentence."""
 
 
-#: Kinds by field of `JudgmentAudit`.
+#: Kinds by key of `JudgmentAudit.items`.
 KINDS = {
     "missing_documents": AuditKind(
         "Relevant documents missing from the corpus",
@@ -108,55 +108,29 @@ class SuspiciousItems:
         items = [*names]
         return cls(len(items), items[0] if items else "")
 
-    @classmethod
-    def from_pairs(cls, pairs: Iterable[Pair]) -> SuspiciousItems:
-        """Count pairs of query and document."""
-        return cls.from_names(f"{document} of query {query}" for query, document in pairs)
-
     def __add__(self, other: SuspiciousItems) -> SuspiciousItems:
         return SuspiciousItems(self.count + other.count, self.first or other.first)
+
+
+NO_ITEMS = SuspiciousItems()
+
+
+def name_pairs(pairs: Iterable[Pair]) -> list[str]:
+    """Name pairs of query and document."""
+    return [f"{document} of query {query}" for query, document in pairs]
 
 
 @dataclass(frozen=True)
 class JudgmentAudit:
     """Counts of suspicious items in judgments. Additive."""
 
-    queries: int = 0
-    """Judged queries."""
-    relevant: int = 0
-    """Pairs of a query and a document with a grade above 0."""
-    missing_documents: SuspiciousItems = SuspiciousItems()
-    """Relevant pairs whose document is missing from the corpus."""
-    unanswerable: SuspiciousItems = SuspiciousItems()
-    """Queries whose relevant documents are all missing from the corpus."""
-    contradictions: SuspiciousItems = SuspiciousItems()
-    """Pairs with different grades."""
-    without_relevant: SuspiciousItems = SuspiciousItems()
-    """Queries without a relevant document."""
-    without_text: SuspiciousItems = SuspiciousItems()
-    """Judged queries without a text."""
-    left_out: SuspiciousItems = SuspiciousItems()
-    """Queries that the dataset owner does not score, since a text or a judgment is missing."""
-    fractional: SuspiciousItems = SuspiciousItems()
-    """Pairs with a fractional grade."""
-    sentinels: SuspiciousItems = SuspiciousItems()
-    """Pairs with a grade below 0."""
-    repeated_questions: SuspiciousItems = SuspiciousItems()
-    """Queries with the text of an earlier query, up to white space."""
-    self_hits: SuspiciousItems = SuspiciousItems()
-    """Queries with the text of a document, up to white space."""
-    moved: SuspiciousItems = SuspiciousItems()
-    """Questions with a repaired span."""
-    unverified: SuspiciousItems = SuspiciousItems()
-    """Questions whose span cannot be verified because there is no answer text."""
-    copies: SuspiciousItems = SuspiciousItems()
-    """Relevant documents with the text of another document, up to white space."""
-    relevant_documents: int = 0
-    """Distinct relevant documents, if copies were counted."""
-    lost: tuple[tuple[str, SuspiciousItems], ...] = ()
-    """Skipped questions by cause; causes may repeat."""
-    unjudged: int = 0
-    """Skipped questions that are not among the judged queries."""
+    totals: Counter[str] = field(default_factory=Counter)
+    """`queries`: judged queries. `relevant`: pairs of a query and a document with a grade above 0.
+    `relevant_documents`: distinct relevant documents, if copies were counted. `unjudged`: skipped
+    questions that are not among the judged queries.
+    """
+    items: Mapping[str, SuspiciousItems] = field(default_factory=dict)
+    """Suspicious items by key of `KINDS`, and skipped questions by cause."""
 
     @classmethod
     def from_judgments(
@@ -173,34 +147,23 @@ class JudgmentAudit:
         missing = [pair for pair in pairs if documents is not None and pair[1] not in documents]
         answerable = {query for query, _ in {*pairs} - {*missing}}
         texts = relevant if documents is None else judgments.queries
-        grades = [
-            (query, name, grade)
-            for query, row in judgments.grades.items()
-            for name, grade in row.items()
-        ]
-        return cls(
-            queries=len(relevant),
-            relevant=len(pairs),
-            missing_documents=SuspiciousItems.from_pairs(missing),
-            unanswerable=SuspiciousItems.from_names(
-                dict.fromkeys(query for query, _ in missing if query not in answerable)
-            ),
-            contradictions=SuspiciousItems.from_pairs(judgments.contradictions),
-            without_relevant=SuspiciousItems.from_names(
-                query for query, names in relevant.items() if not names
-            ),
-            without_text=SuspiciousItems.from_names(
-                query for query in relevant if query not in texts
-            ),
-            left_out=SuspiciousItems.from_names(judgments.left_out),
-            fractional=SuspiciousItems.from_pairs(
-                (query, name) for query, name, grade in grades if grade % 1
-            ),
-            sentinels=SuspiciousItems.from_pairs(
-                (query, name) for query, name, grade in grades if grade < 0
-            ),
-            repeated_questions=SuspiciousItems.from_names(_list_repeated(judgments)),
-        )
+        fractional = []
+        sentinels = []
+        for query, grades in judgments.grades.items():
+            fractional += [(query, name) for name, grade in grades.items() if grade % 1]
+            sentinels += [(query, name) for name, grade in grades.items() if grade < 0]
+        names = {
+            "missing_documents": name_pairs(missing),
+            "unanswerable": dict.fromkeys(query for query, _ in missing if query not in answerable),
+            "contradictions": name_pairs(judgments.contradictions),
+            "without_relevant": [query for query, names in relevant.items() if not names],
+            "without_text": [query for query in relevant if query not in texts],
+            "left_out": judgments.left_out,
+            "fractional": name_pairs(fractional),
+            "sentinels": name_pairs(sentinels),
+            "repeated_questions": _list_repeated(judgments),
+        }
+        return cls(Counter(queries=len(relevant), relevant=len(pairs)), _count_items(names))
 
     def add_data(self, data: PositionData, judgments: Judgments) -> JudgmentAudit:
         """Add copies, queries that equal documents, span repairs and skipped questions.
@@ -211,42 +174,37 @@ class JudgmentAudit:
 
         relevant = list_relevant(judgments)
         copies = find_copies(data.documents, relevant)
-        relevant_copies = [name for group in copies.groups for name in group if name in relevant]
-        by_cause: dict[str, dict[tuple[str, str], str]] = defaultdict(dict)
+        names: dict[str, Collection[str]] = {
+            "self_hits": find_copied_texts(data.documents, judgments.queries),
+            "moved": data.moved,
+            "unverified": data.unverified,
+            "copies": [name for group in copies.groups for name in group if name in relevant],
+        }
         # Qrels without spans have no positions to lose.
-        for item in data.skipped if len(data.evidence) else ():
-            if item.cause:
-                # A question with several documents may be skipped several times.
-                by_cause[str(item.cause)][item.file, item.name] = item.name
-        lost = [
-            (cause, SuspiciousItems.from_names(names.values())) for cause, names in by_cause.items()
-        ]
-        unjudged = {key for names in by_cause.values() for key in names}
-        return self + JudgmentAudit(
-            self_hits=SuspiciousItems.from_names(
-                find_copied_texts(data.documents, judgments.queries)
-            ),
-            moved=SuspiciousItems.from_names(data.moved),
-            unverified=SuspiciousItems.from_names(data.unverified),
-            copies=SuspiciousItems.from_names(relevant_copies),
-            relevant_documents=len(relevant),
-            lost=tuple(lost),
-            unjudged=sum(name not in judgments.grades for _, name in unjudged),
-        )
+        skipped = data.skipped if len(data.evidence) else ()
+        # A question with several documents may be skipped several times.
+        lost = dict.fromkeys((item.cause, item.file, item.name) for item in skipped if item.cause)
+        for cause, _, name in lost:
+            names[cause] = [*names.get(cause, ()), name]
+        unjudged = {(file, name) for _, file, name in lost if name not in judgments.grades}
+        totals = Counter(relevant_documents=len(relevant), unjudged=len(unjudged))
+        return self + JudgmentAudit(totals, _count_items(names))
 
     def __add__(self, other: JudgmentAudit) -> JudgmentAudit:
-        names = [item.name for item in fields(self)]
-        return JudgmentAudit(**{name: getattr(self, name) + getattr(other, name) for name in names})
+        items = dict(self.items)
+        for kind, more in other.items.items():
+            items[kind] = items.get(kind, NO_ITEMS) + more
+        return JudgmentAudit(self.totals + other.totals, items)
 
     @property
     def has_findings(self) -> bool:
         """True if there is any suspicious item."""
-        return bool(self.lost) or any(getattr(self, kind).count for kind in KINDS)
+        return any(items.count for items in self.items.values())
 
     def describe(self) -> Iterator[str]:
         """Yield a sentence for each kind with suspicious items."""
-        for field, kind in KINDS.items():
-            items = getattr(self, field)
+        for key, kind in KINDS.items():
+            items = self.items.get(key, NO_ITEMS)
             is_single = items.count == 1
             if items.count and kind.sentence:
                 yield kind.sentence.format(
@@ -254,8 +212,8 @@ class JudgmentAudit:
                     first=sanitize(items.first),
                     is_="is" if is_single else "are",
                     has="has" if is_single else "have",
-                    queries=pluralize(self.queries, "query", "queries"),
-                    relevant=pluralize(self.relevant, "relevant document"),
+                    queries=pluralize(self.totals["queries"], "query", "queries"),
+                    relevant=pluralize(self.totals["relevant"], "relevant document"),
                 )
 
     def list_rows(self) -> list[dict[str, str | int]]:
@@ -264,24 +222,25 @@ class JudgmentAudit:
 
         Keys are `finding`, `count`, `of` and `first`.
         """
-        rows = []
-        for field, kind in KINDS.items():
-            total = getattr(self, kind.total_field) if kind.total_field else ""
-            rows.append((kind.label, getattr(self, field), total))
-        by_cause: dict[str, SuspiciousItems] = {}
-        for cause, items in self.lost:
-            by_cause[cause] = by_cause.get(cause, SuspiciousItems()) + items
-        questions = self.queries + self.unjudged
-        rows += [(f"Question left out: {cause}", by_cause[cause], questions) for cause in by_cause]
-        return [
-            {"finding": label, "count": items.count, "of": total, "first": items.first}
-            for label, items, total in rows
-        ]
+        rows: list[dict[str, str | int]] = []
+        for key in dict.fromkeys((*KINDS, *self.items)):
+            items = self.items.get(key, NO_ITEMS)
+            label = f"Question left out: {key}"
+            total: int | str = self.totals["queries"] + self.totals["unjudged"]
+            if key in KINDS:
+                label, total_key, _ = KINDS[key]
+                total = self.totals[total_key] if total_key else ""
+            rows.append({"finding": label, "count": items.count, "of": total, "first": items.first})
+        return rows
+
+
+def _count_items(names: Mapping[str, Iterable[str]]) -> dict[str, SuspiciousItems]:
+    return {kind: SuspiciousItems.from_names(values) for kind, values in names.items()}
 
 
 def _list_repeated(judgments: Judgments) -> list[str]:
     """List the judged queries with the text of an earlier query, up to white space."""
-    texts: set[str] = set()
+    texts = set()
     repeated = []
     for query in judgments.grades:
         text = " ".join((judgments.queries.get(query) or "").split())

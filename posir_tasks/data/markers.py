@@ -97,7 +97,7 @@ def select_answers(answers: Iterable[Answer], document: str) -> list[Answer]:
 
     Blank answers, and words that are not in the document, do not count as votes.
     """
-    selection = list[Answer]()
+    selection = []
     votes = 0
     for answer in answers:
         if not is_no_answer_marker(answer, document):

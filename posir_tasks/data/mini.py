@@ -34,7 +34,7 @@ class MarkedDocument:
 def parse_document(document_id: str, markup: str) -> MarkedDocument:
     """Parse a marked-up text into plain text, questions and evidence spans."""
     text, *parts = MARK.split(markup)
-    spans = list[Span]()
+    spans = []
     for evidence, following in zip(parts[::3], parts[2::3], strict=True):
         spans.append(Span(len(text), len(text) + len(evidence)))
         text += evidence + following
@@ -52,8 +52,8 @@ def read_documents() -> Iterator[MarkedDocument]:
 
 def read_mini() -> PositionData:
     """Read PosIR-Mini with all domains in one corpus."""
-    texts = dict[str, str]()
-    questions = dict[str, tuple[str, str, Span]]()
+    texts = {}
+    questions = {}
     for document in read_documents():
         texts[document.id] = document.text
         pairs = zip(document.questions, document.spans, strict=True)

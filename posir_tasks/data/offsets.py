@@ -154,14 +154,13 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
     """
     by_file: dict[str, list[tuple[Answer, str]]] = defaultdict(list)
     for text, question in _iterate_questions(items):
-        answer = question.answer
-        # An answer that is not in its document cannot reveal the unit.
-        if answer is None or answer.start is None or not (answer.text or "").strip():
-            continue
-        if str(answer.text) in text:
-            by_file[question.file].append((answer, text))
-    countings = dict[str, Counting]()
-    notes = list[str]()
+        for answer in question.answers[:1]:
+            # An answer that is not in its document cannot reveal the unit.
+            quotation = answer.text or ""
+            if answer.start is not None and quotation.strip() and quotation in text:
+                by_file[question.file].append((answer, text))
+    countings = {}
+    notes = []
     for file, answers in by_file.items():
         counting, exact, characters = recognize_counting(answers)
         if counting is not CHARACTERS:
@@ -171,11 +170,9 @@ def convert_offsets(items: Sequence[Item]) -> tuple[list[Item], list[str]]:
                 f"of {pluralize(len(answers), 'answer')} are where the file says, {characters:,} "
                 "without the conversion. To keep the offsets, add --no-repair."
             )
-    if not countings:
-        return [*items], notes
-    return [
-        _convert(item, countings) if isinstance(item, Passage) else item for item in items
-    ], notes
+    if countings:
+        items = [_convert(item, countings) if isinstance(item, Passage) else item for item in items]
+    return [*items], notes
 
 
 def _iterate_questions(items: Iterable[Item]) -> Iterator[tuple[str, PassageQuestion]]:
@@ -188,17 +185,16 @@ def _convert(passage: Passage, countings: dict[str, Counting]) -> Passage:
     questions = []
     for question in passage.questions:
         counting = countings.get(question.file, CHARACTERS)
-        answer = question.answer and counting.convert(question.answer, passage.text)
-        alternatives = tuple(
-            counting.convert(alternative, passage.text) for alternative in question.alternatives
-        )
-        questions.append(replace(question, answer=answer, alternatives=alternatives))
+        answers = (counting.convert(answer, passage.text) for answer in question.answers)
+        questions.append(replace(question, answers=tuple(answers)))
     return replace(passage, questions=questions)
 
 
 def describe_unchecked(items: Iterable[Item]) -> str:
     """Return a warning about spans without an answer text, or an empty string."""
-    answers = [question.answer for _, question in _iterate_questions(items) if question.answer]
+    answers = [
+        answer for _, question in _iterate_questions(items) for answer in question.answers[:1]
+    ]
     unchecked = sum(
         answer.text is None and answer.start is not None and not answer.is_located
         for answer in answers

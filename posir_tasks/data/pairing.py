@@ -133,7 +133,7 @@ def match_texts(texts: Sequence[str], others: Sequence[str]) -> list[bool | None
     tokens_by_row = [find_tokens(text) for text in texts]
     index = _index_rows(tokens_by_row, limit)
     other_index = _index_rows([find_tokens(text) for text in others], limit)
-    matches: list[bool | None] = []
+    matches = []
     for row, tokens in enumerate(tokens_by_row):
         shared: dict[int, float] = defaultdict(float)
         for token in tokens & index.keys() & other_index.keys():

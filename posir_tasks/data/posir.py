@@ -129,7 +129,6 @@ def inspect_domain(repository: Repository, key: SubsetKey) -> tuple[list[DataPro
 
 
 def _join_positives(tables: PosirTables) -> pl.DataFrame:
-    """Join the queries with their relevant documents."""
     return tables.queries.frame.join(
         tables.positives, left_on="_id", right_on="query-id", maintain_order="left"
     )
@@ -281,18 +280,12 @@ def open_folder(folder: Path, language: str) -> LocalRepository:
         raise DataError(
             f"{root}: no such folder. Give a folder in the PosIR layout, or one of its domains."
         )
-    if any((root / file).exists() for file in FILES):
-        prefix = f"{language}/{root.name}"
-        code = root.parent.name
-    elif any(root.glob("*/queries.parquet")):
-        prefix = language
-        code = root.name
-    else:
-        prefix = ""
-        code = language
+    data, code, domain = _locate_layout(root) or (root, "", "")
+    if not code:
+        return LocalRepository(data)
     if CODE.fullmatch(code) and code != language:
         raise DataError(f"{root}: contains the language {code}, not {language}.")
-    return LocalRepository(root, prefix)
+    return LocalRepository(root, f"{language}/{domain}" if domain else language)
 
 
 def require_domains(repository: Repository, language: str) -> list[str]:
@@ -323,10 +316,7 @@ def find_layout(path: Path) -> tuple[Path, list[SubsetKey]] | None:
         return None
     root, language, domain = layout
     repository = LocalRepository(root)
-    folders = sorted(folder.name for folder in root.iterdir() if folder.is_dir())
-    languages = [name for name in folders if not name.startswith(".")]
-    if language:
-        languages = [language]
+    languages = [language] if language else sorted(path.name for path in root.glob("[!.]*/"))
     keys = []
     for code in languages:
         domains = [domain] if domain else list_domains(repository, code)

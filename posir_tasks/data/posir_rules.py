@@ -24,7 +24,7 @@ from posir_tasks.data.checks import (
 )
 from posir_tasks.data.data import Judgments
 from posir_tasks.data.grades import MAX_GRADE, CollectedGrades, collect_grades
-from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems
+from posir_tasks.data.judgment_audit import JudgmentAudit, SuspiciousItems, name_pairs
 from posir_tasks.data.pairing import ADVICE
 
 #: Maximum length in characters or tokens. Sums of larger lengths could overflow.
@@ -145,7 +145,6 @@ def _annotate_queries(tables: PosirTables) -> pl.DataFrame:
 
 
 def _join_lengths(queries: pl.DataFrame, corpus: pl.DataFrame, column: str) -> pl.DataFrame:
-    """Add a column with the relevant document's length in characters."""
     length = pl.col("text").str.len_chars().cast(pl.Int64).alias(column)
     lengths = corpus.unique("_id", keep="first").select(length, document="_id")
     return queries.join(lengths, on="document", how="left", maintain_order="left")
@@ -232,7 +231,6 @@ def _require_judgments() -> list[Rule]:
 
 
 def _require_pairs() -> list[Rule]:
-    """Return the rules for queries and their relevant documents."""
     relevant = pl.col("relevant")
     titles = pl.col(TITLE).fill_null("").n_unique().over("document")
     length = pl.col("pos_char_length")
@@ -311,7 +309,6 @@ def check_tables(tables: PosirTables) -> list[DataProblem]:
 
 
 def _check_rules(tables: PosirTables) -> list[DataProblem]:
-    """Return every rule violation in corpus, queries and qrels."""
     names = {
         "corpus": tables.corpus.file,
         "qrels": tables.qrels.file,
@@ -413,7 +410,8 @@ def tolerate_tables(tables: PosirTables) -> tuple[PosirTables, list[ToleratedRow
         sentence = f"{count:,} queries are in the qrels but not in the data"
         tolerated.append(ToleratedRows("queries_removed", count, sentence))
     contradictions = _collect_judgments(tables).contradictions
-    audit = JudgmentAudit(contradictions=SuspiciousItems.from_pairs(contradictions))
+    items = SuspiciousItems.from_names(name_pairs(contradictions))
+    audit = JudgmentAudit(items={"contradictions": items})
     for sentence in audit.describe():
         rows = ToleratedRows("judgments_with_several_grades", len(contradictions), sentence)
         tolerated.append(rows)

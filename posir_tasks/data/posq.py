@@ -14,7 +14,6 @@ from posir_tasks.base.errors import DataError
 from posir_tasks.data.checks import (
     CheckedTable,
     Rule,
-    ToleratedRows,
     count_tolerated,
     raise_problems,
     read_column_types,
@@ -166,7 +165,7 @@ def _build_fineweb(
     repository: Repository, files: Iterable[Path], paths: Iterable[str]
 ) -> PositionData:
     frames = []
-    tolerated = list[ToleratedRows]()
+    tolerated = []
     for file in files:
         table, tolerated_rows = CheckedTable(str(file), _read_fineweb_rows(file)).tolerate(
             FINEWEB_RULES

@@ -84,8 +84,7 @@ def find_answer(question: PassageQuestion, document: str, *, repair: bool) -> Lo
     Raises:
         UnusableError: The document contains none of the answers. The message is about the first.
     """
-    candidates = filter(None, (question.answer, *question.alternatives))
-    answers = select_answers(candidates, document)
+    answers = select_answers(question.answers, document)
     if not answers:
         raise UnusableError(Cause.UNANSWERABLE)
     problems = list[ValueError]()
@@ -165,7 +164,6 @@ def repair_span(answer: str, start: int, document: str) -> Span:
 
 
 def _find_spellings(answer: str, start: int, document: str) -> list[Span]:
-    """Return the spans near `start` that spell the answer differently."""
     first = max(0, start - REPAIR_DISTANCE)
     # Invisible characters may double the length.
     part = document[first : max(0, start + REPAIR_DISTANCE) + 2 * len(answer)]
@@ -240,8 +238,8 @@ class ImportedData:
     """Questions without a position, since an evidence span is unknown."""
     skipped: list[SkippedText] = field(default_factory=list)
     """Skipped texts and questions in the order of the files."""
-    repaired: list[tuple[PassageQuestion, Span]] = field(default_factory=list)
-    """Repaired questions with their new spans."""
+    repaired: list[tuple[PassageQuestion, Answer, Span]] = field(default_factory=list)
+    """Repaired questions with the declared answer and the new span."""
     unverified: list[str] = field(default_factory=list)
     """Names of questions whose span cannot be verified because there is no answer text."""
     titles: dict[str, str] = field(default_factory=dict)
@@ -289,7 +287,7 @@ class ImportedData:
             skipped=tuple(self.skipped),
             unpositioned={name: skipped.detail for name, skipped in self.unpositioned.items()},
             places=self.places,
-            moved=[question.name for question, _ in self.repaired],
+            moved=[question.name for question, _, _ in self.repaired],
             unverified=self.unverified,
         )
         warnings = []
@@ -317,7 +315,7 @@ def collect_questions(items: Iterable[Item], domain: str, *, repair: bool) -> Im
     Blank documents stay in the corpus, as in the PosIR layout; their questions are skipped.
     """
     imported = ImportedData()
-    by_id = dict[str, PassageQuestion]()
+    by_id = {}
     items, notes = prepare_offsets(items, repair=repair)
     passages = [item for item in items if isinstance(item, Passage)]
     repeated = _find_repeated_ids(passages)
@@ -389,7 +387,6 @@ def _join_places(imported: ImportedData, by_id: Mapping[str, PassageQuestion]) -
 
 
 def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]) -> None:
-    """Merge the evidence spans of a query. `grades` maps question ids to grades."""
     text = ""
     places = []
     for name, grade in grades.items():
@@ -409,13 +406,12 @@ def _merge_query(imported: ImportedData, query: str, grades: Mapping[str, float]
 def _find_repeated_ids(passages: list[Passage]) -> set[str]:
     """Return the ids that different questions share, such as translations, and log a warning."""
     counts = Counter(question.id for passage in passages for question in passage.questions)
-    contents: dict[str, set[tuple[str, str, Answer | None]]] = defaultdict(set)
+    contents: dict[str, set[tuple[str, str, tuple[Answer, ...]]]] = defaultdict(set)
     for passage in passages:
         for question in passage.questions:
             if question.id and counts[question.id] > 1:
-                contents[question.id].add(
-                    (passage.id or passage.text, question.text, question.answer)
-                )
+                content = (passage.id or passage.text, question.text, question.answers[:1])
+                contents[question.id].add(content)
     repeated = {name for name, variants in contents.items() if len(variants) > 1}
     if repeated:
         logger.warning(
@@ -440,7 +436,7 @@ def _add_question(
     text = imported.documents[document]
     if not text.strip():
         raise UnusableError(Cause.BLANK_DOCUMENT)
-    match = find_answer(question, text, repair=repair) if question.answer else None
+    match = find_answer(question, text, repair=repair) if question.answers else None
     span = match.span if match else NO_SPAN
     name = question.id or digest(document, question.name, question.text, *span, size=16).hex()
     content = (question.text, document, span)
@@ -453,10 +449,11 @@ def _add_question(
         )
     if match is None:
         imported.unpositioned[name] = skip_question(question.file, question.name, Cause.NO_POSITION)
-    elif match.is_moved:
-        imported.repaired.append((replace(question, answer=match.answer), span))
-    answer = match.answer if match else None
-    if answer and answer.text is None and not answer.is_located:
+        return name
+    answer = match.answer
+    if match.is_moved:
+        imported.repaired.append((question, answer, span))
+    if answer.text is None and not answer.is_located:
         imported.unverified.append(question.name)
-    imported.alternatives += match is not None and match.is_alternative
+    imported.alternatives += match.is_alternative
     return name

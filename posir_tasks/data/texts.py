@@ -26,7 +26,7 @@ def build_position_data(
     problems = [
         f"document '{name}': has no text" for name, text in documents.items() if not text.strip()
     ]
-    located = dict[str, tuple[str, str, Span]]()
+    located = {}
     for number, (text, document, evidence) in enumerate(questions):
         starts = []
         if evidence.strip():

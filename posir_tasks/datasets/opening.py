@@ -25,7 +25,6 @@ from posir_tasks.data.formats.catalog import (
     find_declared_language,
     find_format,
     find_use,
-    list_files,
     read_as,
     read_card_language,
     read_hub,
@@ -44,7 +43,7 @@ from posir_tasks.data.formats.passages import (
     read_text,
 )
 from posir_tasks.data.formats.qrels import check_qrels, is_qrels, read_qrels
-from posir_tasks.data.formats.records import error_context
+from posir_tasks.data.formats.records import error_context, list_files
 from posir_tasks.data.posir import (
     FILES,
     SubsetKey,
@@ -216,10 +215,11 @@ def _list_passages(data: PositionData, name: str) -> Iterator[Passage]:
     titles = dict(zip(data.evidence.document_ids, data.evidence.clusters, strict=False))
     questions: defaultdict[str, list[PassageQuestion]] = defaultdict(list)
     for query, text, document, span in data.list_questions():
-        answer = Answer.from_span(span) if span else None
+        answers = (Answer.from_span(span),) if span else ()
         place = data.places.get(query, Place(query))
-        question = PassageQuestion(name, place.query, text, answer, query, place.query, place.grade)
-        questions[document].append(question)
+        questions[document].append(
+            PassageQuestion(name, place.query, text, answers, query, place.query, place.grade)
+        )
     for key, text in data.documents.iter_rows():
         yield Passage(name, key, text, questions[key], key, titles.get(key, ""))
 

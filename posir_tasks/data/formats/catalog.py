@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from posir_tasks.base.errors import DataError, summarize_error
-from posir_tasks.base.files import find_files, open_decompressed, split_suffix
+from posir_tasks.base.files import open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, decode, parse_yaml, read_bytes
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.formats import (
@@ -42,6 +42,7 @@ from posir_tasks.data.formats.records import (
     Row,
     UnrecognizedError,
     error_context,
+    list_files,
 )
 from posir_tasks.data.formats.shape import (
     JSON_LINES,
@@ -71,6 +72,8 @@ MAX_NAME = 40
 #: Minimum `difflib` similarity between a field name and its misspelling.
 MIN_SIMILARITY = 0.8
 ENGLISH = "eng-Latn"
+#: The YAML header of a dataset card.
+CARD_HEADER = re.compile(r"---\s*\n(.*?)^---\s*$", re.DOTALL | re.MULTILINE)
 
 
 def _always_english(path: Path) -> str:  # noqa: ARG001
@@ -83,7 +86,6 @@ def _judgment_format(
     read: Callable[[Path], judgment_sets.JudgmentSet],
     **fields: Any,
 ) -> Format:
-    """Build the format of a judgment set."""
     return Format(
         title,
         kinds,
@@ -109,7 +111,6 @@ def _read_files(files: Iterable[Path], options: ReadOptions) -> Items:
 
 
 def _has_golden_set(folder: Path) -> bool:
-    """Return True if a folder contains a golden set and other files."""
     files = list_data_files(folder)
     golden = [*filter(judgment_sets.is_golden, files)]
     return 0 < len(golden) < len(files)
@@ -122,15 +123,6 @@ def read_golden_folder(folder: Path, options: ReadOptions) -> Items:
     sources = [file for file in files if file not in golden]
     documents = _read_files(sources, replace(options, root=folder))
     yield from judgment_sets.place_golden(golden, documents)
-
-
-def list_files(folder: Path) -> list[Path]:
-    """List the visible files below a folder, sorted."""
-    return [
-        file
-        for file in find_files(folder, "")
-        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
-    ]
 
 
 def list_data_files(folder: Path) -> list[Path]:
@@ -160,7 +152,7 @@ def list_data_files(folder: Path) -> list[Path]:
 
 def _find_common_language(folder: Path) -> str:
     """Return the language code that all files in a folder declare, or an empty string."""
-    languages = set[str]()
+    languages = set()
     for file in list_data_files(folder):
         with suppress(DataError):
             form = find_format(file, ReadOptions())
@@ -282,7 +274,7 @@ FORMATS = (
     _judgment_format(
         "a golden set of LlamaIndex or ragas",
         (*JSON_ROWS, *TABLES),
-        judgment_sets.read_golden_file,
+        judgment_sets.read_golden,
         marks=judgment_sets.GOLDEN_MARKS,
         fields=judgment_sets.GOLDEN_MARKS,
         advice="Contexts that a system retrieved are a run; `posir score` reads their ids.",
@@ -407,7 +399,7 @@ def find_use(path: Path, options: ReadOptions, format_: Format) -> Use | None:
     """
     if format_ is not FILES:
         return format_.use
-    uses = set[Use | None]()
+    uses = set()
     for file in list_data_files(path):
         with suppress(DataError):
             uses.add(find_format(file, options).use)
@@ -499,14 +491,13 @@ def read_card_language(card: Path) -> str:
     """
     if not card.is_file():
         return ""
-    languages: object = None
+    codes = []
     with suppress(GateError, UnicodeDecodeError):
-        lines = decode(read_bytes(card)).splitlines()
-        if lines[:1] == ["---"] and "---" in lines[1:]:
-            head = parse_yaml("\n".join(lines[1 : lines.index("---", 1)]), card)
-            languages = head.get("language") if isinstance(head, dict) else None
-    names = languages if isinstance(languages, list) else [languages]
-    codes = suggest_codes(str(names[0])) if len(names) == 1 else []
+        header = CARD_HEADER.match(decode(read_bytes(card)))
+        values = parse_yaml(header[1], card) if header else None
+        match values.get("language") if isinstance(values, dict) else None:
+            case str(name) | [name]:
+                codes = suggest_codes(str(name))
     return codes[0] if len(codes) == 1 else ""
 
 
@@ -532,7 +523,10 @@ def describe_format(path: Path) -> str:
     sentences = [f"It contains the {noun} {head}{more}.", f"Its first record is {record}."]
     nearest = find_nearest_format(names)
     if nearest:
-        sentences += [_describe_nearest(nearest, names), nearest.advice]
+        layout = max(nearest.layouts, key=lambda layout: _find_share(layout, names))
+        missing = ", ".join(sorted(layout - {*names}))
+        lacks = f"; missing: {missing}" if missing else ""
+        sentences += [f"The nearest format is {nearest.title}{lacks}.", nearest.advice]
     return " ".join(filter(None, [*sentences, SUPPORTED_FORMATS]))
 
 
@@ -547,18 +541,10 @@ def _describe_fields(path: Path) -> str:
     return f"Formats with this suffix have the fields of {fields}." if fields else ""
 
 
-def _describe_nearest(form: Format, names: Collection[str]) -> str:
-    """Name a format and the missing fields of its nearest layout."""
-    layout = max(form.layouts, key=lambda layout: _find_share(layout, names))
-    missing = ", ".join(sorted(layout - {*names}))
-    lacks = f"; missing: {missing}" if missing else ""
-    return f"The nearest format is {form.title}{lacks}."
-
-
 def _describe_folder(folder: Path) -> str:
     files = list_files(folder)
     advice = dict[str, None]()
-    names = list[str]()
+    names = []
     for file in files[:MAX_FILES]:
         name = sanitize(file.name)
         nearest = find_nearest_format([*list_fields(file)])

@@ -47,7 +47,7 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.records import Row, choose_split, error_context, read_items, read_rows
-from posir_tasks.data.grades import GRADE_RULE, collect_grades, read_grade
+from posir_tasks.data.grades import GRADE_RULE, MAX_GRADE, CollectedGrades, collect_grades
 from posir_tasks.data.markers import is_flagged_unanswerable
 from posir_tasks.text.sentences import find_sentences
 
@@ -91,12 +91,10 @@ def _read_id(row: Row) -> str:
 def read_beir(folder: Path, options: ReadOptions) -> Items:
     """Yield the documents in a BEIR folder with the questions of a split, one per evidence span."""
     qrels = _find_qrels(folder, options)
-    qrels_frame = _read_qrels(qrels)
-    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
+    rows, grades = _read_qrels(qrels)
     spans: dict[tuple[str, str], Spans] = defaultdict(list)
-    positive = qrels_frame.filter(pl.col("score") > 0).select(*COLUMNS[:2], *SPAN)
-    for query, document, start, end in positive.unique(maintain_order=True).iter_rows():
-        if start is not None or end is not None:
+    for query, document, score, start, end in rows.unique(maintain_order=True).iter_rows():
+        if score > 0 and (start, end) != (None, None):
             spans[query, document].append((start, end))
     queries, skipped = _read_queries(folder)
     yield from skipped
@@ -123,7 +121,7 @@ def _read_queries(folder: Path) -> tuple[dict[str, Row], list[SkippedText]]:
     share an id.
     """
     file = find_compressed(folder / QUERIES)
-    skipped = list[SkippedText]()
+    skipped = []
     queries = dict[str, Row]()
     for location, row in read_rows(file, QUERY_FORM):
         if isinstance(row, SkippedText):
@@ -149,10 +147,9 @@ def _find_qrels(folder: Path, options: ReadOptions) -> Path:
 def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
     """Return all judgments of a split, including those of irrelevant or missing documents."""
     queries, _ = _read_queries(folder)
-    qrels_frame = _read_qrels(_find_qrels(folder, options))
-    grades = collect_grades(qrels_frame.select(COLUMNS).iter_rows())
+    _, grades = _read_qrels(_find_qrels(folder, options))
     columns: dict[str, dict[str, str]] = defaultdict(dict)
-    texts = dict[str, str]()
+    texts = {}
     for name in grades.by_query:
         if name not in queries:
             continue
@@ -167,13 +164,14 @@ def read_beir_judgments(folder: Path, options: ReadOptions) -> Judgments:
 
 
 def _list_fields(query: Row) -> list[Mapping[str, Any]]:
-    """Return the fields of a query and of its metadata."""
     metadata = query.fields.get("metadata")
     return [query.fields, metadata if isinstance(metadata, Mapping) else {}]
 
 
-def _read_qrels(file: Path) -> pl.DataFrame:
-    """Read the columns of qrels; raise DataError if a row is malformed."""
+def _read_qrels(file: Path) -> tuple[pl.DataFrame, CollectedGrades]:
+    """Return the rows of qrels with their spans, and the grades; raise DataError if a row is
+    malformed.
+    """
     frame = read_delimited(file)
     missing = [name for name in COLUMNS if name not in frame.columns]
     if missing:
@@ -181,26 +179,24 @@ def _read_qrels(file: Path) -> pl.DataFrame:
         raise DataError(f"{file}: missing column(s) {', '.join(missing)}; the file has {present}.")
     spans = [pl.lit(None, pl.String).alias(name) for name in SPAN if name not in frame.columns]
     frame = frame.with_columns(spans)
-    grades = list[float | None]()
-    for value in frame["score"]:
-        try:
-            grades.append(read_grade(value))
-        except ValueError:
-            grades.append(None)
-    score = pl.Series("score", grades, pl.Float64)
+    score = pl.col("score").str.strip_chars().cast(pl.Float64, strict=False)
+    # NaN is greater than any number.
+    score = pl.when(score.abs() <= MAX_GRADE).then(score)
     table = CheckedTable(str(file), frame)
     problems = []
     for name in COLUMNS:
         problems += table.check_rows(pl.col(name).is_null(), name, "is missing")
-    is_malformed = pl.col("score").is_not_null() & score.is_null()
-    problems += table.check_rows(is_malformed, "score", GRADE_RULE)
-    for name in SPAN:
-        is_invalid = (
-            pl.col(name).is_not_null() & pl.col(name).cast(pl.Int64, strict=False).is_null()
-        )
-        problems += table.check_rows(is_invalid, name, "must be an integer")
+    converted = {
+        "score": score,
+        **{name: pl.col(name).cast(pl.Int64, strict=False) for name in SPAN},
+    }
+    for name, values in converted.items():
+        is_malformed = pl.col(name).is_not_null() & values.is_null()
+        rule = GRADE_RULE if name == "score" else "must be an integer"
+        problems += table.check_rows(is_malformed, name, rule)
     raise_problems(problems)
-    return frame.with_columns(score).cast(dict.fromkeys(SPAN, pl.Int64))
+    rows = frame.with_columns(**converted).select(*COLUMNS, *SPAN)
+    return rows, collect_grades(rows.select(COLUMNS).iter_rows())
 
 
 def list_evidence(query: Row, document: str, spans: Spans, text: str) -> Sequence[Answer | None]:

@@ -20,7 +20,6 @@ from posir_tasks.data.formats.passages import (
     Cause,
     Items,
     Passage,
-    PassageQuestion,
     ReadOptions,
     SkippedText,
     UnusableError,
@@ -62,7 +61,7 @@ def _read_mrqa_row(row: Row, location: str, file: str) -> Items:
     context = row.text("context")
     # On the Hub, a row contains one question.
     question_rows = [row] if row.has("detected_answers") else row.rows("qas")
-    questions = list[PassageQuestion]()
+    questions = []
     ids = []
     for number, question in enumerate(question_rows):
         name = f"{location}, question {number}"
@@ -123,7 +122,7 @@ def _read_paper(row: Row, location: str, file: str, paper: str) -> Items:
         parts += [section.text("section_name", ""), *section.texts("paragraphs")]
     text = SEPARATOR.join(filter(str.strip, parts))
     title = row.text("title")
-    questions = list[PassageQuestion]()
+    questions = []
     for question in row.rows("qas"):
         name = question.identifier("question_id")
         try:

@@ -83,7 +83,7 @@ def extract_pdf(content: bytes) -> tuple[str, list[int]]:
 @contextmanager
 def _collect_losses() -> Iterator[list[str]]:
     """Collect pypdf's warnings about lost content, and silence its other messages."""
-    losses = list[str]()
+    losses = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: losses.append(record.getMessage())  # type: ignore[method-assign]
     # This level silences pypdf's other loggers.
@@ -108,7 +108,7 @@ def _extract_texts(pages: Sequence[Any], size: int) -> list[str]:
         raise MAX_ROWS.refuse(
             PDF, f"has {len(pages):,} pages, but at most {read_page_limit():,} are read"
         )
-    texts = list[str]()
+    texts = []
     limit = compute_unpacked_limit(size)
     for page in pages:
         texts.append(page.extract_text())

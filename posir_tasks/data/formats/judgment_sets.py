@@ -40,6 +40,7 @@ from posir_tasks.data.formats.records import (
     Row,
     error_context,
     load_values,
+    read_parquet_rows,
     read_rows,
 )
 from posir_tasks.data.formats.shape import TABLES, has_marks, list_fields
@@ -103,24 +104,16 @@ class JudgmentSet:
 def read_autorag(folder: Path) -> JudgmentSet:
     """Read AutoRAG's `corpus*.parquet` and `qa*.parquet`. Ids in `retrieval_gt` are relevant."""
     data = JudgmentSet(str(folder))
-    for location, row, file in _read_parts(folder, "corpus*.parquet"):
-        with error_context(file, location, AUTORAG):
+    with error_context(folder, "", AUTORAG):
+        for row in read_parquet_rows(folder, "corpus*.parquet"):
             _add(data.texts, row.identifier("doc_id"), row.text("contents"), "text")
-    for location, row, file in _read_parts(folder, "qa*.parquet"):
-        with error_context(file, location, AUTORAG):
+        for row in read_parquet_rows(folder, "qa*.parquet"):
             name = row.identifier("qid")
             _add(data.queries, name, row.text("query"), "question")
             if not row.has("retrieval_gt"):
                 raise FieldError("'retrieval_gt' is missing")
             data.relevant[name] = [*_flatten(row.fields["retrieval_gt"])]
     return data
-
-
-def _read_parts(folder: Path, pattern: str) -> Iterator[tuple[str, Row, Path]]:
-    """Yield the location, row and file of each record in the files that match a pattern."""
-    for file in sorted(folder.glob(pattern)):
-        for location, row in _read_records(file, AUTORAG):
-            yield location, row, file
 
 
 def _add(texts: dict[str, str], name: str, text: str, noun: str) -> None:
@@ -146,32 +139,13 @@ def read_pairs(file: Path) -> JudgmentSet:
     data = JudgmentSet(str(file))
     with error_context(file, "", PAIRS):
         row = Row.parse(read_json(file))
-        data.queries = {key: item.text("value") for key, item in _list_values(row, "queries")}
-        data.texts = {key: item.text("value") for key, item in _list_values(row, "corpus")}
-        values = _list_values(row, "relevant_docs")
-        data.relevant = {key: item.texts("value") for key, item in values}
+        queries = Row.parse(row.fields.get("queries"), "queries")
+        corpus = Row.parse(row.fields.get("corpus"), "corpus")
+        relevant = Row.parse(row.fields.get("relevant_docs"), "relevant_docs")
+        data.queries = {name: queries.text(name) for name in queries.fields}
+        data.texts = {name: corpus.text(name) for name in corpus.fields}
+        data.relevant = {name: relevant.texts(name) for name in relevant.fields}
     return data
-
-
-def _list_values(row: Row, name: str) -> Iterator[tuple[str, Row]]:
-    """Yield the members of an object: the key, and a row that contains the value in the field
-    `value`.
-    """
-    if not row.has(name):
-        raise FieldError(f"'{name}' is missing")
-    for key, value in Row.parse(row.fields[name], name).fields.items():
-        yield key, Row({"value": value}, f"{name}.{key}")
-
-
-@dataclass(frozen=True)
-class GoldenQuestion:
-    """A question in a golden set."""
-
-    file: str
-    name: str
-    text: str
-    contexts: Mapping[str, str]
-    """Id to text of the relevant chunks. If the file contains no id, it is a digest of the text."""
 
 
 def is_golden(file: Path) -> bool:
@@ -179,20 +153,24 @@ def is_golden(file: Path) -> bool:
     return has_marks(list_fields(file), GOLDEN_MARKS)
 
 
-def read_golden(file: Path) -> Iterator[GoldenQuestion]:
-    """Yield the questions in a golden set; raise DataError if one is malformed."""
+def read_golden(file: Path) -> JudgmentSet:
+    """Read a golden set without its documents. The contexts become the texts; a context without an
+    id is identified by its digest.
+    """
+    data = JudgmentSet(str(file))
     for number, (location, row) in enumerate(_read_records(file, GOLDEN), start=1):
         with error_context(file, location, GOLDEN):
             name = row.identifier("id|qid", "") or f"q{number}"
             contexts = [HOP_PREFIX.sub("", text) for text in _read_texts(row, CONTEXTS)]
-            ids = [digest(text).hex() for text in contexts]
-            if row.has(CONTEXT_IDS):
-                context_ids = _read_texts(row, CONTEXT_IDS)
-                if len(context_ids) == len(contexts):
-                    ids = context_ids
+            ids = _read_texts(row, CONTEXT_IDS) if row.has(CONTEXT_IDS) else []
+            if len(ids) != len(contexts):
+                ids = [digest(text).hex() for text in contexts]
             by_id = {key: text for key, text in zip(ids, contexts, strict=True) if text.strip()}
-            query = row.text(QUERY)
-        yield GoldenQuestion(str(file), name, query, by_id)
+            _add(data.queries, name, row.text(QUERY), "question")
+            for key, text in by_id.items():
+                _add(data.texts, key, text, "text")
+            data.relevant[name] = [*by_id]
+    return data
 
 
 def _read_records(file: Path, expected: str) -> Iterator[tuple[str, Row]]:
@@ -241,18 +219,6 @@ def _parse_texts(text: str) -> list[str]:
     return [text]
 
 
-def read_golden_file(file: Path) -> JudgmentSet:
-    """Read a golden set without its documents. The contexts become the texts."""
-    data = JudgmentSet(str(file))
-    with error_context(file, "", GOLDEN):
-        for question in read_golden(file):
-            _add(data.queries, question.name, question.text, "question")
-            for name, text in question.contexts.items():
-                _add(data.texts, name, text, "text")
-            data.relevant[question.name] = [*question.contexts]
-    return data
-
-
 def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
     """Yield documents with the golden-set questions that they answer, and skipped items."""
     items = [
@@ -263,9 +229,11 @@ def place_golden(files: Iterable[Path], documents: Iterable[Item]) -> Items:
     folded = {name: fold_breaks(text) for name, text in texts.items()}
     claims = Claims()
     for file in files:
-        for question in read_golden(file):
-            pairs = _place_contexts(question.contexts.values(), texts, folded)
-            yield from add_claims(claims, str(file), question.name, question.text, pairs)
+        golden = read_golden(file)
+        for name, query in golden.queries.items():
+            contexts = [golden.texts[key] for key in golden.relevant[name]]
+            pairs = _place_contexts(contexts, texts, folded)
+            yield from add_claims(claims, golden.file, name, query, pairs)
     yield from settle_claims(items, claims, "the folder")
 
 

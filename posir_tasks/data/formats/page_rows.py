@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 
 from posir_tasks.base.digests import digest
-from posir_tasks.base.files import find_files, split_suffix
+from posir_tasks.base.files import split_suffix
 from posir_tasks.data.declared import OTHERS, PARAGRAPHS, TYDI_LANGUAGES
 from posir_tasks.data.formats.passages import (
     Answer,
@@ -35,6 +35,7 @@ from posir_tasks.data.formats.records import (
     Row,
     choose_split,
     has_fields,
+    list_files,
     read_items,
     read_rows,
 )
@@ -96,13 +97,11 @@ class PageForm:
 
     def list_files(self, path: Path) -> list[Path]:
         """List the visible files in this format at or below a path."""
-        files = [path] if path.is_file() else find_files(path, "")
+        files = [path] if path.is_file() else list_files(path)
         return [
             file
             for file in files
-            if split_suffix(file)[1] in self.kinds
-            and not any(part.startswith(".") for part in file.relative_to(path).parts)
-            and has_fields(file, *self.marks)
+            if split_suffix(file)[1] in self.kinds and has_fields(file, *self.marks)
         ]
 
     def accepts(self, path: Path) -> bool:
@@ -136,7 +135,7 @@ class PageForm:
         original, is_new_copy = pages.add(page)
         if is_new_copy:
             yield SkippedText(page.address, NEAR_DUPLICATES, file=str(file))
-        answers = list[Answer]()
+        answers = []
         try:
             answers = locate_spans(self.find_evidence(row, page, options), page.text, original.text)
         except FieldError:
@@ -216,7 +215,7 @@ def _read_tydi_page(row: Row, file: Path, options: ReadOptions) -> Page | None: 
 
 def _find_tydi_language(path: Path) -> str:
     """Return the language code that all rows share, or an empty string."""
-    languages = set[str]()
+    languages = set()
     for file in TYDI.list_files(path):
         for _, row in read_rows(file, TYDI.expected):
             if isinstance(row, Row):

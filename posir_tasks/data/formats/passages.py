@@ -122,8 +122,10 @@ class PassageQuestion:
     name: str
     """Name of the question for messages: its id, or its location in the file."""
     text: str
-    answer: Answer | None
-    """None if the file has qrels without evidence spans."""
+    answers: tuple[Answer, ...]
+    """Alternative answers: the first that occurs in the document is used. Empty if the file has
+    qrels without evidence spans.
+    """
     id: str | None = None
     """Id of the query. If None, an id is derived from the content."""
     query: str | None = None
@@ -135,8 +137,6 @@ class PassageQuestion:
     grade: float = 1
     """Relevance of the document, above 0. If its spans have different grades, the highest counts.
     """
-    alternatives: tuple[Answer, ...] = ()
-    """Alternative answers. The first answer that occurs in the document is used."""
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,8 @@ def list_places(
     questions = []
     for number, answer in enumerate(answers, start=first):
         name = query if number == 1 else f"{query}#{number}"
-        questions.append(PassageQuestion(file, query, text, answer, name, query, grade))
+        answers_here = (answer,) if answer else ()
+        questions.append(PassageQuestion(file, query, text, answers_here, name, query, grade))
     return questions
 
 
@@ -359,20 +360,22 @@ class ReadOptions:
         return file.name if self.root is None else file.relative_to(self.root).as_posix()
 
 
-def derive_document_ids(passages: Iterable[Passage], domain: str) -> dict[str, str]:
+def derive_document_ids(items: Iterable[Item], domain: str) -> dict[str, str]:
     """Derive an id for each text that has no id in its file.
 
     The id of a text is the smallest id of its questions, so that translations share it, as in
     XQuAD. If question ids are missing or repeat across texts, every id is a digest of the text.
     Digests differ between languages, so cross-lingual tasks reject such data.
     """
-    document_ids = set[str]()
+    document_ids = set()
     questions: dict[str, set[str]] = {}
-    for passage in passages:
-        if passage.id:
-            document_ids.add(passage.id)
+    for item in items:
+        if isinstance(item, SkippedText):
+            continue
+        if item.id:
+            document_ids.add(item.id)
         else:
-            questions.setdefault(passage.text, set()).update(passage.question_ids)
+            questions.setdefault(item.text, set()).update(item.question_ids)
     names = [name for group in questions.values() for name in group]
     is_unique = len(names) == len({*names})
     ids = {}
@@ -391,7 +394,7 @@ def name_documents(items: Items, domain: str) -> Items:
     Only the first document is checked for questions, so that a large corpus is not loaded into
     memory.
     """
-    head = list[Item]()
+    head = []
     is_named = True
     for item in items:
         head.append(item)
@@ -402,8 +405,8 @@ def name_documents(items: Items, domain: str) -> Items:
         yield from chain(head, items)
         return
     complete = [*head, *items]
-    derived = derive_document_ids([item for item in complete if isinstance(item, Passage)], domain)
-    documents = set[tuple[str, str]]()
+    derived = derive_document_ids(complete, domain)
+    documents = set()
     for item in complete:
         if isinstance(item, SkippedText):
             yield item

@@ -12,7 +12,8 @@ import gzip
 import io
 import re
 import tarfile
-from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -39,7 +40,13 @@ from posir_tasks.data.formats.passages import (
     skip_question,
 )
 from posir_tasks.data.formats.qrels import read_qrels, split_lines
-from posir_tasks.data.formats.records import Row, choose_split, error_context, read_rows
+from posir_tasks.data.formats.records import (
+    Row,
+    choose_split,
+    error_context,
+    read_parquet_rows,
+    read_rows,
+)
 from posir_tasks.data.grades import CollectedGrades
 from posir_tasks.text.languages import find_two_letter_code
 from posir_tasks.text.locating import locate_once
@@ -68,17 +75,14 @@ def read_legalbench(folder: Path, options: ReadOptions) -> Items:
         split = choose_split(folder, options.split, files, "")
         files = {split: files[split]}
     for file in files.values():
-        tests = []
         with error_context(file, "", LEGALBENCH):
-            for test in Row.parse(read_json(file)).rows("tests"):
-                pairs = []
-                for row in test.rows("snippets"):
-                    answer = Answer(row.text("answer"), *row.span("span"))
-                    pairs.append((row.text("file_path"), answer))
-                tests.append((test.text("query"), pairs))
-        for number, (query, pairs) in enumerate(tests):
-            name = f"{file.stem}:{number}"
-            yield from add_claims(claims, str(file), name, NAMING_PREFIX.sub("", query), pairs)
+            for number, test in enumerate(Row.parse(read_json(file)).rows("tests")):
+                query = NAMING_PREFIX.sub("", test.text("query"))
+                pairs = [
+                    (row.text("file_path"), Answer(row.text("answer"), *row.span("span")))
+                    for row in test.rows("snippets")
+                ]
+                yield from add_claims(claims, str(file), f"{file.stem}:{number}", query, pairs)
     yield from settle_claims(_read_legal_texts(folder / "corpus", options), claims, "corpus/")
 
 
@@ -97,19 +101,15 @@ RELEVANT = 2
 MARCO_SHARE = 64
 #: Id fields for documents and passages.
 MARCO_IDS = {"doc": b"docid", "passage": b"pid"}
+MARCO_PASSAGE = "a passage of MS MARCO v2: pid, passage, spans and docid"
 PAIRS = re.compile(r"\(\d+,\d+\)(,\(\d+,\d+\))*")
-
-
-def _find_marco(folder: Path, kind: str) -> list[Path]:
-    """Return the archive of documents or passages, or else its extracted files."""
-    archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
-    return archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz"))
 
 
 def _read_marco(folder: Path, kind: str) -> Iterator[tuple[str, str, bytes]]:
     """Stream the documents or passages as tuples of location, id and JSON line."""
     identify = re.compile(b'"%s": ?"([^"]+)"' % MARCO_IDS[kind])
-    for source in _find_marco(folder, kind):
+    archives = sorted(folder.rglob(f"msmarco_v2_{kind}.tar"))
+    for source in archives or sorted(folder.rglob(f"msmarco*_{kind}_*.gz")):
         with error_context(source, "", f"{kind}s of MS MARCO v2"):
             for name, lines in _open_members(source):
                 for number, line in enumerate(lines, start=1):
@@ -136,7 +136,6 @@ def _open_members(source: Path) -> Iterator[tuple[str, Iterable[bytes]]]:
 
 
 def _read_ratings(folder: Path, year: str) -> tuple[dict[str, str], CollectedGrades, str]:
-    """Return the queries, the ratings, and the names of the qrels files."""
     files = [file for file in sorted(folder.rglob("*")) if year in file.name]
     qrels = [file for file in files if "qrels" in file.name and "doc" not in file.name.lower()]
     topics = [file for file in files if file.match("*queries*.tsv")]
@@ -169,9 +168,11 @@ def read_marco(folder: Path, options: ReadOptions) -> Items:
     claims = Claims()
     for location, name, line in _read_marco(folder, "passage"):
         if name in rated:
-            document, find = _read_marco_passage(line, location)
-            # Documents whose passages have lower ratings stay in the corpus.
-            document_claims = claims.setdefault(document, [])
+            with error_context(location, "", MARCO_PASSAGE):
+                row = Row.parse(parse_json(line, location))
+                # Documents whose passages have lower ratings stay in the corpus.
+                document_claims = claims.setdefault(row.text("docid"), [])
+                find = partial(_locate_passage, row.text("spans"))
             for query, rating in rated.pop(name).items():
                 if rating >= RELEVANT and query in queries:
                     document_claims.append(Claim(file, query, queries[query], find, rating))
@@ -194,17 +195,6 @@ def _merge_copies(items: Iterable[Item]) -> Items:
             yield item
 
 
-def _read_marco_passage(line: bytes, location: str) -> tuple[str, Callable[[str], list[Answer]]]:
-    """Return a passage's document id, and a function that locates the passage in the document."""
-    with error_context(location, "", "a passage of MS MARCO v2: pid, passage, spans and docid"):
-        row = Row.parse(parse_json(line, location))
-        spans = row.text("spans")
-        if not PAIRS.fullmatch(spans):
-            raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
-        numbers = re.findall(r"\d+", spans)
-        return row.text("docid"), partial(_find_bytes, int(numbers[0]), int(numbers[-1]))
-
-
 def _read_marco_documents(folder: Path, judged: Container[str]) -> Items:
     skipped_count = 0
     for location, name, line in _read_marco(folder, "doc"):
@@ -223,16 +213,12 @@ def _skip_unjudged(noun: str, number: int, share: int) -> Iterator[SkippedText]:
         yield SkippedText("corpus", reason, number=number)
 
 
-def _find_bytes(start: int, end: int, body: str) -> list[Answer]:
-    return [Answer.from_span(to_characters(body.encode(), start, end))]
-
-
-#: Fields of BRIGHT's examples, and the methods that read them.
-BRIGHT_EXAMPLES: Mapping[str, Callable[[Row, str], object]] = {
-    "query": Row.text,
-    "id": Row.identifier,
-    **dict.fromkeys(("excluded_ids", "gold_ids_long", "gold_ids"), Row.texts),
-}
+def _locate_passage(spans: str, body: str) -> list[Answer]:
+    """Return a passage, given its sentences in bytes of the document: `(0,12),(13,20)`."""
+    if not PAIRS.fullmatch(spans):
+        raise ValueError("'spans' is not valid: must be pairs such as (0,12),(13,20)")
+    numbers = [int(number) for number in re.findall(r"\d+", spans)]
+    return [Answer.from_span(to_characters(body.encode(), numbers[0], numbers[-1]))]
 
 
 def read_bright(folder: Path, options: ReadOptions) -> Items:
@@ -241,33 +227,19 @@ def read_bright(folder: Path, options: ReadOptions) -> Items:
     domains = {file.name.partition("-")[0] for file in files}
     default = min(domains) if len(domains) == 1 else ""
     domain = choose_split(folder, options.split, domains, default)
-    short = _read_bright_texts(folder, f"documents/{domain}-*.parquet")
-    long = _read_bright_texts(folder, f"long_documents/{domain}-*.parquet")
+    short = _read_bright_texts(folder, f"**/documents/{domain}-*.parquet")
+    long = _read_bright_texts(folder, f"**/long_documents/{domain}-*.parquet")
     file = f"{folder}: examples of {domain}"
     claims = Claims()
-    for row in _read_bright_rows(folder, f"examples/{domain}-*.parquet", BRIGHT_EXAMPLES):
+    for row in read_parquet_rows(folder, f"**/examples/{domain}-*.parquet"):
         pairs = _place_gold(row, short, long)
         yield from add_claims(claims, file, row.identifier("id"), row.text("query"), pairs)
     documents = (read_text(file, name, text, name) for name, text in long.items())
     yield from settle_claims(documents, claims, "the long documents")
 
 
-def _read_bright_rows(
-    folder: Path, pattern: str, fields: Mapping[str, Callable[[Row, str], object]]
-) -> Iterator[Row]:
-    expected = f"rows of BRIGHT with {', '.join(fields)}"
-    for file in sorted(folder.rglob(pattern)):
-        for location, row in read_rows(file, expected):
-            assert isinstance(row, Row), "Parquet rows need no decoding"
-            with error_context(file, location, expected):
-                for name, read in fields.items():
-                    read(row, name)
-            yield row
-
-
 def _read_bright_texts(folder: Path, pattern: str) -> dict[str, str]:
-    rows = _read_bright_rows(folder, pattern, {"id": Row.text, "content": Row.text})
-    return {row.text("id"): row.text("content") for row in rows}
+    return {row.text("id"): row.text("content") for row in read_parquet_rows(folder, pattern)}
 
 
 def _place_gold(
@@ -314,14 +286,19 @@ class Article:
         return SEPARATOR.join(self.passages[number] for number in sorted(self.passages))
 
 
+def _list_topics(folder: Path) -> dict[str, dict[str, Path]]:
+    files: dict[str, dict[str, Path]] = defaultdict(dict)
+    for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
+        language, _, split = file.stem.removeprefix(TOPICS).partition("-")
+        files[language][split] = file
+    return files
+
+
 def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     """Return the language, the topics file and the qrels file; raise DataError unless they are
     unique.
     """
-    files = dict[str, dict[str, Path]]()
-    for file in sorted(folder.rglob(f"{TOPICS}*.tsv")):
-        language, _, split = file.stem.removeprefix(TOPICS).partition("-")
-        files.setdefault(language, {})[split] = file
+    files = _list_topics(folder)
     language = find_two_letter_code(options.language) if options.language else "".join(files)
     if language not in files:
         raise DataError(
@@ -332,16 +309,15 @@ def _find_topics(folder: Path, options: ReadOptions) -> tuple[str, Path, Path]:
     default = "dev" if "dev" in splits else min(splits)
     topics = splits[choose_split(folder, options.split, splits, default)]
     name = topics.name.replace("topics.", "qrels.", 1)
-    qrels = [*folder.rglob(name)]
-    if not qrels:
+    qrels = next(folder.rglob(name), None)
+    if qrels is None:
         raise DataError(f"{folder}: {topics.name} has no {name}.")
-    return language, topics, qrels[0]
+    return language, topics, qrels
 
 
 def find_miracl_language(folder: Path) -> str:
     """Return the language code of a MIRACL folder, or an empty string for several languages."""
-    stems = (file.stem.removeprefix(TOPICS) for file in folder.rglob(f"{TOPICS}*.tsv"))
-    languages = {stem.partition("-")[0] for stem in stems}
+    languages = _list_topics(folder)
     codes = [code for code in MIRACL_LANGUAGES if find_two_letter_code(code) in languages]
     return codes[0] if len(codes) == len(languages) == 1 else ""
 
@@ -350,14 +326,13 @@ def _read_articles(
     folder: Path, language: str, judged: Container[str], articles: dict[str, Article]
 ) -> Iterator[SkippedText]:
     """Add the judged and sampled articles of a language to `articles`; yield skipped items."""
-    files = sorted([*folder.rglob("*.jsonl"), *folder.rglob("*.jsonl.gz")])
+    files = sorted(folder.rglob(f"*-{language}/*.jsonl*"))
     if not files:
         expected = f"miracl-corpus-v1.0-{language}/docs-*.jsonl.gz"
         raise DataError(f"{folder}: no MIRACL corpus; expected {expected}.")
-    in_folder = [file for file in files if file.parent.name.endswith(f"-{language}")]
     share = 1 if language in COMPLETE_LANGUAGES else MIRACL_SHARE
     skipped_count = 0
-    for file in in_folder or files:
+    for file in files:
         for location, row in read_rows(file, MIRACL):
             if isinstance(row, SkippedText):
                 yield row

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
-
-from pydantic_core import from_json
 
 from posir_tasks.base.files import iterate_lines, open_decompressed, split_suffix
 from posir_tasks.base.untrusted import GateError, parse_json
@@ -52,8 +50,6 @@ LINES = (
     "'start', or only 'answer'; 'id' and 'document' are optional ids of question and document"
 )
 MALFORMED = "malformed"
-#: Number of bytes at the start of a line that suffice to recognize its format.
-START = 4096
 
 
 def list_answers(row: Row) -> list[Answer]:
@@ -95,17 +91,17 @@ def _list_objects(value: object) -> list[Any]:
     """
     if isinstance(value, dict):
         columns = [item if isinstance(item, list) else [item] for item in value.values()]
-        rows = []
-        for values in zip_longest(*columns):
-            cells = zip(value, values, strict=True)
-            rows.append({name: item for name, item in cells if item is not None})
-        return [row for row in rows if row]
+        rows = [dict(zip(value, cells, strict=True)) for cells in zip_longest(*columns)]
+        return [row for row in rows if any(cell is not None for cell in row.values())]
     answers = list[Any]()
     for item in value if isinstance(value, list) else [value]:
-        if isinstance(item, list) and len(item) == 2:
-            answers.append({"answer_start": item[0], "text": item[1]})
-        elif item is not None:
-            answers.append(item)
+        match item:
+            case None:
+                pass
+            case [start, text]:
+                answers.append({"answer_start": start, "text": text})
+            case _:
+                answers.append(item)
     return answers
 
 
@@ -115,10 +111,7 @@ def _list_questions(row: Row, file: str, name: str, identifier: str) -> list[Pas
     answers = list_answers(row)
     if text.startswith(CUAD_TEMPLATE):
         return list_places(file, name, text, answers)
-    first, *more = answers
-    alternatives = tuple(more)
-    key = identifier or None
-    return [PassageQuestion(file, name, text, first, key, alternatives=alternatives)]
+    return [PassageQuestion(file, name, text, tuple(answers), identifier or None)]
 
 
 def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT) -> Items:
@@ -131,7 +124,7 @@ def read_question_row(row: Row, location: str, file: str, column: str = CONTEXT)
     identifier = row.identifier("id|question_id", "")
     row.text("question", "")
     name = identifier or location
-    questions = list[PassageQuestion]()
+    questions = []
     try:
         if row.has("question"):
             questions = _list_questions(row, file, name, identifier)
@@ -208,7 +201,7 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
         yield SkippedText(f"{file}: {location}", MALFORMED, str(error), file)
         yield from _skip_questions(paragraph, location, file)
         return
-    questions = list[PassageQuestion]()
+    questions = []
     ids = []
     for number, value in enumerate(values):
         name = f"{location}.qas[{number}]"
@@ -225,7 +218,6 @@ def _read_paragraph(paragraph: object, title: str, location: str, file: str) -> 
 
 
 def _skip_questions(paragraph: object, location: str, file: str) -> Iterator[SkippedText]:
-    """Yield the questions in a malformed paragraph as skipped."""
     values = paragraph.get("qas") if isinstance(paragraph, dict) else None
     for number in range(len(values) if isinstance(values, list) else 0):
         yield skip_question(file, f"{location}.qas[{number}]", Cause.MALFORMED)
@@ -241,23 +233,9 @@ def is_squad_json(file: Path) -> bool:
     """Return True unless the first line of a JSON file is a JSON Lines row without `context`."""
     with open_decompressed(file) as content:
         try:
-            line = next(iterate_lines(content, file), b"")
-            # The start of a long line usually suffices.
-            return _has_articles(_read_start(line)) or _has_articles(parse_json(line, file))
+            value = parse_json(next(iterate_lines(content, file), b""), file)
         except GateError:
             return True
-
-
-def _read_start(line: bytes) -> object:
-    """Parse the complete members at the start of a JSON line; return {} if it is not UTF-8 JSON."""
-    start = line[:START].decode(errors="ignore")
-    try:
-        return from_json(start, allow_partial="trailing-strings")
-    except ValueError:
-        return {}
-
-
-def _has_articles(value: object) -> bool:
     return not isinstance(value, dict) or "data" in value or "context" in value
 
 
@@ -270,11 +248,9 @@ def is_question_file(file: Path) -> bool:
 def is_cuad(file: Path) -> bool:
     """Return True if the first questions in a file are from CUAD."""
     if split_suffix(file)[1] in PARQUET:
-        return is_question_file(file) and asks_about_contract(next(iterate_rows(file), None))
+        if not is_question_file(file):
+            return False
+        question = next(iterate_rows(file), {}).get("question")
+        return str(question).startswith(CUAD_TEMPLATE)
     with open_decompressed(file) as content:
         return CUAD_TEMPLATE.encode() in content.read(2**20)
-
-
-def asks_about_contract(row: object) -> bool:
-    """Return True if the question in a row follows the CUAD template."""
-    return isinstance(row, Mapping) and str(row.get("question")).startswith(CUAD_TEMPLATE)

@@ -11,6 +11,7 @@ from typing import Any
 from posir_tasks.base.errors import DataError, summarize_error
 from posir_tasks.base.files import (
     GZIP_ERRORS,
+    find_files,
     open_decompressed,
     read_decompressed,
     split_suffix,
@@ -23,7 +24,8 @@ from posir_tasks.data.formats.passages import Items, SkippedText
 
 #: Names of JSON types for messages.
 KINDS = {str: "a string", int: "an integer", bool: "true or false", list: "a list"}
-MISSING = object()
+#: Number of bytes that show whether a file is a JSON list.
+LIST_BYTES = 2**10
 #: Kind of a folder. The kind of a file is its suffix.
 FOLDER = "/"
 PARQUET = (".parquet",)
@@ -42,8 +44,8 @@ class Row:
     """An object in a file. Types are strict: a boolean is not an integer.
 
     A field is addressed by its path, such as `document/title`. `|` separates alternatives; the
-    first field that is present is used. A missing or null field raises FieldError unless a default
-    is given.
+    first field that is neither missing nor null is used. If there is none, FieldError is raised
+    unless a default is given.
     """
 
     fields: Mapping[str, Any]
@@ -61,7 +63,7 @@ class Row:
     def get(self, names: str, kind: type, default: object = None) -> Any:
         """Return a value; raise FieldError if its type is not `kind`, a key of `KINDS`."""
         name, value = self._locate(names)
-        if default is not None and (value is None or value is MISSING):
+        if value is None and default is not None:
             return default
         return self._require(name, value, kind)
 
@@ -126,29 +128,26 @@ class Row:
 
     def has(self, names: str) -> bool:
         """Return True if a field is present and not null."""
-        _, value = self._locate(names)
-        return value is not None and value is not MISSING
+        return self._locate(names)[1] is not None
 
     def _locate(self, names: str) -> tuple[str, Any]:
-        """Return the name and value of the first field that is present; the value is `MISSING` if
-        none is.
-        """
+        """Return the name and value of the first field with a value, or None as the value."""
         if names in self.fields:
             return names, self.fields[names]
         alternatives = names.split("|")
         for name in alternatives:
             value: Any = self.fields
             for key in name.split("/"):
-                value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
-            if value is not MISSING:
+                value = value.get(key) if isinstance(value, Mapping) else None
+            if value is not None:
                 return name, value
-        return alternatives[0], MISSING
+        return alternatives[0], None
 
     def _require(self, name: str, value: Any, kind: type) -> Any:
         if type(value) is kind:
             return value
         path = self._join_path(name)
-        if value is MISSING:
+        if value is None:
             raise FieldError(f"'{path}' is missing")
         raise FieldError(f"'{path}' must be {KINDS[kind]}, not {_name_type(value)}")
 
@@ -157,7 +156,6 @@ class Row:
         return FieldError(f"'{self._join_path(name)}' is not valid: {problem}")
 
     def _join_path(self, name: str) -> str:
-        """Return the path of a field within its file."""
         path = name.replace("/", ".")
         return f"{self.location}.{path}" if self.location else path
 
@@ -198,16 +196,14 @@ def error_context(file: Path | str, location: str, expected: str) -> Iterator[No
     where = f"{file}: {location}" if location else f"{file}"
     try:
         yield
-    except GateError as error:
-        raise DataError(f"{where}: {error.problem}. Expected: {expected}.") from error
     except (OSError, *GZIP_ERRORS) as error:
         problem = getattr(error, "strerror", None) or summarize_error(error)
         raise DataError(f"{where}: cannot be read ({problem}).") from error
-    except UnicodeDecodeError as error:
-        convert = "convert the file to UTF-8, for example with `iconv`"
-        raise DataError(f"{where}: {error}; {convert}. Expected: {expected}.") from error
-    except (ValueError, RecursionError) as error:
-        raise DataError(f"{where}: {error}. Expected: {expected}.") from error
+    except (GateError, ValueError, RecursionError) as error:
+        problem = error.problem if isinstance(error, GateError) else str(error)
+        if isinstance(error, UnicodeDecodeError):
+            problem += "; convert the file to UTF-8, for example with `iconv`"
+        raise DataError(f"{where}: {problem}. Expected: {expected}.") from error
 
 
 def choose_split(where: object, split: str | None, available: Iterable[str], default: str) -> str:
@@ -233,7 +229,7 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             yield f"row {number}", Row(fields)
         return
     with error_context(file, "", expected):
-        if _is_list(file):
+        if read_head(file, LIST_BYTES).lstrip().startswith("["):
             for number, value in enumerate(read_json(file)):
                 yield f"[{number}]", Row.parse(value, f"[{number}]")
             return
@@ -247,12 +243,29 @@ def read_rows(file: Path, expected: str) -> Iterator[tuple[str, Row | SkippedTex
             yield location, row
 
 
-def _is_list(file: Path) -> bool:
-    """Return True if a file contains a JSON list."""
+def list_files(folder: Path) -> list[Path]:
+    """List the visible files below a folder, sorted."""
+    return [
+        file
+        for file in find_files(folder, "")
+        if not any(part.startswith(".") for part in file.relative_to(folder).parts)
+    ]
+
+
+def read_parquet_rows(folder: Path, pattern: str) -> Iterator[Row]:
+    """Yield the rows of the Parquet files that match a pattern; raise DataError if a file cannot be
+    read.
+    """
+    for file in sorted(folder.glob(pattern)):
+        for number, fields in enumerate(iterate_rows(file)):
+            yield Row(fields, f"{file.name}[{number}]")
+
+
+def read_head(file: Path, size: int) -> str:
+    """Decode the first bytes of a file, without the byte-order mark."""
     with open_decompressed(file) as content:
-        head = content.read(2**10)
-    text = head.decode(find_encoding(head[:4]), "ignore").removeprefix("\ufeff")
-    return text.lstrip().startswith("[")
+        head = content.read(size)
+    return head.decode(find_encoding(head[:4]), "replace").removeprefix("\ufeff")
 
 
 def load_values(file: Path) -> object:

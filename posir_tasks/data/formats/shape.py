@@ -14,12 +14,11 @@ from typing import Any, TypeAlias
 import polars as pl
 
 from posir_tasks.base.errors import DataError
-from posir_tasks.base.files import GZIP_ERRORS, open_decompressed, split_suffix
+from posir_tasks.base.files import GZIP_ERRORS, split_suffix
 from posir_tasks.base.table_files import read_delimited, read_headings
-from posir_tasks.base.untrusted import find_encoding
 from posir_tasks.base.wording import sanitize
 from posir_tasks.data.checks import iterate_rows, read_column_types
-from posir_tasks.data.formats.records import PARQUET
+from posir_tasks.data.formats.records import PARQUET, read_head
 
 JSON_LINES = (".jsonl", ".ndjson", ".json")
 TABLES = (".csv", ".tsv")
@@ -50,7 +49,7 @@ def list_fields(file: Path) -> Shape:
 @lru_cache(maxsize=64)
 def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
     suffix = split_suffix(file)[1]
-    shape: dict[str, bool] = {}
+    shape = {}
     # Reading the rows will raise the error.
     with suppress(DataError, OSError, UnicodeDecodeError, *GZIP_ERRORS):
         if suffix in PARQUET:
@@ -59,26 +58,19 @@ def _list_fields(file: Path, size: int, changed: int) -> Shape:  # noqa: ARG001
             for kind in columns.values():
                 _add_fields(shape, kind)
         elif suffix in TABLES:
-            shape = dict.fromkeys(read_headings(_read_head(file), file), False)
+            shape = dict.fromkeys(read_headings(read_head(file, MAX_HEAD_BYTES), file), False)
         elif suffix in JSON_LINES:
-            shape = _scan_json(_read_head(file))
+            shape = _scan_json(read_head(file, MAX_HEAD_BYTES))
     return MappingProxyType(shape)
 
 
 def _add_fields(shape: dict[str, bool], kind: Any) -> None:
-    """Add the fields of a nested column type."""
     if isinstance(kind, pl.List | pl.Array):
         _add_fields(shape, kind.inner)
     elif isinstance(kind, pl.Struct):
         for field in kind.fields:
             shape.setdefault(field.name, field.dtype.is_nested())
             _add_fields(shape, field.dtype)
-
-
-def _read_head(file: Path) -> str:
-    with open_decompressed(file) as content:
-        head = content.read(MAX_HEAD_BYTES)
-    return head.decode(find_encoding(head[:4]), "replace")
 
 
 def _scan_json(text: str) -> dict[str, bool]:
@@ -113,7 +105,7 @@ def read_first_record(file: Path) -> str:
         if suffix in TABLES:
             row = next(islice(read_delimited(file).iter_rows(named=True), 1), {})
             return sanitize(row, MAX_RECORD_CHARACTERS)
-        lines = _read_head(file).removeprefix("\ufeff").split("\n")
+        lines = read_head(file, MAX_HEAD_BYTES).split("\n")
         first = next((line for line in lines if line.strip()), "").strip()
         if suffix in JSON_LINES and len(first) < 2:
             # The record spans several lines.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import polars as pl
 
-from posir_tasks.base.errors import DataError
-from posir_tasks.base.limits import LimitError
 from posir_tasks.base.table_files import read_delimited
 from posir_tasks.base.untrusted import GateError, parse_json
 from posir_tasks.base.wording import sanitize
@@ -42,18 +40,11 @@ def read_csv_texts(file: Path, options: ReadOptions) -> Items:
 
 def read_parquet_texts(file: Path, options: ReadOptions) -> Items:
     """Yield the text of every row in a Parquet file."""
-    name = options.name(file)
-    try:
-        types = read_column_types(file)
-        text_columns = [column for column, kind in types.items() if kind == pl.String]
-        names = {find_text_column(text_columns, options), *_list_id_columns(options)}
-        frame = read_table(file, [column for column in types if column in names])
-    except LimitError:
-        raise
-    except DataError as error:
-        yield SkippedText(name, "not Parquet", str(error), name)
-        return
-    yield from _read_frame(frame, types, text_columns, name, options)
+    types = read_column_types(file)
+    text_columns = [column for column, kind in types.items() if kind == pl.String]
+    names = {find_text_column(text_columns, options), *_list_id_columns(options)}
+    frame = read_table(file, [column for column in types if column in names])
+    yield from _read_frame(frame, types, text_columns, options.name(file), options)
 
 
 def _read_frame(

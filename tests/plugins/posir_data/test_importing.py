@@ -25,7 +25,7 @@ FLEW = Answer("1999")
 
 
 def asked(text="When did she fly?", answer=FLEW, name="1", **known):
-    return PassageQuestion("file", name, text, answer, **known)
+    return PassageQuestion("file", name, text, (answer,) if answer else (), **known)
 
 
 def passage(text=TEXT, *questions, **known):

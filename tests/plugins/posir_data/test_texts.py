@@ -136,7 +136,7 @@ def test_every_bad_input_is_named_and_skipped(tmp_path: Path):
         "mixed.txt": "in mixed languages",
         "rows.jsonl:2": "not a JSON object",
         "rows.jsonl:3": "without a text column",
-        "broken.parquet": "not Parquet",
+        "broken.parquet": "unreadable",
     }
     assert len(collection.texts) == 2
     assert collection.languages == {"en": 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -233,28 +234,24 @@ JUDGED = Judgments(
 
 def test_misfits_are_counted_with_the_first_of_them():
     audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
-    assert audit == JudgmentAudit(
-        queries=4,
-        relevant=4,
-        missing_documents=SuspiciousItems(2, "gone of query one"),
-        unanswerable=SuspiciousItems(1, "two"),
-        contradictions=SuspiciousItems(1, "d0 of query one"),
-        without_relevant=SuspiciousItems(1, "three"),
-        without_text=SuspiciousItems(1, "untold"),
-        left_out=SuspiciousItems(1, "empty"),
-        fractional=SuspiciousItems(1, "gone of query two"),
-        sentinels=SuspiciousItems(1, "d1 of query three"),
-        repeated_questions=SuspiciousItems(2, "two"),
-    )
+    assert audit.totals == {"queries": 4, "relevant": 4}
+    assert audit.items == {
+        "missing_documents": SuspiciousItems(2, "gone of query one"),
+        "unanswerable": SuspiciousItems(1, "two"),
+        "contradictions": SuspiciousItems(1, "d0 of query one"),
+        "without_relevant": SuspiciousItems(1, "three"),
+        "without_text": SuspiciousItems(1, "untold"),
+        "left_out": SuspiciousItems(1, "empty"),
+        "fractional": SuspiciousItems(1, "gone of query two"),
+        "sentinels": SuspiciousItems(1, "d1 of query three"),
+        "repeated_questions": SuspiciousItems(2, "two"),
+    }
     assert len([*audit.describe()]) == 9
-    assert [*JudgmentAudit(queries=3, relevant=3).describe()] == []
+    assert [*JudgmentAudit(Counter(queries=3, relevant=3)).describe()] == []
     # Without texts, neither documents nor queries are known.
     alone = JudgmentAudit.from_judgments(JUDGED, None)
-    assert (alone.missing_documents, alone.without_text, alone.contradictions.count) == (
-        SuspiciousItems(),
-        SuspiciousItems(),
-        1,
-    )
+    counts = [alone.items[kind].count for kind in ("missing_documents", "without_text")]
+    assert (counts, alone.items["contradictions"].count) == ([0, 0], 1)
 
 
 def test_texts_show_copies_and_questions_that_are_documents():
@@ -264,7 +261,8 @@ def test_texts_show_copies_and_questions_that_are_documents():
     data = replace(PositionData.from_questions(texts, questions), skipped=(*skipped,))
     judgments = Judgments.from_positions(data)
     audit = JudgmentAudit.from_judgments(judgments, {*texts}).add_data(data, judgments)
-    assert (audit.self_hits, audit.copies) == (SuspiciousItems(1, "q0"), SuspiciousItems(1, "d0"))
+    assert audit.items["self_hits"] == SuspiciousItems(1, "q0")
+    assert audit.items["copies"] == SuspiciousItems(1, "d0")
     both = audit + audit
     assert both.list_rows()[-2:] == [
         {
@@ -281,18 +279,21 @@ def test_texts_show_copies_and_questions_that_are_documents():
         },
     ]
     assert both.has_findings
-    assert not JudgmentAudit(queries=1, relevant=1).has_findings
+    assert not JudgmentAudit(Counter(queries=1, relevant=1)).has_findings
 
 
 def test_audits_of_subsets_add():
     audit = JudgmentAudit.from_judgments(JUDGED, {"d0", "d1"})
-    both = JudgmentAudit(queries=1, relevant=2, without_text=SuspiciousItems(3, "x")) + audit
-    assert (both.queries, both.relevant, both.without_text) == (5, 6, SuspiciousItems(4, "x"))
-    assert both.missing_documents == audit.missing_documents
+    totals = Counter(queries=1, relevant=2)
+    both = JudgmentAudit(totals, {"without_text": SuspiciousItems(3, "x")}) + audit
+    assert both.totals == {"queries": 5, "relevant": 6}
+    assert both.items["without_text"] == SuspiciousItems(4, "x")
+    assert both.items["missing_documents"] == audit.items["missing_documents"]
 
 
 def test_an_example_cannot_control_a_terminal():
-    audit = JudgmentAudit(queries=1, without_relevant=SuspiciousItems(1, "q\x1b[31m"))
+    items = {"without_relevant": SuspiciousItems(1, "q\x1b[31m")}
+    audit = JudgmentAudit(Counter(queries=1), items)
     assert "\x1b" not in "".join(audit.describe())
 
 

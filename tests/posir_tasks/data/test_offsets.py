@@ -175,10 +175,11 @@ def test_data_in_the_layout_has_nothing_to_check():
         subset.read_passages() for subset in open_data("PosIR-Mini").subsets
     )
     answers = [
-        question.answer
+        answer
         for item in items
         if hasattr(item, "questions")
         for question in item.questions
+        for answer in question.answers
     ]
     assert len(answers) == 720
     assert all(answer.is_located for answer in answers)

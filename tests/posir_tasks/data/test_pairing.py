@@ -35,7 +35,7 @@ def invented(language, names=NAMES):
     for name in names:
         number = NAMES.index(name)
         text = texts[language].format(name=name, year=1900 + number)
-        asked = PassageQuestion("file", name, f"When? {name}", Answer(str(1900 + number)))
+        asked = PassageQuestion("file", name, f"When? {name}", (Answer(str(1900 + number)),))
         passages.append(Passage("file", name, text, [asked], question_ids=[f"q{number}"]))
     return passages
 

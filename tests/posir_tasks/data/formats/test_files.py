@@ -476,5 +476,5 @@ def test_repair_recovers_what_is_off_by_a_few_characters(squad_data, tmp_path):
                 off[str(qa["id"])] = nearest - answer["answer_start"]
     assert Counter(off.values()) == {-1: 196, 3: 28, 2: 10}
     assert {
-        question.name: span.start - question.answer.start for question, span in result.repaired
+        question.name: span.start - answer.start for question, answer, span in result.repaired
     } == off
