@@ -16,7 +16,6 @@ import uuid
 import zlib
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -195,10 +194,6 @@ DAMAGED_SUFFIX = ".damaged"
 READ_BATCH_SIZE = 4_096
 
 
-#: First half of an embedding's key, index of its file, and row in the file.
-INDEX_ENTRY = np.dtype([("half", np.uint64), ("file", np.int64), ("row", np.int64)])
-
-
 class Lookup(NamedTuple):
     """Cached embeddings of n texts."""
 
@@ -208,6 +203,27 @@ class Lookup(NamedTuple):
     """Indices of missing embeddings."""
 
 
+class FileIndex(NamedTuple):
+    """The rows of a file, sorted by the first halves of their keys. The checksum verifies the full
+    key.
+    """
+
+    halves: NDArray[np.uint64]
+    rows: Integers
+
+    @classmethod
+    def build(cls, keys: Keys) -> FileIndex:
+        """Index the keys of a file, shape (n, 2)."""
+        order = np.argsort(keys[:, 0])
+        return cls(keys[order, 0], order)
+
+    def find(self, halves: NDArray[np.uint64]) -> tuple[Integers, Integers]:
+        """Return the indices of the halves of keys that are in this file, and their rows."""
+        positions = np.searchsorted(self.halves, halves).clip(max=len(self.halves) - 1)
+        matches = np.flatnonzero(self.halves[positions] == halves)
+        return matches, self.rows[positions[matches]]
+
+
 class EmbeddingCache:
     """A folder of embeddings for one embedding key."""
 
@@ -215,16 +231,8 @@ class EmbeddingCache:
         self.folder = folder
         self.format: EmbeddingFormat | None = None
         """Format of the embeddings; None for an empty cache."""
-        self._files: dict[str, int] = {}
-        """File number in the index, by file name."""
-        self._numbers = count()
-        self._index = np.empty(0, INDEX_ENTRY)
-        """Index of all embeddings, sorted by the first halves of their keys. The checksum verifies
-        the full key.
-        """
-        self._halves = self._index["half"]
-        self._new_entries: list[NDArray[Any]] = []
-        """Entries that are not in the index yet."""
+        self._indices: dict[str, FileIndex] = {}
+        """Index of each file by its name."""
         remove_stale_parts(folder)
 
     def look_up(self, keys: Keys) -> Lookup:
@@ -232,44 +240,22 @@ class EmbeddingCache:
         have added.
         """
         for file in sorted(self.folder.glob(f"*{SUFFIX}")):
-            contents = None if file.name in self._files else self._open(file.name)
+            contents = None if file.name in self._indices else self._open(file.name)
             if contents:
                 self._require_format(contents.format)
-                self._register(file.name, contents.keys)
-        missing = np.arange(len(keys))
+                self._indices[file.name] = FileIndex.build(contents.keys)
         if self.format is None:
-            return Lookup(np.empty((len(keys), 0)), missing)
+            return Lookup(np.empty((len(keys), 0)), np.arange(len(keys)))
         rows = np.empty((len(keys), self.format.dimensions), self.format.stored_dtype)
-        has_damage = True
-        # Another file may contain the embeddings that are lost in a corrupt file.
-        while has_damage:
-            selected, entries = self._find_entries(keys, missing)
-            intact = np.zeros(len(selected), np.bool_)
-            for name, number in [*self._files.items()]:
-                matches = np.flatnonzero(entries["file"] == number)
-                if matches.size:
-                    sources = entries["row"][matches]
-                    intact[matches] = self._read_rows(name, keys, selected[matches], sources, rows)
-            missing = np.setdiff1d(missing, selected[intact], assume_unique=True)
-            has_damage = not intact.all()
-        return Lookup(rows, missing)
-
-    def _find_entries(self, keys: Keys, missing: Integers) -> tuple[Integers, NDArray[Any]]:
-        """Return the missing rows with an entry in the index, and their entries."""
-        self._sort_index()
-        if not self._halves.size:
-            return missing[:0], self._index
-        halves = keys[missing, 0]
-        indices = np.searchsorted(self._halves, halves).clip(max=len(self._halves) - 1)
-        is_match = self._halves[indices] == halves
-        return missing[is_match], self._index[indices[is_match]]
-
-    def _sort_index(self) -> None:
-        if self._new_entries:
-            entries = np.concatenate([self._index, *self._new_entries])
-            self._new_entries.clear()
-            self._index = entries[np.argsort(entries["half"], kind="stable")]
-            self._halves = np.ascontiguousarray(self._index["half"])
+        # In the order of the indices, in which searching is faster.
+        missing = np.argsort(keys[:, 0])
+        # A later file may contain the embeddings that are lost in a corrupt file.
+        for name, index in list(self._indices.items()):
+            matches, sources = index.find(keys[missing, 0])
+            if matches.size:
+                is_intact = self._read_rows(name, keys, missing[matches], sources, rows)
+                missing = np.delete(missing, matches[is_intact])
+        return Lookup(rows, np.sort(missing))
 
     def add(self, keys: Keys, embeddings: Array) -> None:
         """Write finite embeddings, shape (n, dimensions), with keys, shape (n, 2), to a new
@@ -290,23 +276,7 @@ class EmbeddingCache:
         """Write embeddings to a new file."""
         name = uuid.uuid4().hex + SUFFIX
         write_embeddings(self.folder / name, embedding_format, keys, rows)
-        self._register(name, keys)
-
-    def _register(self, name: str, keys: Keys) -> None:
-        number = self._files[name] = next(self._numbers)
-        entries = np.empty(len(keys), INDEX_ENTRY)
-        entries["half"] = keys[:, 0]
-        entries["file"] = number
-        entries["row"] = np.arange(len(keys))
-        self._new_entries.append(entries)
-
-    def _forget(self, name: str) -> None:
-        number = self._files.pop(name, None)
-        if number is not None:
-            self._sort_index()
-            is_other = self._index["file"] != number
-            self._index = self._index[is_other]
-            self._halves = self._halves[is_other]
+        self._indices[name] = FileIndex.build(keys)
 
     def _require_format(self, other: EmbeddingFormat) -> None:
         self.format = self.format or other
@@ -324,7 +294,7 @@ class EmbeddingCache:
         try:
             return read_embeddings(self.folder / name)
         except FileNotFoundError:
-            self._forget(name)
+            self._indices.pop(name, None)
         except CorruptFileError as error:
             self._quarantine(name, str(error))
         return None
@@ -361,7 +331,7 @@ class EmbeddingCache:
             problem,
             DAMAGED_SUFFIX,
         )
-        self._forget(name)
+        self._indices.pop(name, None)
         # Another process may already have renamed it, or another user may own it.
         with suppress(OSError):
             (self.folder / name).rename(self.folder / (name + DAMAGED_SUFFIX))
